@@ -44,9 +44,15 @@ class Estimate:
         )
 
 
-def inverse(one: Estimate) -> Estimate:
+def inverse(estimate: Estimate) -> Estimate:
     """Return one over a positive estimate."""
-    return Estimate(value=1 / one.value, low=1 / one.high, high=1 / one.low, basis=one.basis, because=one.because)
+    return Estimate(
+        value=1 / estimate.value,
+        low=1 / estimate.high,
+        high=1 / estimate.low,
+        basis=estimate.basis,
+        because=estimate.because,
+    )
 
 
 def product(one: Estimate, other: Estimate) -> Estimate:

@@ -35,20 +35,22 @@ class Measures:
 
 def measures_of(profiles: Sequence[MigProfile]) -> Measures:
     """Return the measures of a board's profiles: memory slices first; one that another implies is left out."""
-    memory = (*(one.memory_slices for one in profiles), profiles[0].total_memory_slices)
+    memory = (*(profile.memory_slices for profile in profiles), profiles[0].total_memory_slices)
     found = [memory]
     found += [
-        (*(_covered(one, reference) for one in profiles), len(reference.starts))
-        for reference in sorted(profiles, key=lambda one: (one.memory_slices, one.compute_slices, one.name))
+        (*(_covered(profile, reference) for profile in profiles), len(reference.starts))
+        for reference in sorted(
+            profiles, key=lambda profile: (profile.memory_slices, profile.compute_slices, profile.name)
+        )
         if not _overlaps(reference)
     ]
     kept: list[tuple[int, ...]] = []
-    for one in found:
-        if not any(_implies(other, one) for other in kept):
-            kept = [*(other for other in kept if not _implies(one, other)), one]
+    for measure in found:
+        if not any(_implies(other, measure) for other in kept):
+            kept = [*(other for other in kept if not _implies(measure, other)), measure]
     return Measures(
-        takes={profile.name: tuple(one[at] for one in kept) for at, profile in enumerate(profiles)},
-        room=tuple(one[-1] for one in kept),
+        takes={profile.name: tuple(measure[at] for measure in kept) for at, profile in enumerate(profiles)},
+        room=tuple(measure[-1] for measure in kept),
     )
 
 
@@ -80,8 +82,10 @@ def cut_boards(counts: Counts, takes: Sequence[tuple[int, ...]], room: tuple[int
     left, boards = counts, []
     while any(left):
         wanted = boards_for(left, takes, room) - 1
-        fitting = (one for one in _layouts(tuple(takes), room) if all(a <= b for a, b in zip(one, left, strict=True)))
-        best = next(one for one in fitting if boards_for(_less(left, one), takes, room) <= wanted)
+        fitting = (
+            layout for layout in _layouts(tuple(takes), room) if all(a <= b for a, b in zip(layout, left, strict=True))
+        )
+        best = next(layout for layout in fitting if boards_for(_less(left, layout), takes, room) <= wanted)
         while all(a <= b for a, b in zip(best, left, strict=True)) and any(left):
             after = _less(left, best)
             if boards_for(after, takes, room) >= boards_for(left, takes, room):
@@ -109,7 +113,7 @@ def _layouts(takes: tuple[tuple[int, ...], ...], room: tuple[int, ...]) -> tuple
 
 
 def _fitting(takes: tuple[tuple[int, ...], ...], room: tuple[int, ...]) -> Iterator[Counts]:
-    most = [min(most // take for take, most in zip(one, room, strict=True) if take) for one in takes]
+    most = [min(most // take for take, most in zip(measure, room, strict=True) if take) for measure in takes]
     for layout in product(*(range(count + 1) for count in most)):
         if any(layout) and boards_for(layout, takes, room) == 1:
             yield layout

@@ -59,8 +59,8 @@ def _changed(catalog: Catalog, book: PriceBook, change: PriceChange) -> PriceBoo
     return replace(
         book,
         prices=tuple(
-            replace(price, usd_hr=price.usd_hr * change.factor, note=note) if mine else price
-            for price, mine in zip(book.prices, hit, strict=True)
+            replace(price, usd_hr=price.usd_hr * change.factor, note=note) if is_hit else price
+            for price, is_hit in zip(book.prices, hit, strict=True)
         ),
     )
 

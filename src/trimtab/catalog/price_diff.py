@@ -80,7 +80,7 @@ def changes(
 
 
 def _against(price: Price, book: PriceBook) -> OfferingChange:
-    held = [one for one in book.history(*price.key) if one.as_of <= price.as_of]
+    held = [recorded for recorded in book.history(*price.key) if recorded.as_of <= price.as_of]
     before = held[-1] if held else None
     if before is None:
         return OfferingChange(kind=ChangeKind.NEW, before=None, after=price)
@@ -110,7 +110,7 @@ def without_own(listed: Iterable[Price], own: Iterable[Price]) -> list[Price]:
 def merged_history(former: Iterable[Price], found: Iterable[OfferingChange], today: date) -> list[Price]:
     """Return all rows after a refresh: a rate confirmed again keeps its first and its last day, one that vanished ends."""
     rows: dict[PriceKey, list[Price]] = {}
-    for price in sorted(former, key=lambda one: one.as_of):
+    for price in sorted(former, key=lambda price: price.as_of):
         rows.setdefault(price.key, []).append(price)
     for change in found:
         after = change.after or replace(change.price, as_of=today, purchasable=False, note="no longer in the list")

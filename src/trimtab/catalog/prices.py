@@ -152,12 +152,12 @@ class PriceBook:
 
         A rate for any region replaces every region's.
         """
-        mine = [copy for row in rows for copy in self._copies(row)]
+        copies = [copy for row in rows for copy in self._copies(row)]
         since: dict[PriceKey, date] = {}
-        for row in mine:
+        for row in copies:
             since[row.key] = min(row.as_of, since.get(row.key, row.as_of))
         kept = (price for price in self.prices if price.key not in since or price.as_of < since[price.key])
-        return replace(self, prices=(*kept, *mine))
+        return replace(self, prices=(*kept, *copies))
 
     def stale(self, at: date, days: int) -> tuple[Price, ...]:
         """Return the rates in force at a date that were last confirmed more than `days` days before it."""

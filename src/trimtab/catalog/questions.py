@@ -68,13 +68,13 @@ def _comparable(
     alike = [row for row in of_type if row.option is price.option] or of_type
     if alike:
         return [row.usd_hr for row in alike], "this type"
-    mine = instances[price.provider, price.instance_type]
+    instance = instances[price.provider, price.instance_type]
     per_gpu = [
-        row.usd_hr / (other.gpu_count * other.gpu_frac) * mine.gpu_count
-        for row in listed.offerings(gpu=mine.gpu, option=BuyingOption.ON_DEMAND)
+        row.usd_hr / (other.gpu_count * other.gpu_frac) * instance.gpu_count
+        for row in listed.offerings(gpu=instance.gpu, option=BuyingOption.ON_DEMAND)
         if (other := instances[row.provider, row.instance_type]).gpu_count
     ]
-    return per_gpu, f"{mine.gpu_count} x {mine.gpu} on demand"
+    return per_gpu, f"{instance.gpu_count} x {instance.gpu} on demand"
 
 
 def _strange_region(price: Price, listed: PriceBook) -> Iterator[str]:

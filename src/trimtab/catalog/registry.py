@@ -81,7 +81,10 @@ def load_catalog(overrides: Path | None = None) -> Catalog:
     if overrides is None:
         return packaged
     own = read_overrides(overrides, packaged.gpu_table, packaged.instance_table)
-    instances = {**packaged.instance_table, **{(one.provider, one.name): one for one in own.instance_types}}
+    instances = {
+        **packaged.instance_table,
+        **{(instance_type.provider, instance_type.name): instance_type for instance_type in own.instance_types},
+    }
     book = PriceBook(packaged.prices.prices, instances).overridden(own.prices)
     doubtful = questions(dict(zip(own.places, own.prices, strict=True)), packaged.prices, book)
     return Catalog(packaged.gpu_table, packaged.mig_table, instances, book, doubtful)
@@ -89,5 +92,5 @@ def load_catalog(overrides: Path | None = None) -> Catalog:
 
 @cache
 def _packaged() -> Catalog:
-    instances = {(one.provider, one.name): one for one in load_instance_types()}
+    instances = {(instance_type.provider, instance_type.name): instance_type for instance_type in load_instance_types()}
     return Catalog(load_gpus(), load_mig(), instances, PriceBook(load_prices(), instances))

@@ -30,7 +30,7 @@ def slices_of(gpu: Gpu, mig: MigTable) -> tuple[Slices, ...]:
     """
     if not gpu.mig_capable:
         return ()
-    plain = [one for one in mig.of_board(gpu.mig_board) if one.name.replace(".", "").isalnum()]
+    plain = [profile for profile in mig.of_board(gpu.mig_board) if profile.name.replace(".", "").isalnum()]
     most = max((profile.compute_slices for profile in plain), default=1)
     profiles = [profile for profile in plain if profile.compute_slices < most]
     if not profiles:
@@ -46,7 +46,7 @@ def slices_of(gpu: Gpu, mig: MigTable) -> tuple[Slices, ...]:
         )
         for profile in profiles
     ]
-    return tuple(sorted(found, key=lambda one: (-one.per_gpu, one.profile.name)))
+    return tuple(sorted(found, key=lambda slot: (-slot.per_gpu, slot.profile.name)))
 
 
 def _slice(gpu: Gpu, profile: MigProfile, compute_slices: int) -> Gpu:

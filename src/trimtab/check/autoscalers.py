@@ -309,9 +309,9 @@ def _fallback(spec: object) -> Iterator[FieldFault]:
             cure=f"write {most:g} or less",
         )
     kinds = {
-        text(one, "metricType") or "AverageValue"
-        for one in listed(spec, "triggers")
-        if text(one, "type") not in ("cpu", "memory", "cron")
+        text(trigger, "metricType") or "AverageValue"
+        for trigger in listed(spec, "triggers")
+        if text(trigger, "type") not in ("cpu", "memory", "cron")
     }
     if kinds and "AverageValue" not in kinds:
         yield FieldFault(

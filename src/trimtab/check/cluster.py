@@ -45,18 +45,18 @@ class Cluster:
     series: frozenset[str] | None = None
     """Names of the series that its Prometheus has; None where it was not asked."""
 
-    def add(self, one: Object) -> None:
+    def add(self, body: Object) -> None:
         """Take an object in."""
-        key = key_of(one)
+        key = key_of(body)
         _, kind, namespace, name = key
-        self.objects[key] = one
+        self.objects[key] = body
         if namespace:
             self.namespaces.add(namespace)
         if kind == "Namespace":
             self.namespaces.add(name)
         if kind in WORKLOAD_KINDS:
             self.workloads[f"{namespace or 'default'}/{name}"] = kind
-            labels = mapping(one, "spec", "template", "metadata", "labels")
+            labels = mapping(body, "spec", "template", "metadata", "labels")
             if labels:
                 self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
 
@@ -74,10 +74,10 @@ class Cluster:
         return self
 
 
-def key_of(one: Object) -> Key:
+def key_of(body: Object) -> Key:
     """Return what no two objects of a cluster have in common."""
-    group = text(one, "apiVersion").rpartition("/")[0]
-    return group, text(one, "kind"), text(one, "metadata", "namespace"), text(one, "metadata", "name")
+    group = text(body, "apiVersion").rpartition("/")[0]
+    return group, text(body, "kind"), text(body, "metadata", "namespace"), text(body, "metadata", "name")
 
 
 def read_cluster(path: Path) -> Cluster:
@@ -86,9 +86,9 @@ def read_cluster(path: Path) -> Cluster:
         return cluster_of_bundle(read_bundle(path))
     cluster = Cluster()
     for _, document in read_manifests(path):
-        for one in _flat(document):
-            if text(one, "kind") and text(one, "metadata", "name"):
-                cluster.add(one)
+        for body in _flat(document):
+            if text(body, "kind") and text(body, "metadata", "name"):
+                cluster.add(body)
     if not cluster.objects:
         raise InputError(
             f"{path}: no objects there; write some with: kubectl get all,nodepools,scaledobjects -A -o json"
@@ -138,8 +138,8 @@ def cluster_of_context(context: str, kinds: Iterable[str]) -> Cluster:
         except _Refused:
             refused.append(kind)
             continue
-        for one in listed(json.loads(answer), "items") if answer else ():
-            cluster.add(one)
+        for body in listed(json.loads(answer), "items") if answer else ():
+            cluster.add(body)
     if refused:
         raise _may_not_list(context, refused)
     return cluster

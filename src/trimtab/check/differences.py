@@ -55,7 +55,9 @@ class Difference:
 
 def differences(folder: Folder, cluster: Cluster, *, everything: bool = False) -> list[Difference]:
     """Return what applying a folder would change; `everything`: objects that are only there count whoever manages them."""
-    mine: dict[Key, tuple[str, Object]] = {key_of(one.body): (one.file, one.body) for one in folder.objects if one.kind}
+    mine: dict[Key, tuple[str, Object]] = {
+        key_of(document.body): (document.file, document.body) for document in folder.objects if document.kind
+    }
     found = []
     for key, (file, body) in mine.items():
         there = cluster.objects.get(key)
@@ -74,15 +76,15 @@ def differences(folder: Folder, cluster: Cluster, *, everything: bool = False) -
     for key, there in cluster.objects.items():
         if key not in mine and (everything or _is_ours(there)):
             found.append(Difference(object=_called(key), file="", change=ObjectChange.ONLY_THERE))
-    return sorted(found, key=lambda one: (list(ObjectChange).index(one.change), one.object))
+    return sorted(found, key=lambda difference: (list(ObjectChange).index(difference.change), difference.object))
 
 
 def _called(key: Key) -> str:
     return f"{key[1]} {'/'.join(part for part in key[2:] if part)}"
 
 
-def _is_ours(one: Object) -> bool:
-    metadata = one.get("metadata")
+def _is_ours(body: Object) -> bool:
+    metadata = body.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     return isinstance(labels, Mapping) and labels.get(_MANAGER) == _OURS
 

@@ -109,7 +109,7 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
 def strict_yaml(content: str) -> list[object]:
     """Return the documents of a YAML text; raises yaml.YAMLError where it is none, or says a key twice."""
     # the loader's class is SafeLoader's, with one more refusal
-    return [one for one in yaml.load_all(content, Loader=_StrictLoader) if one is not None]
+    return [document for document in yaml.load_all(content, Loader=_StrictLoader) if document is not None]
 
 
 def read_folder(folder: Path) -> Folder:
@@ -146,16 +146,16 @@ def _take(found: Folder, path: Path, file: str, body: object) -> None:
         what, cure = "is no object", "an object has apiVersion, kind and metadata"
         found.faults.append(placed(file, "", FieldFault(field="", value=body, what=what, cure=cure)))
         return
-    for one in _flat(body):
-        document = Document(file=file, body=one)
+    for item in _flat(body):
+        document = Document(file=file, body=item)
         if path.stem.endswith(OF_CHARTS):
             found.values.append(document)
-        elif path.suffix == ".json" and "kind" not in one:
+        elif path.suffix == ".json" and "kind" not in item:
             found.dashboards.append(document)
-        elif path.name in KUSTOMIZATIONS and "kind" not in one and "apiVersion" not in one:
+        elif path.name in KUSTOMIZATIONS and "kind" not in item and "apiVersion" not in item:
             # kustomize takes a file of this name without either
             kind = {"apiVersion": f"{KUSTOMIZE_GROUP}/v1beta1", "kind": "Kustomization"}
-            found.documents.append(Document(file=file, body={**kind, **one}))
+            found.documents.append(Document(file=file, body={**kind, **item}))
         else:
             found.documents.append(document)
 

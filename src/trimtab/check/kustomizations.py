@@ -212,9 +212,9 @@ def _part(
 def _missing(path: str, value: object, wanted: str, folder: Folder) -> FieldFault:
     here = PurePosixPath(wanted).parent
     there = [
-        one.relative_to(folder.root / here).as_posix()
-        for one in sorted((folder.root / here).rglob("*"))
-        if one.is_file()
+        file.relative_to(folder.root / here).as_posix()
+        for file in sorted((folder.root / here).rglob("*"))
+        if file.is_file()
     ]
     near = nearest(PurePosixPath(wanted).name, there, least_frac=0.6)
     cure = f"write {PurePosixPath(str(value)).parent / near}" if near else "add the file, or take the line out"
@@ -322,7 +322,7 @@ def _left_out(folder: Folder, found: set[str]) -> Iterator[ObjectFault]:
     for document in folder.objects:
         path = PurePosixPath(document.file)
         near = next((root for root in path.parents if root in roots), None)
-        if near is not None and document.file not in found and not any(str(one) in found for one in path.parents):
+        if near is not None and document.file not in found and not any(str(parent) in found for parent in path.parents):
             what = f"is in no kustomization, and {near}/ has one: it is never applied"
             cure = f"list {path.relative_to(near)} under its resources"
             yield placed(document.file, document.called, FieldFault(field="", value=None, what=what, cure=cure))

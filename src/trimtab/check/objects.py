@@ -242,7 +242,9 @@ def _node_class(ref: object, path: str) -> Iterator[FieldFault]:
             field=join(path, "group"), value=group, what=f"is not the group of {kind}", cure=f"write {wanted}"
         )
     elif wanted is None and ref is not None:
-        near = nearest(kind, _NODE_CLASSES) or next((one for one, name in _NODE_CLASSES.items() if name == group), None)
+        near = nearest(kind, _NODE_CLASSES) or next(
+            (class_kind for class_kind, name in _NODE_CLASSES.items() if name == group), None
+        )
         severity = Severity.ERROR if near else Severity.WARNING
         yield FieldFault(
             field=join(path, "kind"),
@@ -493,16 +495,16 @@ def _cluster_queue(body: Object) -> Iterator[FieldFault]:
     for place, group in enumerate(listed(body, "spec", "resourceGroups")):
         path = join("spec.resourceGroups", place)
         stated = at(group, "coveredResources")
-        covered = [str(one) for one in stated] if isinstance(stated, list) else []
+        covered = [str(resource) for resource in stated] if isinstance(stated, list) else []
         for number_, flavor in enumerate(listed(group, "flavors")):
-            names = [text(one, "name") for one in listed(flavor, "resources")]
+            names = [text(resource, "name") for resource in listed(flavor, "resources")]
             if names != covered:
                 yield FieldFault(
                     field=join(path, "flavors", number_, "resources"), value=", ".join(names),
                     what="are not the coveredResources in their order", cure=f"write {', '.join(covered)}",
                 )  # fmt: skip
-            for at_place, one in enumerate(listed(flavor, "resources")):
-                quota = at(one, "nominalQuota")
+            for at_place, resource in enumerate(listed(flavor, "resources")):
+                quota = at(resource, "nominalQuota")
                 if quota is not None and (wrong := amount(quota)):
                     yield FieldFault(
                         field=join(path, "flavors", number_, "resources", at_place, "nominalQuota"),

@@ -37,18 +37,18 @@ _IMAGE = re.compile(
 _MOST_SECONDS = 2**31 - 1
 
 
-def one_of(one: object, name: str, allowed: tuple[str, ...], path: str) -> Iterator[FieldFault]:
+def one_of(body: object, name: str, allowed: tuple[str, ...], path: str) -> Iterator[FieldFault]:
     """Yield a fault where a field is stated and none of the words that are allowed."""
-    value = at(one, name)
+    value = at(body, name)
     if value is not None and value not in allowed:
         near = nearest(str(value), allowed)
         cure = f"write {near}" if near else f"write one of {', '.join(allowed)}"
         yield FieldFault(field=join(path, name), value=value, what="is none of the values that are allowed", cure=cure)
 
 
-def at_least(one: object, name: str, least: float, path: str, most: float = _MOST_SECONDS) -> Iterator[FieldFault]:
+def at_least(body: object, name: str, least: float, path: str, most: float = _MOST_SECONDS) -> Iterator[FieldFault]:
     """Yield a fault where a stated number lies outside its bounds."""
-    value = number(one, name)
+    value = number(body, name)
     if value is not None and not least <= value <= most:
         bound = f"at least {least:g}" if most == _MOST_SECONDS else f"{least:g} to {most:g}"
         yield FieldFault(
@@ -194,29 +194,32 @@ def _pod(spec: Object, path: str, restarts: tuple[str, ...], partial: bool) -> I
     yield from _containers(spec, path, partial)
 
 
-def toleration_faults(one: Object, path: str) -> Iterator[FieldFault]:
+def toleration_faults(toleration: Object, path: str) -> Iterator[FieldFault]:
     """Yield what is wrong with a toleration."""
-    operator, key = text(one, "operator") or "Equal", text(one, "key")
-    yield from one_of(one, "operator", ("Equal", "Exists"), path)
-    yield from one_of(one, "effect", EFFECTS, path)
+    operator, key = text(toleration, "operator") or "Equal", text(toleration, "key")
+    yield from one_of(toleration, "operator", ("Equal", "Exists"), path)
+    yield from one_of(toleration, "effect", EFFECTS, path)
     if key and (wrong := label_key(key)):
         yield FieldFault(field=join(path, "key"), value=key, what=wrong, cure="spell it as the taint's key")
     if not key and operator != "Exists":
         yield FieldFault(field=path, value=None, what="tolerates no key", cure="state key, or operator: Exists")
-    if operator == "Exists" and text(one, "value"):
+    if operator == "Exists" and text(toleration, "value"):
         yield FieldFault(
-            field=join(path, "value"), value=at(one, "value"), what="stands beside operator Exists", cure="take it out"
+            field=join(path, "value"),
+            value=at(toleration, "value"),
+            what="stands beside operator Exists",
+            cure="take it out",
         )
-    if at(one, "tolerationSeconds") is not None and text(one, "effect") != "NoExecute":
+    if at(toleration, "tolerationSeconds") is not None and text(toleration, "effect") != "NoExecute":
         yield FieldFault(
-            field=join(path, "tolerationSeconds"), value=at(one, "tolerationSeconds"), what="is for NoExecute only",
+            field=join(path, "tolerationSeconds"), value=at(toleration, "tolerationSeconds"), what="is for NoExecute only",
             cure="take it out, or write effect: NoExecute",
         )  # fmt: skip
 
 
 def _containers(spec: Object, path: str, partial: bool) -> Iterator[FieldFault]:
     names = set[str]()
-    volumes = {text(one, "name") for one in listed(spec, "volumes")}
+    volumes = {text(volume, "name") for volume in listed(spec, "volumes")}
     for group in ("initContainers", "containers"):
         for place, container in enumerate(listed(spec, group)):
             where, name = join(path, group, place), text(container, "name")
@@ -234,8 +237,8 @@ def _containers(spec: Object, path: str, partial: bool) -> Iterator[FieldFault]:
                     )  # fmt: skip
 
 
-def _container(one: Object, path: str, partial: bool) -> Iterator[FieldFault]:
-    image = at(one, "image")
+def _container(container: Object, path: str, partial: bool) -> Iterator[FieldFault]:
+    image = at(container, "image")
     if not partial and not image:
         yield FieldFault(field=join(path, "image"), value=image, what="is not stated", cure="write an image")
     elif isinstance(image, str) and not _IMAGE.fullmatch(image):
@@ -245,23 +248,23 @@ def _container(one: Object, path: str, partial: bool) -> Iterator[FieldFault]:
             what="is no reference to an image",
             cure="write host/name:tag, in lower case",
         )
-    yield from one_of(one, "imagePullPolicy", _ENUMS["imagePullPolicy"], path)
-    for place, variable in enumerate(listed(one, "env")):
+    yield from one_of(container, "imagePullPolicy", _ENUMS["imagePullPolicy"], path)
+    for place, variable in enumerate(listed(container, "env")):
         if not re.fullmatch(r"[-._a-zA-Z][-._a-zA-Z0-9]*", text(variable, "name")):
             yield FieldFault(
                 field=join(path, "env", place, "name"), value=at(variable, "name"), what="is no name of a variable",
                 cure="write letters, digits, _, - and . only",
             )  # fmt: skip
-    for place, port in enumerate(listed(one, "ports")):
+    for place, port in enumerate(listed(container, "ports")):
         yield from at_least(port, "containerPort", 1, join(path, "ports", place), 65_535)
-    context = at(one, "securityContext")
+    context = at(container, "securityContext")
     yield from at_least(context, "runAsUser", 0, join(path, "securityContext"))
     if at(context, "runAsNonRoot") is True and number(context, "runAsUser") == 0:
         yield FieldFault(
             field=join(path, "securityContext", "runAsUser"), value=0, what="is root beside runAsNonRoot",
             cure="write a number above 0",
         )  # fmt: skip
-    yield from _resources(at(one, "resources"), join(path, "resources"), partial)
+    yield from _resources(at(container, "resources"), join(path, "resources"), partial)
 
 
 def _resources(resources: object, path: str, partial: bool) -> Iterator[FieldFault]:

@@ -154,5 +154,9 @@ def unknown_series(name: str, recorded: frozenset[str], scraped: frozenset[str] 
         return None
     near = nearest(name, everything, least_frac=0.85)
     family = name.partition(":")[0] if ":" in name else ""
-    sure = bool(near) or scraped is not None or (bool(family) and any(one.startswith(f"{family}:") for one in recorded))
+    sure = (
+        bool(near)
+        or scraped is not None
+        or (bool(family) and any(series.startswith(f"{family}:") for series in recorded))
+    )
     return (f"write {near}" if near else "give --metrics with the names that your Prometheus has, or record it"), sure

@@ -165,7 +165,7 @@ def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _Asked) -> I
         ]
         if not fits:
             known = {rule.labels[label] for rule in rules if label in rule.labels} | {
-                one for rule in rules for one in rule.equal.get(label, ())
+                word for rule in rules for word in rule.equal.get(label, ())
             }
             near = nearest(value, known, least_frac=0.0)
             yield FieldFault(
@@ -190,7 +190,7 @@ def _of_cluster(selector: Selector, asked: _Asked, world: World) -> Iterator[Fie
     if world.cluster is None:
         return
     namespace = selector.equal.get("namespace")
-    known = world.cluster.namespaces | {one.namespace for one in world.folder.objects}
+    known = world.cluster.namespaces | {document.namespace for document in world.folder.objects}
     if namespace is not None and namespace not in known and world.cluster.workloads:
         near = nearest(namespace, known, least_frac=0.7)
         yield FieldFault(
@@ -241,7 +241,7 @@ def pods_of(name: str, kind: str) -> list[str]:
     >>> pods_of("chat", "StatefulSet")
     ['chat-0', 'chat-12']
     """
-    suffixes = _POD_SUFFIXES.get(kind) or tuple(one for each in _POD_SUFFIXES.values() for one in each)
+    suffixes = _POD_SUFFIXES.get(kind) or tuple(suffix for each in _POD_SUFFIXES.values() for suffix in each)
     cut = [f"{name}{suffix[:-5]}"[:_LONGEST_BASE] + suffix[-5:] for suffix in suffixes if len(suffix) > len("-12")]
     return [*cut, *(f"{name}{suffix}" for suffix in suffixes if len(suffix) <= len("-12"))]
 

@@ -68,9 +68,9 @@ class World:
     def workloads(self) -> dict[str, str]:
         """Return every workload that is known, namespace/name -> kind."""
         own = {
-            f"{one.namespace or 'default'}/{one.name}": one.kind
-            for one in self.folder.objects
-            if one.kind in WORKLOAD_KINDS
+            f"{document.namespace or 'default'}/{document.name}": document.kind
+            for document in self.folder.objects
+            if document.kind in WORKLOAD_KINDS
         }
         return {**(self.cluster.workloads if self.cluster else {}), **own}
 
@@ -111,24 +111,26 @@ def _collisions(world: World) -> Iterator[ObjectFault]:
 
 def _rivals(world: World) -> Iterator[ObjectFault]:
     """Yield two autoscalers of one workload; of one that is in the cluster already only a warning, for it may go first."""
-    mine: dict[tuple[str, str, str], Document] = {}
+    by_target: dict[tuple[str, str, str], Document] = {}
     for document in world.folder.objects:
         if document.kind in ("HorizontalPodAutoscaler", "ScaledObject"):
             target = _target(document.body)
-            if target in mine:
-                what = f"scales what {mine[target].called} in {mine[target].file} scales: they fight each other"
+            if target in by_target:
+                what = (
+                    f"scales what {by_target[target].called} in {by_target[target].file} scales: they fight each other"
+                )
                 yield placed(
                     document.file,
                     document.called,
                     FieldFault(field="spec.scaleTargetRef.name", value=target[2], what=what, cure="keep one of them"),
                 )
-            mine.setdefault(target, document)
-    for key, one in (world.cluster.objects if world.cluster else {}).items():
+            by_target.setdefault(target, document)
+    for key, body in (world.cluster.objects if world.cluster else {}).items():
         if key[1] not in ("HorizontalPodAutoscaler", "ScaledObject"):
             continue
-        rival = mine.get(_target(one))
+        rival = by_target.get(_target(body))
         made_by_keda = any(
-            text(owner, "kind") == "ScaledObject" for owner in listed(one, "metadata", "ownerReferences")
+            text(owner, "kind") == "ScaledObject" for owner in listed(body, "metadata", "ownerReferences")
         )
         if rival is not None and not made_by_keda and (key[1], key[3]) != (rival.kind, rival.name):
             what = f"scales what {key[1]} {key[2]}/{key[3]} of the cluster scales"
@@ -137,7 +139,7 @@ def _rivals(world: World) -> Iterator[ObjectFault]:
                 rival.called,
                 FieldFault(
                     field="spec.scaleTargetRef.name",
-                    value=_target(one)[2],
+                    value=_target(body)[2],
                     what=what,
                     cure=f"first: kubectl delete {key[1].lower()} -n {key[2]} {key[3]}",
                     severity=Severity.WARNING,
@@ -191,9 +193,9 @@ def _namespace(document: Document, world: World) -> Iterator[FieldFault]:
     if document.kind in CLUSTER_WIDE or not document.kind:
         return
     namespace = document.namespace
-    stated = [one.namespace for one in world.folder.objects if one.namespace]
+    stated = [other.namespace for other in world.folder.objects if other.namespace]
     if not namespace:
-        given = any(text(one.body, "namespace") for one in world.folder.documents if one.is_of_kustomize)
+        given = any(text(other.body, "namespace") for other in world.folder.documents if other.is_of_kustomize)
         if stated and not given:
             cure = f"add metadata.namespace, such as {max(set(stated), key=stated.count)}"
             yield FieldFault(
@@ -293,17 +295,17 @@ def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
     """Yield a call of kubectl in a CronJob of the namespace that its own Role does not let it make."""
     bound = {
         text(subject, "name")
-        for one in world.folder.objects
-        if one.kind == "RoleBinding"
-        and one.namespace == document.namespace
-        and text(one.body, "roleRef", "name") == document.name
-        for subject in listed(one.body, "subjects")
+        for binding in world.folder.objects
+        if binding.kind == "RoleBinding"
+        and binding.namespace == document.namespace
+        and text(binding.body, "roleRef", "name") == document.name
+        for subject in listed(binding.body, "subjects")
     }
     allowed = {str(verb) for rule in listed(document.body, "rules") for verb in _texts(at(rule, "verbs"))}
-    for one in world.folder.objects:
+    for job in world.folder.objects:
         spec = (
-            at(one.body, *TEMPLATES["CronJob"], "spec")
-            if one.kind == "CronJob" and one.namespace == document.namespace
+            at(job.body, *TEMPLATES["CronJob"], "spec")
+            if job.kind == "CronJob" and job.namespace == document.namespace
             else None
         )
         for container in listed(spec, "containers") if text(spec, "serviceAccountName") in bound else ():
@@ -317,13 +319,13 @@ def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
                 yield FieldFault(
                     field="rules[0].verbs",
                     value=", ".join(sorted(allowed)),
-                    what=f"does not let {one.called} {words[0]}",
+                    what=f"does not let {job.called} {words[0]}",
                     cure=f"add the verb {words[0]}",
                 )
 
 
 def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _server(document: Document, world: World) -> Iterator[FieldFault]:
@@ -349,8 +351,8 @@ def _selected_rules(document: Document, world: World) -> Iterator[FieldFault]:
     if document.kind != "PrometheusRule" or world.cluster is None:
         return
     wanted = [
-        mapping(one, "spec", "ruleSelector", "matchLabels")
-        for key, one in world.cluster.objects.items()
+        mapping(body, "spec", "ruleSelector", "matchLabels")
+        for key, body in world.cluster.objects.items()
         if key[:2] == ("monitoring.coreos.com", "Prometheus")
     ]
     labels = mapping(document.body, "metadata", "labels")
@@ -404,7 +406,7 @@ def _scaled(document: Document, world: World, workloads: Mapping[str, str]) -> I
                 cure=f"write {there}",
             )
         return
-    hinted = {one.name for one in world.patches if one.kind == kind}
+    hinted = {patch.name for patch in world.patches if patch.kind == kind}
     near = nearest(full, workloads, least_frac=0.7) or nearest(name, hinted, least_frac=0.8)
     if world.cluster is None and (name in hinted or any(patch.fits(kind, name) for patch in world.patches)):
         return
@@ -465,7 +467,7 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
 
 def _odd_taints(world: World) -> Iterator[ObjectFault]:
     """Yield a taint whose value is nearly that of other pools: what tolerates those would not tolerate it."""
-    pools = [one for one in world.folder.objects if one.kind == "NodePool"]
+    pools = [document for document in world.folder.objects if document.kind == "NodePool"]
     values: dict[str, list[str]] = {}
     for document in pools:
         for taint in listed(document.body, "spec", "template", "spec", "taints"):
@@ -473,7 +475,9 @@ def _odd_taints(world: World) -> Iterator[ObjectFault]:
     for document in pools:
         for place, taint in enumerate(listed(document.body, "spec", "template", "spec", "taints")):
             value, others = text(taint, "value"), values[text(taint, "key")]
-            near = nearest(value, {one for one in others if one != value and others.count(one) > others.count(value)})
+            near = nearest(
+                value, {other for other in others if other != value and others.count(other) > others.count(value)}
+            )
             if near:
                 path = join("spec.template.spec.taints", place, "value")
                 what = "is nearly the value of other pools' taints: what tolerates those does not tolerate this one"
@@ -534,11 +538,13 @@ def _placed_pods(
             )
         return
     for taint in pool.taints if whole or pods.tolerations is not None else ():
-        if taint.effect in _KEPT_OFF and not any(one.tolerates(taint) for one in pods.tolerations or ()):
+        if taint.effect in _KEPT_OFF and not any(toleration.tolerates(taint) for toleration in pods.tolerations or ()):
             said = f"{taint.key}={taint.value}:{taint.effect}"
             yield FieldFault(
                 field=join(path, "tolerations"),
-                value=[f"{one.key}={one.value}:{one.effect}" for one in pods.tolerations or ()],
+                value=[
+                    f"{toleration.key}={toleration.value}:{toleration.effect}" for toleration in pods.tolerations or ()
+                ],
                 what=f"does not tolerate {said} of NodePool {named}: its pods stay pending",
                 cure=f"tolerate {said}",
             )
@@ -569,7 +575,11 @@ def _unspelled(pods: DeclaredPods, path: str) -> Iterator[FieldFault]:
 def _room(pods: DeclaredPods, pool: NodePool, world: World, path: str) -> Iterator[FieldFault]:
     """Yield pods that ask for more GPUs than any node of their pool has, or than the pool may hold."""
     asked = pods.gpus or 0
-    sizes = [one.gpu_count for one in world.catalog.instance_types if one.name in pool.instance_types]
+    sizes = [
+        instance_type.gpu_count
+        for instance_type in world.catalog.instance_types
+        if instance_type.name in pool.instance_types
+    ]
     if sizes and asked > max(sizes):
         yield FieldFault(
             field=join(path, "containers"),

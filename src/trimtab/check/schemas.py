@@ -131,7 +131,7 @@ def _found(error: ValidationError, partial: bool) -> Iterator[FieldFault]:
             cure = f"add {missing}" + (f" beside {names}" if names else "")
             yield FieldFault(field=path, value=None, what=f"lacks {missing}", cure=cure)
         case "enum" | "const":
-            allowed = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted]) if one is not None]
+            allowed = [str(word) for word in (wanted if isinstance(wanted, list) else [wanted]) if word is not None]
             near = nearest(str(value), allowed)
             cure = f"write {near}" if near else f"write one of {', '.join(allowed)}"
             yield FieldFault(field=path, value=value, what="is none of the values that are allowed", cure=cure)
@@ -143,9 +143,9 @@ def _found(error: ValidationError, partial: bool) -> Iterator[FieldFault]:
                 field=path, value=value, what="is not of the form that is asked for", cure=f"match {wanted}"
             )
         case "anyOf" | "oneOf":
-            if partial and all(one.validator == "required" for one in error.context or ()):
+            if partial and all(inner.validator == "required" for inner in error.context or ()):
                 return
-            forms = sorted({str(one.validator_value) for one in error.context or () if one.validator == "type"})
+            forms = sorted({str(inner.validator_value) for inner in error.context or () if inner.validator == "type"})
             what = f"is neither {' nor '.join(forms)}" if forms else "fits none of the forms that are allowed"
             yield FieldFault(field=path, value=value, what=what, cure=f"see the schema: {_short(wanted)}")
         case _:
@@ -211,7 +211,7 @@ def kind_faults(api_version: str, kind: str, schemas: Schemas) -> Iterator[Field
     near_kind = nearest(kind, {name for version, name in known if version.rpartition("/")[0] == group}, least_frac=0.8)
     any_kind = nearest(kind, {name for _, name in known}, least_frac=0.85)
     near_group = nearest(group, groups, least_frac=0.8) if group else None
-    if versions and (group in groups or near_group or group in {one.rpartition("/")[0] for one in versions}):
+    if versions and (group in groups or near_group or group in {version.rpartition("/")[0] for version in versions}):
         yield FieldFault(
             field="apiVersion",
             value=api_version,

@@ -92,10 +92,12 @@ def command(options: CompareOptions) -> None:
     from trimtab.pipeline.canary import canary_side
 
     costs = options.usd_hr or (None, None)
-    one = canary_side(options.present, costs[0], options.workload, options.prices)
+    present = canary_side(options.present, costs[0], options.workload, options.prices)
     other = canary_side(options.canary, costs[1], options.workload, options.prices)
-    found = compare(one, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
-    options.answer.write(_sheet(found, one, other, options.split))
+    found = compare(
+        present, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed
+    )
+    options.answer.write(_sheet(found, present, other, options.split))
 
 
 def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split: bool) -> Sheet:

@@ -70,7 +70,7 @@ def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
         ("bill", before.bill_usd_mo, after.bill_usd_mo),
         ("saving", before.plan.joint_saving_usd_mo, after.plan.joint_saving_usd_mo),
     )
-    bridge = "; ".join(f"{name} {one:,.0f} -> {two:,.0f} ({two - one:+,.0f})" for name, one, two in parts)
+    bridge = "; ".join(f"{name} {former:,.0f} -> {two:,.0f} ({two - former:+,.0f})" for name, former, two in parts)
     notes = [f"$/month: {bridge}."]
     if before.fleet != after.fleet:
         notes.append(f"not the same fleet: {before.fleet}, then {after.fleet}")

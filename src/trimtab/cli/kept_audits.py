@@ -41,17 +41,17 @@ def kept_audits() -> list[KeptAudit]:
     kept = [_kept(number) for number in _numbers()]
     if trusts_others() or not kept or (user := user_key()) is None:
         return kept
-    mine = [audit for audit in kept if _is_mine(audit, user)]
-    if len(mine) < len(kept):
+    sealed = [audit for audit in kept if _is_mine(audit, user)]
+    if len(sealed) < len(kept):
         log.warning(
             "%d of %d audits in %s bear no seal of yours (others or an older version kept them) and are left aside; "
             "set %s=1 to take them",
-            len(kept) - len(mine),
+            len(kept) - len(sealed),
             len(kept),
             _folder(),
             TRUST_VARIABLE,
         )
-    return mine
+    return sealed
 
 
 def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:

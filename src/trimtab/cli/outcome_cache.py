@@ -65,8 +65,8 @@ class OutcomeCache:
         key = self._of_program(key)
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
-            mine = None if body is None else self._unsealed(key, body)
-        outcome = None if mine is None else _readable(mine)
+            unsealed = None if body is None else self._unsealed(key, body)
+        outcome = None if unsealed is None else _readable(unsealed)
         self.found += outcome is not None
         return outcome
 
@@ -240,7 +240,7 @@ def decoded(body: bytes) -> Outcome:
             if name != _HEAD
         }
     attained = tuple(
-        Attained(**{**one, "target": Target(**{**one["target"], "metric": TargetMetric(one["target"]["metric"])})})
-        for one in head.pop("attained")
+        Attained(**{**row, "target": Target(**{**row["target"], "metric": TargetMetric(row["target"]["metric"])})})
+        for row in head.pop("attained")
     )
     return Outcome(**{**head, **kept, "attained": attained})

@@ -61,7 +61,7 @@ ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDO
 
 def output_options(*formats: Format) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Add `-o/--output`, `--out` and `--fields` to a command, as parameters `output_format`, `out` and `fields`."""
-    names = [one.value for one in formats or ROW_FORMATS]
+    names = [form.value for form in formats or ROW_FORMATS]
 
     def add(command: Callable[..., object]) -> Callable[..., object]:
         for option in (

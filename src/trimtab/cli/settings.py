@@ -147,7 +147,7 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, objec
         if f"{prefix}{name}" in _LISTED and isinstance(value, Mapping):
             yield f"{prefix}{name}", ", ".join(f"{key}={number}" for key, number in value.items())
         elif f"{prefix}{name}" in _NAMES and isinstance(value, list):
-            yield f"{prefix}{name}", ", ".join(str(one) for one in value)
+            yield f"{prefix}{name}", ", ".join(str(item) for item in value)
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:

@@ -97,7 +97,9 @@ def _write(found: Verification, fleet: str, form: Format, out: Path | None, fiel
     from trimtab.emit.verify_document import verify_document
 
     if fields or form is Format.CSV:
-        write_sheet(Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions]), form, out=out, fields=fields)
+        write_sheet(
+            Sheet(columns=COLUMNS, rows=[_cells(verdict) for verdict in found.actions]), form, out=out, fields=fields
+        )
     elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):
         write_page(verification_page(found, fleet), form, out)
     else:

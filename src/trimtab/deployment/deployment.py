@@ -83,11 +83,11 @@ class Deployment:
 
     def only(self, *dimensions: str) -> Deployment:
         """Return what is left where all but some dimensions stay as history had them."""
-        return Deployment.of(*((one, getattr(self, name)) for name, one in self.owed_to if name in dimensions))
+        return Deployment.of(*((lever, getattr(self, name)) for name, lever in self.owed_to if name in dimensions))
 
     def without(self, *dimensions: str) -> Deployment:
         """Return what is left where some dimensions stay as history had them."""
-        return Deployment.of(*((one, getattr(self, name)) for name, one in self.owed_to if name not in dimensions))
+        return Deployment.of(*((lever, getattr(self, name)) for name, lever in self.owed_to if name not in dimensions))
 
 
 _DIMENSIONS = tuple(field.name for field in fields(Deployment) if field.name != _OWED_TO)

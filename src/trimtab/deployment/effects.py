@@ -492,7 +492,7 @@ class BuyCommitment:
 
     def describe(self) -> str:
         """Say it in words."""
-        steps = [f"{one.quantity} {_when(one)}" for one in self.tranches]
+        steps = [f"{tranche.quantity} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""
         return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s){staged}"
 
@@ -520,7 +520,7 @@ class BuySpendPlan:
     def describe(self) -> str:
         """Say it in words."""
         spend = f"${usd(self.spend_micro_usd_hr):,.2f}"
-        steps = [f"${usd(one.quantity):,.2f} {_when(one)}" for one in self.tranches]
+        steps = [f"${usd(tranche.quantity):,.2f} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""
         return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s){staged}"
 

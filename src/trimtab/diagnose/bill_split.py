@@ -126,7 +126,7 @@ def spent_of_bill(charges: Charges, fleet: Fleet, resources: Mapping[str, str], 
     pool = np.where(unused | (node != NOBODY) | (tagged != ""), NOBODY, _pool_of(rows, fleet))
     owners = payers.of_owners(fleet, split)
     number = {name: index for index, name in enumerate(names)}
-    node_of_cell = np.array([number[one.name] for one in fleet.nodes], dtype=np.int64)[fleet.holdings.node]
+    node_of_cell = np.array([number[held.name] for held in fleet.nodes], dtype=np.int64)[fleet.holdings.node]
     parts = [
         _held_parts(charges, fleet, node, node_of_cell, owners),
         _held_parts(charges, fleet, pool, fleet.holdings.pool, owners),
@@ -177,7 +177,8 @@ def _node_of(rows: pa.Table, resources: Mapping[str, str], names: Sequence[str])
     number = {name: index for index, name in enumerate(names)}
     known = rows["ResourceId"].combine_chunks().dictionary_encode()
     of_id = [
-        number.get(resources.get(last_part(one), ""), NOBODY) if one else NOBODY for one in known.dictionary.to_pylist()
+        number.get(resources.get(last_part(resource), ""), NOBODY) if resource else NOBODY
+        for resource in known.dictionary.to_pylist()
     ]
     index = pc.fill_null(known.indices, len(of_id)).to_numpy(zero_copy_only=False)
     return np.asarray(np.array([*of_id, NOBODY], dtype=np.int64)[index], dtype=np.int64)

@@ -55,7 +55,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     (CommitmentDiscountCategory) came with 1.1, and cost and usage reports have none.
     """
     said = [pc.fill_null(costs[name], "") for name in ("CommitmentDiscountType", "CommitmentDiscountId")]
-    mine = costs.filter(pc.or_(*(pc.match_substring_regex(one, _SPEND, ignore_case=True) for one in said)))
+    mine = costs.filter(pc.or_(*(pc.match_substring_regex(column, _SPEND, ignore_case=True) for column in said)))
     cost, counted, _ = _within(mine, window)
     names = pc.fill_null(mine["ProviderName"], "").to_pylist()
     found: dict[str, float] = {}

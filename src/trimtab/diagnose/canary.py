@@ -51,7 +51,7 @@ class CanaryRun:
     @property
     def answered(self) -> float:
         """Return the requests answered."""
-        return float(sum(one.sum() for one in self.weight))
+        return float(sum(weight.sum() for weight in self.weight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +148,12 @@ def _difference(what: str, one: tuple[float, FloatArray], other: tuple[float, Fl
 def _verdict(contrasts: tuple[Contrast, ...], rule: CanaryRule) -> CanaryComparison:
     """Apply the rule of this module."""
     worse, unsure = [], []
-    for one in contrasts:
-        bad, fine = _judged(one, rule)
+    for contrast in contrasts:
+        bad, fine = _judged(contrast, rule)
         if bad:
-            worse.append(f"{one.what}: surely worse ({_span(one)})")
+            worse.append(f"{contrast.what}: surely worse ({_span(contrast)})")
         elif not fine:
-            unsure.append(f"{one.what}: cannot be told yet ({_span(one)})")
+            unsure.append(f"{contrast.what}: cannot be told yet ({_span(contrast)})")
     if worse:
         return CanaryComparison(verdict=CanaryVerdict.ROLL_BACK, because=tuple(worse), contrasts=contrasts)
     if unsure:
@@ -162,26 +162,26 @@ def _verdict(contrasts: tuple[Contrast, ...], rule: CanaryRule) -> CanaryCompari
     return CanaryComparison(verdict=CanaryVerdict.PROMOTE, because=said, contrasts=contrasts)
 
 
-def _judged(one: Contrast, rule: CanaryRule) -> tuple[bool, bool]:
+def _judged(contrast: Contrast, rule: CanaryRule) -> tuple[bool, bool]:
     """Tell whether a figure is surely worse, and whether it is surely fine."""
-    match one.what:
+    match contrast.what:
         case "p99 latency, s":
-            return one.low > 1 + rule.slack_frac, one.high <= 1 + rule.slack_frac
+            return contrast.low > 1 + rule.slack_frac, contrast.high <= 1 + rule.slack_frac
         case "requests/s":
             return (
-                rule.throughput and one.high < 1 - rule.slack_frac,
-                not rule.throughput or one.low >= 1 - rule.slack_frac,
+                rule.throughput and contrast.high < 1 - rule.slack_frac,
+                not rule.throughput or contrast.low >= 1 - rule.slack_frac,
             )
         case "$/request":
-            return one.low > 1, one.high <= 1
+            return contrast.low > 1, contrast.high <= 1
         case _:
-            return one.low > rule.failures_frac, one.high <= rule.failures_frac
+            return contrast.low > rule.failures_frac, contrast.high <= rule.failures_frac
 
 
-def _span(one: Contrast) -> str:
-    if one.what.startswith("failed"):
-        return f"{one.low:+.2%} to {one.high:+.2%}"
-    return f"{one.low - 1:+.1%} to {one.high - 1:+.1%}"
+def _span(contrast: Contrast) -> str:
+    if contrast.what.startswith("failed"):
+        return f"{contrast.low:+.2%} to {contrast.high:+.2%}"
+    return f"{contrast.low - 1:+.1%} to {contrast.high - 1:+.1%}"
 
 
 def sliced(

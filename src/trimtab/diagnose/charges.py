@@ -83,7 +83,7 @@ def charges(
             if cost:
                 rows.append(_nobodys(name, cost))
             continue
-        weights = [max(0.0, float(one)) if rule is SharedRule.SPREAD else 1.0 for one in held.values()]
+        weights = [max(0.0, float(micro_usd)) if rule is SharedRule.SPREAD else 1.0 for micro_usd in held.values()]
         for payer, part in zip(held, apportion(cost, weights), strict=True):
             shares[payer] += part
     rows += [_charge(fleet, name, members.get(name, []), held[name], shares[name], served) for name in held]
@@ -106,14 +106,14 @@ def _charge(
     fleet: Fleet, name: str, indices: list[int], held: int, shared: int, served: Mapping[str, ServedAmounts]
 ) -> Charge:
     workloads = [fleet.workloads[index] for index in indices]
-    answered = [served[one.name] for one in workloads if one.name in served]
-    counted = [one.tokens for one in answered if one.tokens is not None]
+    answered = [served[workload.name] for workload in workloads if workload.name in served]
+    counted = [service.tokens for service in answered if service.tokens is not None]
     return Charge(
         name=name,
         held_micro_usd=held,
         shared_micro_usd=shared,
-        gpu_hours=sum(one.gpu_hours for one in workloads),
-        requests=sum(one.requests for one in answered) if answered else None,
+        gpu_hours=sum(workload.gpu_hours for workload in workloads),
+        requests=sum(service.requests for service in answered) if answered else None,
         tokens=sum(counted) if counted else None,
     )
 

@@ -66,7 +66,7 @@ def months(billed: Charges, amortised: Charges, invoices: Mapping[str, int]) -> 
             _sum(amortised.nano_usd, mine),
             _sum(amortised.nano_usd, mine & unused),
         ]
-        corrections, spread, wasted = (round_parts([one], NANO_PER_MICRO)[0] for one in others)
+        corrections, spread, wasted = (round_parts([nano_usd], NANO_PER_MICRO)[0] for nano_usd in others)
         found.append(
             Month(
                 month=month,

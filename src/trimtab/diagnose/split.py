@@ -46,7 +46,7 @@ class CostSplit:
         """Read `team`, `workload`, `namespace`, `kind`, `model` or `label:KEY`; raises UsageError."""
         if text.startswith(LABEL_PREFIX) and text != LABEL_PREFIX:
             return cls(by=SplitBy.LABEL, label=text.removeprefix(LABEL_PREFIX))
-        plain = [one.value for one in SplitBy if one is not SplitBy.LABEL]
+        plain = [way.value for way in SplitBy if way is not SplitBy.LABEL]
         if text not in plain:
             raise UsageError(f"cannot split by {text!r}; write {', '.join(plain)} or label:KEY (label:cost-center)")
         return cls(by=SplitBy(text))

@@ -76,7 +76,7 @@ def _causes(workload: Workload, bands: Bands, ended: Sequence[str]) -> list[str]
     if found[0].cause is Cause.UNDETERMINED and activity.sm_frac is None:
         return []
     leads = {Cause.UNDETERMINED: "", Cause.MEMORY_BANDWIDTH: "bound by "}
-    return [f"{leads.get(one.cause, 'cause: ')}{one.sentence}" for one in found]
+    return [f"{leads.get(cause.cause, 'cause: ')}{cause.sentence}" for cause in found]
 
 
 def signs_of(workload: Workload) -> Signs:

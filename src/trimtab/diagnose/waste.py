@@ -64,8 +64,8 @@ def waste_of(
     ]
     return tuple(
         sorted(
-            (one for one in found if one.micro_usd),
-            key=lambda one: (one.kind is WasteKind.USEFUL, -one.micro_usd),
+            (row for row in found if row.micro_usd),
+            key=lambda row: (row.kind is WasteKind.USEFUL, -row.micro_usd),
         )
     )
 

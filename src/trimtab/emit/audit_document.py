@@ -46,8 +46,8 @@ def audit_document(audit: Audit) -> AuditDocument:
         pictures=pictures_part(audit),
         owned=owned_parts(audit.owned),
         owned_spend=owned_spend_parts(audit.owned),
-        laws=tuple(law_part(one) for one in audit.laws),
-        undeclared=tuple(undeclared_part(one) for one in audit.undeclared),
+        laws=tuple(law_part(law) for law in audit.laws),
+        undeclared=tuple(undeclared_part(undeclared) for undeclared in audit.undeclared),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )

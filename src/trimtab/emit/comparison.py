@@ -130,7 +130,9 @@ def _name(action: Action) -> str:
 
 
 def _limits(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
-    sides = [{} if one is None else {limit.use.words: limit for limit in one.limits} for one in (base, other)]
+    sides = [
+        {} if outlook is None else {limit.use.words: limit for limit in outlook.limits} for outlook in (base, other)
+    ]
     for words in {**sides[0], **sides[1]}:
         costs: list[Value] = []
         for side in sides:
@@ -151,15 +153,15 @@ def _limits(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
 def _answers(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
     if base.budget is not None:
         budgets = [base.budget, other.budget if other else None]
-        kept = [_budget_words(one.short_usd_mo) if one else None for one in budgets]
+        kept = [_budget_words(budget.short_usd_mo) if budget else None for budget in budgets]
         yield ComparedFigure(section=BUDGET, what=f"{dollars(base.budget.budget_usd_mo)} a month", unit=FigureUnit.TEXT,
                        base=kept[0], scenario=kept[1])  # fmt: skip
-        any_keeps = any(one.short_usd_mo == 0 for one in budgets if one)
+        any_keeps = any(budget.short_usd_mo == 0 for budget in budgets if budget)
         what = "least work that keeps it" if any_keeps else "least work that comes nearest"
         yield from _reached(BUDGET, what, budgets[0], budgets[1])
     if base.deadline is not None:
         days = [base.deadline, other.deadline if other else None]
-        weeks = [round(one.weeks, 2) if one else None for one in days]
+        weeks = [round(deadline.weeks, 2) if deadline else None for deadline in days]
         yield ComparedFigure(section=DEADLINE, what=f"engineer-weeks until {base.deadline.day}", unit=FigureUnit.WEEKS,
                        base=weeks[0], scenario=weeks[1])  # fmt: skip
         yield from _reached(DEADLINE, "done by then", days[0], days[1])
@@ -171,9 +173,9 @@ def _budget_words(short_usd_mo: float) -> str:
 
 def _reached(section: str, what: str, base: Reached | None, other: Reached | None) -> Iterator[ComparedFigure]:
     sides = (base, other)
-    names = [None if one is None else _APART.join(one.actions) or "nothing" for one in sides]
-    weeks = [None if one is None else round(one.effort_weeks, 2) for one in sides]
-    bills = [None if one is None else round(one.bill_usd_mo, 2) for one in sides]
+    names = [None if side is None else _APART.join(side.actions) or "nothing" for side in sides]
+    weeks = [None if side is None else round(side.effort_weeks, 2) for side in sides]
+    bills = [None if side is None else round(side.bill_usd_mo, 2) for side in sides]
     yield ComparedFigure(section=section, what=what, unit=FigureUnit.ACTIONS, base=names[0], scenario=names[1])
     yield ComparedFigure(
         section=section, what="its engineer-weeks", unit=FigureUnit.WEEKS, base=weeks[0], scenario=weeks[1]
@@ -184,13 +186,13 @@ def _reached(section: str, what: str, base: Reached | None, other: Reached | Non
 def _spans(ids: Sequence[str]) -> str:
     """Return ids with runs of consecutive numbers told by their ends: a1, a3-a6, a8."""
     runs: list[list[str]] = []
-    for one in ids:
-        number = one.removeprefix("a")
+    for action_id in ids:
+        number = action_id.removeprefix("a")
         follows = runs and number.isdecimal() and runs[-1][-1] == f"a{int(number) - 1}"
         if follows:
-            runs[-1].append(one)
+            runs[-1].append(action_id)
         else:
-            runs.append([one])
+            runs.append([action_id])
     return _APART.join(f"{run[0]}-{run[-1]}" if len(run) >= _SPAN else _APART.join(run) for run in runs)
 
 

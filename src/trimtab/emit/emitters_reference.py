@@ -206,7 +206,9 @@ def emitters_page() -> str:
     lines = [
         _HEAD,
         *_table("Effects", ("effect", "what is written"), {kind.__name__: text for kind, text in WRITTEN.items()}),
-        *_table("Stages", ("stage", "what it holds"), {str(one.value): text for one, text in STAGE_MEANING.items()}),
+        *_table(
+            "Stages", ("stage", "what it holds"), {str(stage.value): text for stage, text in STAGE_MEANING.items()}
+        ),
         *_table("Recorded series", ("series", "meaning"), SERIES),
         _GUARDS,
         *_servers(),
@@ -234,9 +236,9 @@ def _servers() -> Iterator[str]:
     yield ""
     yield "| server | answers | queue | KV cache | latency |"
     yield "|---|---|---|---|---|"
-    for one in SERVERS.values():
-        names = (one.arrived or one.completed, one.waiting, one.kv_cache, one.latency)
-        yield f"| {one.server} | {' | '.join(f'`{name}`' if name else '–' for name in names)} |"
+    for server in SERVERS.values():
+        names = (server.arrived or server.completed, server.waiting, server.kv_cache, server.latency)
+        yield f"| {server.server} | {' | '.join(f'`{name}`' if name else '–' for name in names)} |"
     yield ""
 
 

@@ -60,32 +60,33 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
     """Return ways of serving in the common shape; their time is that of a whole request."""
     return tuple(
         FitWay(
-            gpu=one.gpu,
-            gpus=one.gpus,
-            setup=f"{one.stored.value}, {one.concurrency} at once" + (f", TP {one.tensor}" if one.tensor > 1 else ""),
-            cost=one.usd_per_mtok,
+            gpu=option.gpu,
+            gpus=option.gpus,
+            setup=f"{option.stored.value}, {option.concurrency} at once"
+            + (f", TP {option.tensor}" if option.tensor > 1 else ""),
+            cost=option.usd_per_mtok,
             unit="$/M tokens",
-            time=_latency(one),
+            time=_latency(option),
             time_unit="s a request",
-            tok_s=one.tok_s.value * one.replicas,
-            tok_s_per_usd_hr=one.tok_s_per_usd_hr,
-            usd_hr=one.usd_hr,
-            bought=one.usd_hr_by_option,
-            where=one.offer.where,
-            binding=one.binding.value,
-            footprint=one.footprint,
+            tok_s=option.tok_s.value * option.replicas,
+            tok_s_per_usd_hr=option.tok_s_per_usd_hr,
+            usd_hr=option.usd_hr,
+            bought=option.usd_hr_by_option,
+            where=option.offer.where,
+            binding=option.binding.value,
+            footprint=option.footprint,
         )
-        for one in found
+        for option in found
     )
 
 
-def _latency(one: ServingOption) -> Estimate:
+def _latency(option: ServingOption) -> Estimate:
     """Return the time of a request; its interval widens as that of a token does."""
-    per_token = one.tpot_s
+    per_token = option.tpot_s
     return Estimate(
-        value=one.latency_s,
-        low=one.latency_s * per_token.low / per_token.value,
-        high=one.latency_s * per_token.high / per_token.value,
+        value=option.latency_s,
+        low=option.latency_s * per_token.low / per_token.value,
+        high=option.latency_s * per_token.high / per_token.value,
         basis=per_token.basis,
         because=per_token.because,
     )
@@ -95,29 +96,30 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[FitWay, ...]:
     """Return ways of training in the common shape; their time is that of the run."""
     return tuple(
         FitWay(
-            gpu=one.gpu,
-            gpus=one.gpus,
-            setup=f"micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, {one.plan.optimizer.value}",
-            cost=one.usd,
+            gpu=option.gpu,
+            gpus=option.gpus,
+            setup=f"micro-batch {option.plan.micro_batch}, recompute {option.plan.recompute.value}, "
+            f"{option.plan.optimizer.value}",
+            cost=option.usd,
             unit="$",
-            time=one.days,
+            time=option.days,
             time_unit="days",
-            tok_s=one.tok_s.value,
-            tok_s_per_usd_hr=one.tok_s_per_usd_hr,
-            usd_hr=one.usd_hr,
-            bought=one.usd_by_option,
-            where=one.offer.where,
+            tok_s=option.tok_s.value,
+            tok_s_per_usd_hr=option.tok_s_per_usd_hr,
+            usd_hr=option.usd_hr,
+            bought=option.usd_by_option,
+            where=option.offer.where,
             binding="",
-            footprint=one.footprint,
+            footprint=option.footprint,
         )
-        for one in found
+        for option in found
     )
 
 
 def frontier(ways: Sequence[FitWay]) -> tuple[FitWay, ...]:
     """Return the ways that no other beats in both cost and time, quickest first."""
     best: list[FitWay] = []
-    for one in sorted(ways, key=lambda way: (way.time.value, way.cost.value)):
-        if not best or one.cost.value < best[-1].cost.value:
-            best.append(one)
+    for way in sorted(ways, key=lambda way: (way.time.value, way.cost.value)):
+        if not best or way.cost.value < best[-1].cost.value:
+            best.append(way)
     return tuple(best)

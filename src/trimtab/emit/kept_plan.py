@@ -52,4 +52,4 @@ def _renamed(plain: Plain) -> Plain:
             key: value.lower().replace("_", "-") if key == "lever" and isinstance(value, str) else _renamed(value)
             for key, value in plain.items()
         }
-    return [_renamed(one) for one in plain] if isinstance(plain, list) else plain
+    return [_renamed(item) for item in plain] if isinstance(plain, list) else plain

@@ -43,7 +43,7 @@ def vllm_serve(option: ServingOption, model: str, context: int) -> str:
         "--gpu-memory-utilization 0.90",
         *serve_format(option.stored),
     ]
-    plain, commented = [one for one in flags if "#" not in one], [one for one in flags if "#" in one]
+    plain, commented = [flag for flag in flags if "#" not in flag], [flag for flag in flags if "#" in flag]
     return " \\\n  ".join([*plain, *commented])
 
 

@@ -23,48 +23,48 @@ def verify_document(found: Verification) -> dict[str, JsonValue]:
         "now_usd_mo": round(found.now_usd_mo, 2),
         "predicted_usd_mo": round(found.predicted_usd_mo, 2),
         "outside_usd_mo": round(found.outside_usd_mo, 2),
-        "rows": [verdict_row(one) for one in found.actions],
-        "drifts": [_drift(one) for one in found.drifts],
-        "purchases": [_purchase(one) for one in found.purchases],
+        "rows": [verdict_row(verdict) for verdict in found.actions],
+        "drifts": [_drift(drift) for drift in found.drifts],
+        "purchases": [_purchase(purchase) for purchase in found.purchases],
         "notes": list(found.notes),
     }
 
 
-def verdict_row(one: ActionVerdict) -> dict[str, JsonValue]:
+def verdict_row(verdict: ActionVerdict) -> dict[str, JsonValue]:
     """Return an action's row, as every form has it."""
     return {
-        "id": one.id,
-        "lever": one.lever,
-        "subject": one.subject,
-        "status": one.status.value,
-        "enacted_frac": round(one.enacted_frac, 4),
-        "predicted_usd_mo": round(one.predicted_usd_mo.value, 2),
-        "predicted_low_usd_mo": round(one.predicted_usd_mo.low, 2),
-        "predicted_high_usd_mo": round(one.predicted_usd_mo.high, 2),
-        "realised_usd_mo": round(one.realised_usd_mo, 2),
-        "cause": one.cause,
+        "id": verdict.id,
+        "lever": verdict.lever,
+        "subject": verdict.subject,
+        "status": verdict.status.value,
+        "enacted_frac": round(verdict.enacted_frac, 4),
+        "predicted_usd_mo": round(verdict.predicted_usd_mo.value, 2),
+        "predicted_low_usd_mo": round(verdict.predicted_usd_mo.low, 2),
+        "predicted_high_usd_mo": round(verdict.predicted_usd_mo.high, 2),
+        "realised_usd_mo": round(verdict.realised_usd_mo, 2),
+        "cause": verdict.cause,
     }
 
 
-def _drift(one: Drift) -> dict[str, JsonValue]:
+def _drift(drift: Drift) -> dict[str, JsonValue]:
     return {
-        "kind": one.kind.value,
-        "subject": one.subject,
-        "action": one.action,
-        "seen_frac": round(one.seen_frac, 4),
-        "limit_frac": round(one.limit_frac, 4),
-        "advice": one.advice,
+        "kind": drift.kind.value,
+        "subject": drift.subject,
+        "action": drift.action,
+        "seen_frac": round(drift.seen_frac, 4),
+        "limit_frac": round(drift.limit_frac, 4),
+        "advice": drift.advice,
     }
 
 
-def _purchase(one: NodePurchase) -> dict[str, JsonValue]:
+def _purchase(purchase: NodePurchase) -> dict[str, JsonValue]:
     return {
-        "instance_type": one.instance_type,
-        "region": one.region,
-        "mean_nodes": round(one.mean_nodes, 3),
-        "now": one.now,
-        "now_usd_mo": round(one.now_usd_mo, 2),
-        "advice": one.advice,
+        "instance_type": purchase.instance_type,
+        "region": purchase.region,
+        "mean_nodes": round(purchase.mean_nodes, 3),
+        "now": purchase.now,
+        "now_usd_mo": round(purchase.now_usd_mo, 2),
+        "advice": purchase.advice,
         "options": [
             {
                 "option": option.option.value,
@@ -72,6 +72,6 @@ def _purchase(one: NodePurchase) -> dict[str, JsonValue]:
                 "commit": option.commit,
                 "usd_mo": round(option.usd_mo, 2),
             }
-            for option in one.options
+            for option in purchase.options
         ],
     }

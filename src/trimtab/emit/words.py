@@ -125,8 +125,8 @@ def kept_words(proof: ProofPart) -> str:
     if not proof.targets:
         return "no target that could be checked"
     whole = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
-    kinds = ", ".join(f"{one.promise} {one.kept} of {one.targets}" for one in proof.by_promise)
-    untouched = sum(one.untouched for one in proof.by_promise)
+    kinds = ", ".join(f"{kind.promise} {kind.kept} of {kind.targets}" for kind in proof.by_promise)
+    untouched = sum(kind.untouched for kind in proof.by_promise)
     left = f"; {untouched} of workloads that the plan leaves as they are" if untouched else ""
     return f"{whole} ({kinds}{left})" if len(proof.by_promise) > 1 or untouched else whole
 
@@ -146,7 +146,7 @@ def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
     """Say what was planned otherwise since the proof refused it, and what that does to the saving, if anything was."""
     if not proof.repairs or proof.first_saving_usd_mo is None:
         return []
-    lines = [f"{one.workload}: {_refused_words(one)}; {_instead(one)}" for one in proof.repairs]
+    lines = [f"{repair.workload}: {_refused_words(repair)}; {_instead(repair)}" for repair in proof.repairs]
     many = len(proof.repairs)
     return [
         f"{many} workload{'' if many == 1 else 's'} failed here and {'was' if many == 1 else 'were'} planned again: "
@@ -156,11 +156,11 @@ def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
     ]
 
 
-def _refused_words(one: RepairPart) -> str:
-    if one.missed:
-        doubt = "with its new GPUs as slow as they may be, " if one.when_slow else ""
-        return doubt + "; ".join(map(_missed_words, one.missed))
-    return f"with what goes with it, it cost {dollars(one.extra_usd)} more than history over these weeks"
+def _refused_words(repair: RepairPart) -> str:
+    if repair.missed:
+        doubt = "with its new GPUs as slow as they may be, " if repair.when_slow else ""
+        return doubt + "; ".join(map(_missed_words, repair.missed))
+    return f"with what goes with it, it cost {dollars(repair.extra_usd)} more than history over these weeks"
 
 
 def _missed_words(target: TargetPart) -> str:
@@ -168,32 +168,35 @@ def _missed_words(target: TargetPart) -> str:
     return f"{target.target}: {came}"
 
 
-def _instead(one: RepairPart) -> str:
-    first = f'instead of "{"; ".join(one.was)}"'
-    return f"{first} now {'; '.join(one.now)}" if one.now else f"{first} it stays as it is"
+def _instead(repair: RepairPart) -> str:
+    first = f'instead of "{"; ".join(repair.was)}"'
+    return f"{first} now {'; '.join(repair.now)}" if repair.now else f"{first} it stays as it is"
 
 
-def stress_line(one: StressedPart) -> str:
+def stress_line(stressed: StressedPart) -> str:
     """Say how the plan fares where the world departs."""
-    missed = f"; missed by {', '.join(one.missed[:_NAMED])}" if one.missed else ""
-    more = f" and {len(one.missed) - _NAMED} more" if len(one.missed) > _NAMED else ""
-    kept = f"{one.targets_kept} of {one.targets} targets kept"
-    bill = "" if one.bill_usd_mo is None else f"the bill is {dollars(one.bill_usd_mo)} a month, "
-    waits = _waits(one)
-    return f"{one.departure}: {bill}saves {percent(one.saving_frac, 1)}, {waits}{kept}{missed}{more}{_worst(one)}"
+    missed = f"; missed by {', '.join(stressed.missed[:_NAMED])}" if stressed.missed else ""
+    more = f" and {len(stressed.missed) - _NAMED} more" if len(stressed.missed) > _NAMED else ""
+    kept = f"{stressed.targets_kept} of {stressed.targets} targets kept"
+    bill = "" if stressed.bill_usd_mo is None else f"the bill is {dollars(stressed.bill_usd_mo)} a month, "
+    waits = _waits(stressed)
+    return (
+        f"{stressed.departure}: {bill}saves {percent(stressed.saving_frac, 1)}, "
+        f"{waits}{kept}{missed}{more}{_worst(stressed)}"
+    )
 
 
-def _waits(one: StressedPart) -> str:
+def _waits(stressed: StressedPart) -> str:
     """Say which runs wait for a node."""
-    if not one.runs_without_node:
+    if not stressed.runs_without_node:
         return ""
-    runs = "1 run waits" if one.runs_without_node == 1 else f"{one.runs_without_node:,} runs wait"
-    return f"{runs} for a node, up to {one.longest_without_node_s / S_PER_HR:.1f} h, "
+    runs = "1 run waits" if stressed.runs_without_node == 1 else f"{stressed.runs_without_node:,} runs wait"
+    return f"{runs} for a node, up to {stressed.longest_without_node_s / S_PER_HR:.1f} h, "
 
 
-def _worst(one: StressedPart) -> str:
+def _worst(stressed: StressedPart) -> str:
     """Say what is attained of the target that is missed most."""
-    missed = [target for target in one.attained if not target.kept and target.workload in one.missed]
+    missed = [target for target in stressed.attained if not target.kept and target.workload in stressed.missed]
     if not missed:
         return ""
     worst = min(missed, key=lambda target: target.attained_frac - target.required_frac)
@@ -218,30 +221,30 @@ UNDECLARED_NOTE = (
 )
 
 
-def undeclared_line(one: UndeclaredPart) -> str:
+def undeclared_line(undeclared: UndeclaredPart) -> str:
     """Say what nobody declared of a workload, what declaring it saves, and what its owner accepts with it."""
-    names = ", ".join(one.workloads)
-    saves = f"{one.permits} would save {dollars(one.saves_usd_mo)} a month"
-    return f"{names}: {one.known}; {saves} ({one.gives_up})"
+    names = ", ".join(undeclared.workloads)
+    saves = f"{undeclared.permits} would save {dollars(undeclared.saves_usd_mo)} a month"
+    return f"{names}: {undeclared.known}; {saves} ({undeclared.gives_up})"
 
 
-def law_line(one: LawPart) -> str:
+def law_line(law: LawPart) -> str:
     """Say what a replica of a service is taken to serve, what tells it, and how its law did where it was tested."""
-    load = f"a replica is planned at up to {one.planned:.3g} {one.unit}, {one.shown:.3g} were seen"
-    if one.planned < one.by_activity * _CLEARLY_LESS:
-        load += f", GPU activity alone would say {one.by_activity:.3g}"
-    return f"{one.workload}: {load}; what is full first: {one.bound}; {_back_test(one)}"
+    load = f"a replica is planned at up to {law.planned:.3g} {law.unit}, {law.shown:.3g} were seen"
+    if law.planned < law.by_activity * _CLEARLY_LESS:
+        load += f", GPU activity alone would say {law.by_activity:.3g}"
+    return f"{law.workload}: {load}; what is full first: {law.bound}; {_back_test(law)}"
 
 
-def load_test_line(one: LawPart) -> str:
+def load_test_line(law: LawPart) -> str:
     """Say how to show that a replica of a service serves more than it was seen to."""
-    return f"{one.workload}: {one.load_test}"
+    return f"{law.workload}: {law.load_test}"
 
 
-def _back_test(one: LawPart) -> str:
-    test = one.back_test
+def _back_test(law: LawPart) -> str:
+    test = law.back_test
     if test is None:
-        return f"not tested: {one.untested}"
+        return f"not tested: {law.untested}"
     measures = (
         _held(test.in_time, "in time", share=True),
         _held(test.running, "in work"),
@@ -283,13 +286,13 @@ def _less_or_more(usd_mo: float) -> str:
 def owned_lines(document: AuditDocument) -> list[str]:
     """Say what each commitment that runs already covers, those to nodes first."""
     lines = [
-        f"{one.name}: {one.count} x {one.pool} until {one.end}, {percent(one.used_frac)} in use{_sunk(one)}"
-        for one in document.owned
+        f"{owned.name}: {owned.count} x {owned.pool} until {owned.end}, {percent(owned.used_frac)} in use{_sunk(owned)}"
+        for owned in document.owned
     ]
     return lines + [
-        f"{one.name}: {dollars_and_cents(one.usd_hr)} an hour of spend with {one.provider} until {one.end}, "
-        f"{percent(one.used_frac)} in use{_sunk(one)}"
-        for one in document.owned_spend
+        f"{owned.name}: {dollars_and_cents(owned.usd_hr)} an hour of spend with {owned.provider} until {owned.end}, "
+        f"{percent(owned.used_frac)} in use{_sunk(owned)}"
+        for owned in document.owned_spend
     ]
 
 

@@ -45,7 +45,7 @@ def job_observations(
 
 def _types(named: Sequence[str], likely: Sequence[str]) -> tuple[str, ...]:
     """Return each run's type of GPU: that of the nodes it names, else that of the pods which it most likely was."""
-    return tuple(said or other for said, other in zip(named, likely, strict=True))
+    return tuple(named_type or other for named_type, other in zip(named, likely, strict=True))
 
 
 def _type_on(nodes: str, type_of_node: Mapping[str, str]) -> str:

@@ -110,7 +110,7 @@ def served_req(service: ServiceObservation) -> FloatArray:
 
     By how many that is beside a gap in these readings is unknown, and taken for none.
     """
-    more = [_change(one) for one in (service.running, service.waiting) if one.size]
+    more = [_change(reading) for reading in (service.running, service.waiting) if reading.size]
     return np.asarray(np.maximum(service.arrivals - sum(more), 0.0), dtype=np.float64)
 
 

@@ -57,7 +57,7 @@ def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
     for quota in quotas_of(text):
         places = [quota.region]
         if quota.holds_for(pool):
-            places = [one for one in sorted(regions) if one != pool.region] if quota.region is None else []
+            places = [region for region in sorted(regions) if region != pool.region] if quota.region is None else []
         rows += [
             f"{quota.instance_type}{'' if place is None else f'@{place}'}:{quota.capacity.value}={quota.nodes}"
             for place in places
@@ -67,7 +67,7 @@ def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
 
 def isolation_of(text: str) -> Isolation:
     """Read what must keep workloads apart; raises InputError."""
-    known = [one.value for one in Isolation]
+    known = [isolation.value for isolation in Isolation]
     if text not in known:
         near = near_matches(text, known)
         hint = f", did you mean {near[0]}?" if near else ""
@@ -85,7 +85,7 @@ def _quota(text: str) -> Quota:
     if found is None:
         raise InputError(f"{text!r} is no quota; {_FORM}")
     capacity = found["capacity"] or CapacityType.ON_DEMAND.value
-    known = [one.value for one in CapacityType if not one.paid_anyway]
+    known = [capacity_type.value for capacity_type in CapacityType if not capacity_type.paid_anyway]
     if capacity not in known:
         raise InputError(f"{text!r}: no capacity type {capacity!r}; write one of {', '.join(known)}")
     return Quota(

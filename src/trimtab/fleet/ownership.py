@@ -56,31 +56,31 @@ class TotalCost:
         return sum(line.usd for line in self.lines)
 
 
-def serving_cost(one: ServingOption, settings: Settings, *, output_tokens: float, hours_per_day: float) -> TotalCost:
+def serving_cost(way: ServingOption, settings: Settings, *, output_tokens: float, hours_per_day: float) -> TotalCost:
     """Return a month's cost of a way of serving `hours_per_day`, its answers of `output_tokens` each."""
     hours = HR_PER_MO * hours_per_day / HR_PER_DAY
-    bill = one.usd_hr * hours
-    stranded = one.stranded_gpus / (one.gpus + one.stranded_gpus)
-    busy = min(1.0, one.served_req_s / (one.replicas * one.replica_req_s))
-    answered = one.served_req_s * hours * S_PER_HR * output_tokens
+    bill = way.usd_hr * hours
+    stranded = way.stranded_gpus / (way.gpus + way.stranded_gpus)
+    busy = min(1.0, way.served_req_s / (way.replicas * way.replica_req_s))
+    answered = way.served_req_s * hours * S_PER_HR * output_tokens
     lines = (
         CostLine(
             item=CostItem.WORK,
             usd=bill * (1 - stranded) * busy,
-            how=f"{one.nodes} nodes x ${one.usd_hr / one.nodes:,.2f}/h {one.option.value} x {hours:,.0f} h, {busy:.0%} busy",
+            how=f"{way.nodes} nodes x ${way.usd_hr / way.nodes:,.2f}/h {way.option.value} x {hours:,.0f} h, {busy:.0%} busy",
         ),
         CostLine(
             item=CostItem.IDLE,
             usd=bill * (1 - stranded) * (1 - busy),
-            how=f"{one.replicas} replicas carry {one.replicas * one.replica_req_s:,.3g} requests/s, "
-            f"{one.served_req_s:,.3g} come",
+            how=f"{way.replicas} replicas carry {way.replicas * way.replica_req_s:,.3g} requests/s, "
+            f"{way.served_req_s:,.3g} come",
         ),
-        _stranded(one, bill * stranded),
-        _rollouts(one, settings, hours_per_day),
-        _power(one, hours, settings),
+        _stranded(way, bill * stranded),
+        _rollouts(way, settings, hours_per_day),
+        _power(way, hours, settings),
         _storage(
             settings,
-            one.nodes * (weight_bytes(one.model, one.stored) / BYTES_PER_GIB + settings.ownership.image_gib),
+            way.nodes * (weight_bytes(way.model, way.stored) / BYTES_PER_GIB + settings.ownership.image_gib),
             1.0,
             "weights and image on each node",
         ),
@@ -89,12 +89,12 @@ def serving_cost(one: ServingOption, settings: Settings, *, output_tokens: float
             answered * settings.ownership.egress_bytes_per_token,
             f"{answered / TOKENS_PER_MTOK:,.0f}M tokens out",
         ),
-        _operations(settings, one.nodes, 1.0),
+        _operations(settings, way.nodes, 1.0),
     )  # fmt: skip
     return TotalCost(lines=lines, per="month")
 
 
-def _rollouts(one: ServingOption, settings: Settings, hours_per_day: float) -> CostLine:
+def _rollouts(way: ServingOption, settings: Settings, hours_per_day: float) -> CostLine:
     """Return what starting nodes and replicas costs: each roll-out, and each day's start where nodes do not run all day."""
     starts = settings.ownership.rollouts_mo
     why = f"{starts:g} roll-outs a month"
@@ -104,23 +104,23 @@ def _rollouts(one: ServingOption, settings: Settings, hours_per_day: float) -> C
     waits_s = settings.assumptions.node_startup_s + settings.assumptions.service_cold_start_s
     return CostLine(
         item=CostItem.SETUP,
-        usd=one.usd_hr * starts * waits_s / S_PER_HR,
+        usd=way.usd_hr * starts * waits_s / S_PER_HR,
         how=f"{why}, {waits_s:,.0f} s of all nodes each (node start and model load)",
     )
 
 
-def training_cost(one: TrainingOption, settings: Settings, *, setup_hr: float, tokens: float) -> TotalCost:
+def training_cost(way: TrainingOption, settings: Settings, *, setup_hr: float, tokens: float) -> TotalCost:
     """Return the cost of a training run of so many tokens."""
-    hours = one.days.value * HR_PER_DAY
+    hours = way.days.value * HR_PER_DAY
     months = hours / HR_PER_MO
-    bill = one.usd_hr * hours
-    stranded = one.stranded_gpus / (one.gpus + one.stranded_gpus)
+    bill = way.usd_hr * hours
+    stranded = way.stranded_gpus / (way.gpus + way.stranded_gpus)
     own = settings.ownership
-    weights_gib = weight_bytes(one.plan.model, one.plan.stored) / BYTES_PER_GIB
-    trained = one.plan.model.params if one.plan.trains_all else adapter_params(one.plan.model, one.plan.lora_rank)
+    weights_gib = weight_bytes(way.plan.model, way.plan.stored) / BYTES_PER_GIB
+    trained = way.plan.model.params if way.plan.trains_all else adapter_params(way.plan.model, way.plan.lora_rank)
     checkpoint_gib = trained * CHECKPOINT_BYTES_PER_PARAM / BYTES_PER_GIB
     kept_gib = (
-        one.nodes * (weights_gib + own.image_gib)
+        way.nodes * (weights_gib + own.image_gib)
         + own.checkpoints_kept * checkpoint_gib
         + tokens * own.data_bytes_per_token / BYTES_PER_GIB
     )
@@ -128,31 +128,31 @@ def training_cost(one: TrainingOption, settings: Settings, *, setup_hr: float, t
         CostLine(
             item=CostItem.WORK,
             usd=bill * (1 - stranded),
-            how=f"{one.nodes} nodes x ${one.usd_hr / one.nodes:,.2f}/h {one.option.value} x {hours:,.1f} h"
-            + (" (lost work and restarts included)" if one.option is BuyingOption.SPOT else ""),
+            how=f"{way.nodes} nodes x ${way.usd_hr / way.nodes:,.2f}/h {way.option.value} x {hours:,.1f} h"
+            + (" (lost work and restarts included)" if way.option is BuyingOption.SPOT else ""),
         ),
-        _stranded(one, bill * stranded),
-        CostLine(item=CostItem.SETUP, usd=one.usd_hr * setup_hr, how=f"{setup_hr:g} h of all nodes before the first step"),
-        _power(one, hours, settings),
+        _stranded(way, bill * stranded),
+        CostLine(item=CostItem.SETUP, usd=way.usd_hr * setup_hr, how=f"{setup_hr:g} h of all nodes before the first step"),
+        _power(way, hours, settings),
         _storage(settings, kept_gib, months, f"weights, image, {own.checkpoints_kept:g} checkpoints and data"),
         _egress(settings, checkpoint_gib * BYTES_PER_GIB, "the last checkpoint, once"),
-        _operations(settings, one.nodes, months),
+        _operations(settings, way.nodes, months),
     )  # fmt: skip
     return TotalCost(lines=lines, per="run")
 
 
-def _stranded(one: ServingOption | TrainingOption, usd: float) -> CostLine:
+def _stranded(way: ServingOption | TrainingOption, usd: float) -> CostLine:
     return CostLine(
-        item=CostItem.STRANDED, usd=usd, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"
+        item=CostItem.STRANDED, usd=usd, how=f"{way.stranded_gpus} GPUs paid and not needed: nodes are whole"
     )
 
 
-def _power(one: ServingOption | TrainingOption, hours: float, settings: Settings) -> CostLine:
+def _power(way: ServingOption | TrainingOption, hours: float, settings: Settings) -> CostLine:
     """Return the power of one's own card; a rate, of rent or of owned hardware by --prices, holds it already."""
-    if one.usd_hr > 0:
-        inside = "your own rate" if one.option is BuyingOption.OWNED else "the rent"
+    if way.usd_hr > 0:
+        inside = "your own rate" if way.option is BuyingOption.OWNED else "the rent"
         return CostLine(item=CostItem.POWER, usd=0.0, how=f"in {inside}")
-    gpus, tdp_w = one.gpus, one.gpu.tdp_w
+    gpus, tdp_w = way.gpus, way.gpu.tdp_w
     rate = settings.ownership.electricity_usd_kwh
     return CostLine(
         item=CostItem.POWER,

@@ -132,7 +132,7 @@ def pods_of_runs(run_gpus: FloatArray, sizes: tuple[PodSize, ...], usual_gpus: f
     usual ones as come closest.
     """
     pods = np.maximum(1, np.rint(run_gpus / usual_gpus)).astype(np.int64)
-    for size in sorted(sizes, key=lambda one: one.pods):
+    for size in sorted(sizes, key=lambda size: size.pods):
         times = np.rint(run_gpus / size.gpus)
         even = (times >= 1) & (np.abs(times * size.gpus - run_gpus) <= _SAME_SIZE * np.maximum(times, 1))
         pods = np.where(even, times.astype(np.int64), pods)

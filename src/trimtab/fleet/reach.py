@@ -68,7 +68,7 @@ def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
     """Return the other regions that a workload may move to, or why there are none; empty where nobody asked for any."""
     spec, home = workload.spec, home_of(workload)
     declared = None if spec.regions is None else named_regions(spec.regions)
-    others = [one for one in listed(market.limits.providers) if one != home.provider]
+    others = [provider for provider in listed(market.limits.providers) if provider != home.provider]
     wanted = [
         region
         for provider in (home.provider, *others)
@@ -76,12 +76,12 @@ def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
         if region != home
     ]
     if not wanted:
-        unasked = [one for one in declared or () if one.provider not in (None, home.provider, *others)]
+        unasked = [named for named in declared or () if named.provider not in (None, home.provider, *others)]
         return f"{_names(unasked)}: another cloud, which limits.providers does not ask for" if unasked else ()
     allowed = named_regions(listed(market.limits.regions))
-    kept = tuple(region for region in wanted if not allowed or any(one.means(region) for one in allowed))
+    kept = tuple(region for region in wanted if not allowed or any(permitted.means(region) for permitted in allowed))
     if not kept:
-        return f"limits.regions allows none of {', '.join(str(one) for one in wanted)}"
+        return f"limits.regions allows none of {', '.join(str(region) for region in wanted)}"
     unstated = [name for name in ("data_gib", "traffic_gib_mo") if getattr(spec, name) is None]
     if unstated:
         return f"what a move costs is unknown: state {' and '.join(unstated)} in workloads.yaml, 0 where there is none"
@@ -94,11 +94,13 @@ def _of_provider(
     """Return a provider's regions that a workload names; of another cloud, where it names none, those that are near."""
     known = market.regions(provider)
     if declared is not None:
-        return tuple(one for name in known if any(said.means(one := Region(provider, name)) for said in declared))
+        return tuple(
+            region for name in known if any(permitted.means(region := Region(provider, name)) for permitted in declared)
+        )
     if provider == home.provider:
         return ()
     limits = named_regions(listed(market.limits.regions))
-    said = tuple(one for name in known if any(limit.means(one := Region(provider, name)) for limit in limits))
+    said = tuple(region for name in known if any(limit.means(region := Region(provider, name)) for limit in limits))
     return said or _near(provider, known, home)
 
 
@@ -138,14 +140,14 @@ def offerings_elsewhere(workload: Workload, market: Market) -> tuple[Offering, .
     reach = reach_of(workload, market)
     if isinstance(reach, str):
         return ()
-    found = [one for region in reach for one in market.offerings(region.provider, region.name)]
+    found = [offering for region in reach for offering in market.offerings(region.provider, region.name)]
     if workload.spec.regions is not None or market.limits.regions:
         return tuple(found)
     cheapest: dict[tuple[str, str], Offering] = {}
-    for one in found:
-        known = cheapest.setdefault((one.pool.provider, one.pool.instance_type), one)
-        if one.rate_micro_usd_hr < known.rate_micro_usd_hr:
-            cheapest[one.pool.provider, one.pool.instance_type] = one
+    for offering in found:
+        known = cheapest.setdefault((offering.pool.provider, offering.pool.instance_type), offering)
+        if offering.rate_micro_usd_hr < known.rate_micro_usd_hr:
+            cheapest[offering.pool.provider, offering.pool.instance_type] = offering
     return tuple(cheapest.values())
 
 
@@ -167,14 +169,14 @@ def check_reach(workloads: Iterable[Workload], market: Market) -> None:
 
 
 def _check(regions: Iterable[NamedRegion], market: Market, where: str) -> None:
-    for one in regions:
-        if one.provider is not None and one.provider not in market.catalog.providers:
-            raise UnknownName("provider", one.provider, market.catalog.providers, where=where)
-        providers = market.catalog.providers if one.provider is None else (one.provider,)
+    for region in regions:
+        if region.provider is not None and region.provider not in market.catalog.providers:
+            raise UnknownName("provider", region.provider, market.catalog.providers, where=where)
+        providers = market.catalog.providers if region.provider is None else (region.provider,)
         known = sorted({name for provider in providers for name in market.regions(provider)})
-        if one.name not in known:
-            raise UnknownName("region", one.name, known, where=where)
+        if region.name not in known:
+            raise UnknownName("region", region.name, known, where=where)
 
 
 def _names(regions: Iterable[NamedRegion]) -> str:
-    return ", ".join(f"{one.provider}/{one.name}" for one in regions)
+    return ", ".join(f"{region.provider}/{region.name}" for region in regions)

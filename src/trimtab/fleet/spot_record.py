@@ -113,12 +113,12 @@ def spot_records(events: pa.Table, nodes: pa.Table, window: Window) -> dict[Pool
     up_hr = _spot_node_hr(nodes, window)
     return {
         pool: _record(
-            [(float(at_s[row]), zones[row], told[row]) for row in sorted(mine, key=lambda row: at_s[row])],
+            [(float(at_s[row]), zones[row], told[row]) for row in sorted(row_numbers, key=lambda row: at_s[row])],
             window.seconds,
             up_hr.get(pool, 0.0),
-            prices[mine],
+            prices[row_numbers],
         )
-        for pool, mine in sorted(rows.items())
+        for pool, row_numbers in sorted(rows.items())
     }
 
 
@@ -146,9 +146,11 @@ def _stretches(events: Iterable[tuple[float, str, str]], end_s: float) -> FloatA
         if event in _UP or event in _DOWN:
             by_zone[zone].append((at_s, event in _UP))
     found = []
-    for told in by_zone.values():
-        following = [at_s for at_s, _ in told[1:]] + [end_s]
-        found += [(at_s, min(next_s, at_s + HOLDS_S), up) for (at_s, up), next_s in zip(told, following, strict=True)]
+    for events_there in by_zone.values():
+        following = [at_s for at_s, _ in events_there[1:]] + [end_s]
+        found += [
+            (at_s, min(next_s, at_s + HOLDS_S), up) for (at_s, up), next_s in zip(events_there, following, strict=True)
+        ]
     return np.array(found, dtype=np.float64).reshape(-1, 3)
 
 

@@ -70,7 +70,7 @@ class Bill:
     @property
     def committed(self) -> IntArray:
         """Return what the commitments cost, used or not (n_commitments, n_hours)."""
-        paid = np.array([one.micro_usd_hr for one in self.commitments], dtype=np.int64)
+        paid = np.array([commitment.micro_usd_hr for commitment in self.commitments], dtype=np.int64)
         return np.repeat(paid[:, None], self.metered.shape[1], axis=1)
 
     @property
@@ -82,8 +82,8 @@ class Bill:
         """Return what each commitment's hourly cost bought of each pool (n_commitments, n_pools, n_hours)."""
         used = np.zeros_like(self.covered_seconds)
         row_of = {pool: row for row, pool in enumerate(self.pools)}
-        for index, one in enumerate(self.commitments):
-            for pool, rate in one.offer.rates_micro_usd_hr.items():
+        for index, commitment in enumerate(self.commitments):
+            for pool, rate in commitment.offer.rates_micro_usd_hr.items():
                 if pool in row_of:
                     used[index, row_of[pool]] = charge(rate, self.covered_seconds[index, row_of[pool]])
         return used
@@ -106,7 +106,7 @@ def bill(
     not cover whole and that has none raises MissingPrice. Commitments to nodes apply in the order given, each hour, use it or
     lose it; then those to spend do.
     """
-    applied = tuple(sorted(commitments, key=lambda one: one.offer.is_spend))
+    applied = tuple(sorted(commitments, key=lambda commitment: commitment.offer.is_spend))
     remaining = usage.node_seconds.copy()
     last = {pool: rate if isinstance(rate, int) else int(rate[-1]) for pool, rate in rates_micro_usd_hr.items()}
     row_of = {pool: row for row, pool in enumerate(usage.pools)}

@@ -81,9 +81,9 @@ class Commitment:
 def nodes_committed(commitments: Iterable[Commitment]) -> dict[Pool, int]:
     """Return the nodes that commitments to nodes cover, by pool."""
     nodes: dict[Pool, int] = {}
-    for one in commitments:
-        if not one.offer.is_spend:
-            nodes[one.offer.pool] = nodes.get(one.offer.pool, 0) + one.quantity
+    for commitment in commitments:
+        if not commitment.offer.is_spend:
+            nodes[commitment.offer.pool] = nodes.get(commitment.offer.pool, 0) + commitment.quantity
     return nodes
 
 

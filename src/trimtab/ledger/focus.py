@@ -47,7 +47,7 @@ def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
 
 def _committed(bill: Bill, start: datetime) -> Iterator[Row]:
     paid, used, unused = bill.committed, bill.used_commitment(), bill.unused_commitment()
-    to_nodes = sum(not one.offer.is_spend for one in bill.commitments)  # these apply first
+    to_nodes = sum(not commitment.offer.is_spend for commitment in bill.commitments)  # these apply first
     for index, commitment in enumerate(bill.commitments):
         discount = _discount(commitment.offer, index - to_nodes if commitment.offer.is_spend else index)
         for hour in range(paid.shape[1]):

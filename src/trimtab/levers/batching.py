@@ -173,20 +173,20 @@ def rated_policies(case: Case, place: Placement, profile: BatchProfile) -> tuple
     before = demand_of(case).most_replicas
     policies = propose(profile, before=before, limit_s=min(limits, default=None), model=case.workload.spec.model)
     rated = [RatedPolicy(policy=policy, req_s=served_within_targets(case, place, policy)) for policy in policies]
-    worth = sorted((one for one in rated if one.req_s > 0), key=_rank)
+    worth = sorted((policy for policy in rated if policy.req_s > 0), key=_rank)
     return tuple(worth)
 
 
-def _rank(one: RatedPolicy) -> tuple[float, bool, int]:
-    return (-one.req_s, one.policy.form is not BatchForm.GREEDY, one.policy.max_batch)
+def _rank(rated: RatedPolicy) -> tuple[float, bool, int]:
+    return (-rated.req_s, rated.policy.form is not BatchForm.GREEDY, rated.policy.max_batch)
 
 
 def best_policies(rated: tuple[RatedPolicy, ...]) -> tuple[SetBatchPolicy, ...]:
     """Return the policy that serves most, and the simplest that serves nearly as much: greedy, and the smallest batches."""
     if not rated:
         return ()
-    good = [one for one in rated if one.req_s >= rated[0].req_s * (1 - _BETTER_FRAC)]
-    simplest = min(good, key=lambda one: _rank(one)[1:])
+    good = [policy for policy in rated if policy.req_s >= rated[0].req_s * (1 - _BETTER_FRAC)]
+    simplest = min(good, key=lambda policy: _rank(policy)[1:])
     return tuple(dict.fromkeys((rated[0].policy, simplest.policy)))
 
 
@@ -268,7 +268,7 @@ def _counted(base: Deployment, ask: LeverRequest, policy: SetBatchPolicy) -> Ite
 
 def _plain_scalers(ask: LeverRequest) -> list[SetReplicaPolicy]:
     """Return autoscalers whose rule does not rest on the law of one request at a time."""
-    plain = [one for one in ask.once(autoscaling.scalers) if isinstance(one.policy, HpaPolicy)]
+    plain = [scaler for scaler in ask.once(autoscaling.scalers) if isinstance(scaler.policy, HpaPolicy)]
     return plain[::_SCALERS_STEP]
 
 
@@ -296,8 +296,8 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     told = "workloads.yaml" if policy.basis is Basis.CALIBRATED else "predicted for a continuous-batching engine"
     yield Fact("seconds by batch size", f"{told}, fixed to the observed time of one request", times)
     best: dict[str, float] = {}
-    for one in rated_policies(applied.evaluator.case, applied.place, profile):
-        best.setdefault(one.policy.form.value, one.req_s)
+    for rated in rated_policies(applied.evaluator.case, applied.place, profile):
+        best.setdefault(rated.policy.form.value, rated.req_s)
     rates = ", ".join(f"{form} {req_s:.3g}" for form, req_s in best.items())
     yield Fact("requests a second of a replica within the targets", "replayed batches, low end of the speed", rates)
     yield from _windows(applied, policy, profile)

@@ -110,7 +110,7 @@ def backing(use: FloatArray, discount_frac: float, term_hr: float, *, cover_most
     No more than `cover_most_frac` of the mean use of the recent weeks is held.
     """
     choice = choose(use, discount_frac)
-    levels = {one.level for one in choice.weights}
+    levels = {candidate.level for candidate in choice.weights}
     recent = use[-RECENT_HR:]
     return Backing(
         choice=choice,

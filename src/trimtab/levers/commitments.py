@@ -63,9 +63,9 @@ def plan_rates_by_provider(pools: Iterable[Pool], market: Market, option: Buying
     return rates
 
 
-def _beats(one: tuple[int, CommitmentOffer], offer: CommitmentOffer, at: int) -> bool:
+def _beats(placed: tuple[int, CommitmentOffer], offer: CommitmentOffer, at: int) -> bool:
     """Tell whether an offer at another place is no dearer on any pool; of equal ones the first stays."""
-    place, mine, rates = one[0], one[1].rates_micro_usd_hr, offer.rates_micro_usd_hr
+    place, mine, rates = placed[0], placed[1].rates_micro_usd_hr, offer.rates_micro_usd_hr
     if place == at or not all(pool in mine and mine[pool] <= rate for pool, rate in rates.items()):
         return False
     return mine != rates or place < at
@@ -92,7 +92,7 @@ def _of_nodes(commitment: Commitment, bought: FleetPurchase) -> Iterator[Fact]:
     saved = usd(round(covered * on_demand)) - usd(count * commitment.offer.rate_micro_usd_hr)
     what = f"time in which the last of {committed} committed x {pool.instance_type} is in use"
     # beside a spend plan the node takes the place of spend at a discount, and another bound holds
-    alone = not any(one.offer.is_spend for one in bought.left.commitments)
+    alone = not any(held.offer.is_spend for held in bought.left.commitments)
     yield Fact(what, _QUERY, f"{share:.1%}", f">= {rate:.1%}, its rate as a share of on demand" if alone else "")
     yield _halved(saved)
 
@@ -119,7 +119,7 @@ def _of_spend(plan: Commitment, bought: FleetPurchase) -> Iterator[Fact]:
     }
     yield Fact("hours in which all of it is in use", _QUERY, f"{whole:.0%}")
     use = Usage(pools=left.pools, node_seconds=left.node_seconds // 2)
-    rest = [one for one in left.commitments if one is not plan]
+    rest = [commitment for commitment in left.commitments if commitment is not plan]
     less = bill(use, rates, rest).total - bill(use, rates, [*rest, plan]).total
     yield _halved(usd(less) / left.node_seconds.shape[1])
     for pool in sorted(replaced, key=lambda pool: -replaced[pool])[:_SHOWN]:

@@ -61,13 +61,15 @@ def formats_of(workload: Workload) -> Formats | str:
         said = {weight_format(text) for text in workload.spec.quantize or ()}
     except UnknownName as error:
         return f"quantize: {error}"
-    narrower = [one for one in FORMATS_TRIED if FORMATS[one].weight_bytes < FORMATS[model.stored].weight_bytes]
+    narrower = [
+        candidate for candidate in FORMATS_TRIED if FORMATS[candidate].weight_bytes < FORMATS[model.stored].weight_bytes
+    ]
     if not narrower:
         return f"its weights are stored in {model.stored.value} already"
     return Formats(
         model=model,
-        accepted=tuple(one for one in narrower if one in said),
-        unknown=tuple(one for one in narrower if one not in said),
+        accepted=tuple(candidate for candidate in narrower if candidate in said),
+        unknown=tuple(candidate for candidate in narrower if candidate not in said),
     )
 
 
@@ -121,7 +123,7 @@ def _boards(ask: LeverRequest, home: Gpu, stored: WeightFormat) -> Iterator[tupl
     for move in relocation.propose(workload, market, ask.settings, stored=stored).fitting:
         away = replace(move, to=replace(move.to, only_quantized=move.pool not in fits))
         yield AS_IT_IS.plus((relocation.NAME, away)), market.gpu(move.to.gpu)
-    known = {(one.shared, one.slots) for one in ask.once(sharing.shares).fitting}
+    known = {(slot.shared, slot.slots) for slot in ask.once(sharing.shares).fitting}
     for slots in sharing.propose(workload, market, assumptions, sharing.asked(ask), stored=stored).fitting:
         shared = replace(slots, only_quantized=(slots.shared, slots.slots) not in known)
         yield AS_IT_IS.plus((sharing.NAME, shared)), slot_board(slots, market)
@@ -172,7 +174,7 @@ def _what_formats_would_save(ask: LeverRequest, judged: JudgedWays) -> str | Non
                 if costs and priced[0][0] - min(costs) > saved:
                     best, saved = stored, priced[0][0] - min(costs)
     if best is None:
-        return f"neither {' nor '.join(one.value for one in formats.unknown)} would save more"
+        return f"neither {' nor '.join(candidate.value for candidate in formats.unknown)} would save more"
     saved_usd_mo = per_month(usd(saved), ask.case.window.hours)
     return f"{best.value} could save about ${saved_usd_mo:,.0f} a month more; {EVALUATE}"
 

@@ -70,13 +70,13 @@ def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
 
 def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
-    attained = [one for one in applied.outcome.attained if one.safe_frac is not None]
-    for one in attained:
+    attained = [met for met in applied.outcome.attained if met.safe_frac is not None]
+    for met in attained:
         yield Fact(
-            f"{one.target.describe()} with the demand headroom of the plan",
+            f"{met.target.describe()} with the demand headroom of the plan",
             "replay of the fit window",
-            f"{one.safe_frac:.2%}",
-            f">= {one.target.required_frac:.2%}",
+            f"{met.safe_frac:.2%}",
+            f">= {met.target.required_frac:.2%}",
         )
 
 

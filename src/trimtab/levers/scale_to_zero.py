@@ -148,7 +148,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     if outcome.gpus is not None:
         empty = int((outcome.gpus == 0).sum())
         yield Fact("hours without any replica", "replay of the fit window", f"{empty:,} of {len(outcome.gpus):,}")
-    waited = [one.frac for one in outcome.attained if one.target.metric is TargetMetric.THROUGHPUT]
+    waited = [attained.frac for attained in outcome.attained if attained.target.metric is TargetMetric.THROUGHPUT]
     if waited:
         yield Fact(
             f"requests that wait more than {WAIT_COUNTED_S:.0f} s, most of them for the first replica to start "
@@ -156,7 +156,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
             "replay of the fit window",
             f"{1 - waited[0]:.2%}",
         )
-    if any(one.target.limit_s is not None and not one.target.declared for one in outcome.attained):
+    if any(attained.target.limit_s is not None and not attained.target.declared for attained in outcome.attained):
         yield Fact(
             "latency that nobody declared",
             "replay of the fit window",

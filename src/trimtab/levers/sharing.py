@@ -120,19 +120,19 @@ def propose(
                 refused["at work for longer than others in those time slices count on"] += 1
             else:
                 fitting.append(slot.effect(verdict, work_ratio(source, slot.board)))
-    quiet = [one for one in fitting if _quieter(one, fitting) < _CLASSES]
+    quiet = [slot for slot in fitting if _quieter(slot, fitting) < _CLASSES]
     refused["busier neighbours than it needs to bear"] += len(fitting) - len(quiet)
-    worth = [one for one in quiet if not any(_better(other, one, market) for other in quiet)]
+    worth = [slot for slot in quiet if not any(_better(other, slot, market) for other in quiet)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
     return SlotOffers(fitting=tuple(worth), refused=+refused)
 
 
-def _quieter(one: UseSlots, fitting: Sequence[UseSlots]) -> int:
+def _quieter(slot: UseSlots, fitting: Sequence[UseSlots]) -> int:
     """Return in how many classes of less busy neighbours it could have the same slot."""
     return sum(
-        replace(one.shared, busy_frac=other.shared.busy_frac) == other.shared
-        and other.slots == one.slots
-        and other.shared.busy_frac < one.shared.busy_frac
+        replace(slot.shared, busy_frac=other.shared.busy_frac) == other.shared
+        and other.slots == slot.slots
+        and other.shared.busy_frac < slot.shared.busy_frac
         for other in fitting
     )
 
@@ -186,7 +186,11 @@ def _nodes(workload: Workload, offerings: Sequence[Offering]) -> Iterator[Offeri
         if offering.gpus_per_node < known.gpus_per_node:
             smallest[_gpu_and_region(offering)] = offering
     yield from smallest.values()
-    here = [one for one in offerings if one.pool == workload.pool and one is not smallest[_gpu_and_region(one)]]
+    here = [
+        offering
+        for offering in offerings
+        if offering.pool == workload.pool and offering is not smallest[_gpu_and_region(offering)]
+    ]
     yield from here
 
 
@@ -323,7 +327,7 @@ def looser_target(case: Case, slots: Sequence[UseSlots], market: Market) -> str 
     limited = [target for target in case.targets if target.limit_s is not None]
     if not limited:
         return None
-    able = sorted((one for one in slots if _takes_the_peak(case, one)), key=lambda one: _usd_mo(one, market))
+    able = sorted((slot for slot in slots if _takes_the_peak(case, slot)), key=lambda slot: _usd_mo(slot, market))
     for slot in able[:_SLICES_TRIED]:
         factor = _least_factor(case, slot)
         if factor is not None:
@@ -339,9 +343,11 @@ def _takes_the_peak(case: Case, slot: UseSlots) -> bool:
 
 def _least_factor(case: Case, slot: UseSlots) -> float | None:
     alone = Deployment.of((NAME, slot))
-    cases = {factor: replace(case, targets=tuple(_scaled(one, factor) for one in case.targets)) for factor in _LOOSER}
+    cases = {
+        factor: replace(case, targets=tuple(_scaled(target, factor) for target in case.targets)) for factor in _LOOSER
+    }
     hopeful = [factor for factor, looser in cases.items() if Evaluator(case=looser).hopeless(alone) is None]
-    return next((one for one in hopeful[:_REPLAYS] if Evaluator(case=cases[one]).keeps_targets(alone)), None)
+    return next((factor for factor in hopeful[:_REPLAYS] if Evaluator(case=cases[factor]).keeps_targets(alone)), None)
 
 
 def _scaled(target: Target, factor: float) -> Target:

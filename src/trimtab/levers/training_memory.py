@@ -61,7 +61,7 @@ def propose(
     if home is None:
         return ()
     found = (_best(workload, model, home, place, assumptions) for place in _places(workload, model, market))
-    return tuple(one for one in found if one is not None)
+    return tuple(plan for plan in found if plan is not None)
 
 
 def _places(workload: Workload, model: TrainedModel, market: Market) -> Iterator[_Place]:
@@ -89,8 +89,8 @@ def plans_on(model: TrainedModel, gpus: int) -> Iterator[Training]:
     if base.optimizer is Optimizer.ADAMW and base.method is Method.FULL:
         optimizers.add(Optimizer.ADAMW_8BIT)
     shardings = {base.sharding, Sharding.WEIGHTS} if gpus > 1 else {Sharding.NONE}
-    for optimizer in sorted(optimizers, key=lambda one: one.value):
-        for sharding in sorted(shardings, key=lambda one: one.value):
+    for optimizer in sorted(optimizers, key=lambda optimizer: optimizer.value):
+        for sharding in sorted(shardings, key=lambda sharding: sharding.value):
             for recompute in Recompute:
                 yield replace(base, optimizer=optimizer, sharding=sharding, recompute=recompute)
 
@@ -127,7 +127,7 @@ def _best(
 def _largest(model: TrainedModel, plan: Training, room_gib: float) -> Training | None:
     """Return the plan with the largest micro-batch that fits and divides the step's batch; None where not even one does."""
     share = max(1, model.global_batch // plan.parallel.data)
-    for size in sorted((one for one in range(1, share + 1) if share % one == 0), reverse=True):
+    for size in sorted((size for size in range(1, share + 1) if share % size == 0), reverse=True):
         tried = replace(plan, micro_batch=size)
         if model.memory_gib(tried) <= room_gib:
             return tried

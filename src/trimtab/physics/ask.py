@@ -101,7 +101,7 @@ def _sellers(catalog: Catalog, market: FitMarket) -> frozenset[str]:
 
 def _there(offers: tuple[NodeOffer, ...], sellers: frozenset[str]) -> tuple[NodeOffer, ...]:
     """Keep the offers of those sellers, and hardware that is owned."""
-    return tuple(one for one in offers if one.provider in sellers or BuyingOption.OWNED in one.usd_hr)
+    return tuple(offer for offer in offers if offer.provider in sellers or BuyingOption.OWNED in offer.usd_hr)
 
 
 def runnable(market: FitMarket) -> tuple[list[tuple[Gpu, tuple[NodeOffer, ...]]], list[Rejected]]:

@@ -140,10 +140,10 @@ def _fixed_items(serving: Serving) -> dict[Item, float]:
 
 def _cache_bytes_per_gpu(serving: Serving, requests: float) -> float:
     parallel = serving.parallel
-    one = kv_bytes(serving.model, serving.context, serving.kv_value_bytes)
+    request_bytes = kv_bytes(serving.model, serving.context, serving.kv_value_bytes)
     copies = kv_copies(serving.model, parallel.tensor)
     # requests are spread over data-parallel replicas, each one's cache over the heads and layers of a group
-    return requests / parallel.data * one * copies / (parallel.tensor * parallel.pipeline)
+    return requests / parallel.data * request_bytes * copies / (parallel.tensor * parallel.pipeline)
 
 
 def inference_footprint(serving: Serving) -> Footprint:

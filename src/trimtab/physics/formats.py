@@ -89,7 +89,7 @@ def weight_format(text: str) -> WeightFormat:
     for pattern, found in _WORDS:
         if re.search(pattern, folded):
             return found
-    raise UnknownName("number format", text, (one.value for one in WeightFormat))
+    raise UnknownName("number format", text, (weight.value for weight in WeightFormat))
 
 
 def compute_precision(gpu: Gpu, wanted: Precision) -> Precision:

@@ -109,7 +109,7 @@ def _contradictions(found: Mapping[str, int | None], where: str) -> list[Fault]:
 def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Architecture:
     kind = str(fields.get("model_type", ""))
     expert_ffn = n["expert_ffn"] or n["ffn"] if n["experts"] else 0
-    one = Architecture(
+    built = Architecture(
         name=name,
         layers=n["layers"],
         hidden=n["hidden"],
@@ -138,12 +138,12 @@ def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Arc
         active_b=1.0,
         source=_source(fields),
     )
-    total = shape_params(one)
+    total = shape_params(built)
     # experts that a token is not sent to are stored, and not used by it
-    idle = (one.layers - one.dense_layers) * max(one.experts - one.experts_per_token, 0)
+    idle = (built.layers - built.dense_layers) * max(built.experts - built.experts_per_token, 0)
     # a gated expert has gate, up and down matrices, a plain one two
-    unused = idle * (3 if one.gated else 2) * one.hidden * one.expert_ffn
-    return replace(one, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
+    unused = idle * (3 if built.gated else 2) * built.hidden * built.expert_ffn
+    return replace(built, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
 
 
 def _source(fields: Mapping[str, object]) -> str:

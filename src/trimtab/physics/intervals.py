@@ -137,10 +137,10 @@ def intervals_to_json(intervals: Intervals, *, digits: int = 4) -> dict[str, obj
     """Return what `intervals_from` reads back."""
     return {
         key: {
-            "low": round(one.low, digits),
-            "centre": round(one.centre, digits),
-            "high": round(one.high, digits),
-            "rows": one.rows,
+            "low": round(spread.low, digits),
+            "centre": round(spread.centre, digits),
+            "high": round(spread.high, digits),
+            "rows": spread.rows,
         }
-        for key, one in sorted(intervals.spreads.items())
+        for key, spread in sorted(intervals.spreads.items())
     }

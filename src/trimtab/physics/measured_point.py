@@ -129,7 +129,7 @@ def speed_scale(model: Architecture, demand: TrainingDemand, point: Measured | N
         raise UsageError("a training calibration needs tok_s above 0 (or step_s and tokens_per_step), gpu and gpus")
     # nothing is bought here, so price and deadline rule nothing out
     found, _ = search_training(model, [(point.gpu, (owned_offer(point.gpu, point.gpus),))], demand)
-    mine = next((one for one in found if one.gpus == point.gpus), None)
+    mine = next((option for option in found if option.gpus == point.gpus), None)
     if mine is None:
         raise UsageError(
             f"the calibration point cannot have run: {model.name} does not fit {point.gpus} x {point.gpu.name}"

@@ -109,14 +109,15 @@ def shape_params(architecture: Architecture) -> float:
 
     Norms and biases are left out (under 0.1 %); latent attention and hybrid layers are not counted exactly.
     """
-    one = architecture
+    shape = architecture
     # query and output projections span all heads, key and value projections the shared ones
-    attention = one.hidden * one.head_dim * (2 * one.heads + 2 * one.kv_heads)
-    matrices = 3 if one.gated else 2
-    dense_count = one.dense_layers if one.is_moe else one.layers
-    dense = dense_count * matrices * one.hidden * one.ffn
-    experts = (one.layers - dense_count) * matrices * one.hidden * one.expert_ffn * (one.experts + one.shared_experts)
-    return one.layers * attention + dense + experts + one.head_params
+    attention = shape.hidden * shape.head_dim * (2 * shape.heads + 2 * shape.kv_heads)
+    matrices = 3 if shape.gated else 2
+    dense_count = shape.dense_layers if shape.is_moe else shape.layers
+    dense = dense_count * matrices * shape.hidden * shape.ffn
+    experts_each = shape.experts + shape.shared_experts
+    experts = (shape.layers - dense_count) * matrices * shape.hidden * shape.expert_ffn * experts_each
+    return shape.layers * attention + dense + experts + shape.head_params
 
 
 def _key(name: str) -> str:

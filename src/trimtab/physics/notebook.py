@@ -34,57 +34,57 @@ def notebook_view(found: Sequence[ServingOption] | Sequence[TrainingOption], rej
     """Return HTML without scripts or styles from elsewhere."""
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADS)
     # bars compare the rows that are shown, not those that are left out
-    most = max((one.tok_s_per_usd_hr or 0.0 for one in found[:ROWS]), default=0.0)
-    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(one, most))}</tr>" for one in found[:ROWS])
+    most = max((way.tok_s_per_usd_hr or 0.0 for way in found[:ROWS]), default=0.0)
+    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(way, most))}</tr>" for way in found[:ROWS])
     # nearest misses first: they are the ones a small change may bring in
     misses = "".join(
-        f"<li>{escape(f'{one.gpu} {one.what}: {one.reason.value}: {one.because}')}</li>"
-        for one in sorted(rejected, key=lambda one: (one.miss_frac, one.gpu))[:REJECTS]
+        f"<li>{escape(f'{miss.gpu} {miss.what}: {miss.reason.value}: {miss.because}')}</li>"
+        for miss in sorted(rejected, key=lambda miss: (miss.miss_frac, miss.gpu))[:REJECTS]
     )
     rest = f"<p>{len(found) - ROWS} more ways work</p>" if len(found) > ROWS else ""
     told = f"<details><summary>{len(rejected)} rejected</summary><ul>{misses}</ul></details>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}{told}"
 
 
-def _cells(one: ServingOption | TrainingOption, most: float) -> tuple[str, ...]:
-    worth = one.tok_s_per_usd_hr
+def _cells(way: ServingOption | TrainingOption, most: float) -> tuple[str, ...]:
+    worth = way.tok_s_per_usd_hr
     bar = _BAR.format(worth / most) if worth and most else ""
-    used = min(1.0, one.footprint.total_gib / one.gpu.memory_gib)
+    used = min(1.0, way.footprint.total_gib / way.gpu.memory_gib)
     return (
-        escape(f"{one.gpus} x {one.gpu.name}"),
-        *_particulars(one),
+        escape(f"{way.gpus} x {way.gpu.name}"),
+        *_particulars(way),
         f"{worth:,.0f}{bar}" if worth else "–",
         f"{used:.0%}{_BAR.format(used)}",
-        _bought(one, BuyingOption.ON_DEMAND),
-        _bought(one, BuyingOption.SPOT),
-        escape(one.offer.where),
+        _bought(way, BuyingOption.ON_DEMAND),
+        _bought(way, BuyingOption.SPOT),
+        escape(way.offer.where),
     )
 
 
-def _particulars(one: ServingOption | TrainingOption) -> tuple[str, ...]:
+def _particulars(way: ServingOption | TrainingOption) -> tuple[str, ...]:
     """Return set-up, cost, its interval, time and speed, escaped."""
-    match one:
+    match way:
         case ServingOption():
-            cost, unit, speed = one.usd_per_mtok, "$/M tokens", one.tok_s.value * one.replicas
+            cost, unit, speed = way.usd_per_mtok, "$/M tokens", way.tok_s.value * way.replicas
             setup = (
-                f"{one.replicas} replicas, {one.stored.value}, {one.concurrency} at once, bound by {one.binding.value}"
+                f"{way.replicas} replicas, {way.stored.value}, {way.concurrency} at once, bound by {way.binding.value}"
             )
-            takes = f"{one.latency_s:,.3g} s a request"
+            takes = f"{way.latency_s:,.3g} s a request"
         case TrainingOption():
-            cost, unit, speed = one.usd, "$", one.tok_s.value
+            cost, unit, speed = way.usd, "$", way.tok_s.value
             setup = (
-                f"micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, {one.plan.optimizer.value}"
+                f"micro-batch {way.plan.micro_batch}, recompute {way.plan.recompute.value}, {way.plan.optimizer.value}"
             )
-            takes = f"{one.days.value:,.3g} days"
+            takes = f"{way.days.value:,.3g} days"
     interval = f"{cost.low:,.2f}–{cost.high:,.2f}"
     return tuple(escape(text) for text in (setup, f"{cost.value:,.3g} {unit}", interval, takes, f"{speed:,.0f}"))
 
 
-def _bought(one: ServingOption | TrainingOption, option: BuyingOption) -> str:
+def _bought(way: ServingOption | TrainingOption, option: BuyingOption) -> str:
     """Return what a way of buying costs, an hour of serving or a whole run; a dash where it is not sold."""
-    match one:
+    match way:
         case ServingOption():
-            usd, unit = one.usd_hr_by_option.get(option), "/h"
+            usd, unit = way.usd_hr_by_option.get(option), "/h"
         case TrainingOption():
-            usd, unit = one.usd_by_option.get(option), ""
+            usd, unit = way.usd_by_option.get(option), ""
     return "–" if usd is None else f"${usd:,.2f}{unit}"

@@ -74,10 +74,10 @@ def search_serving(
         ]
         if priced:
             # the place breaks ties, so that the same prices always give the same answer
-            good.append(min(priced, key=lambda one: (one.usd_hr, one.offer.where)))
+            good.append(min(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
         else:
             bad.append(_unsold(way, option))
-    return sorted(good, key=lambda one: (one.usd_per_mtok.value, one.usd_hr, one.gpus, one.gpu.name)), bad
+    return sorted(good, key=lambda way: (way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name)), bad
 
 
 def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:

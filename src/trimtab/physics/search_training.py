@@ -155,7 +155,7 @@ def search_training(
                 bad.append(found)
             else:
                 good.append(found)
-    return sorted(good, key=lambda one: (one.usd.value, one.days.value, one.gpu.name, one.gpus)), bad
+    return sorted(good, key=lambda way: (way.usd.value, way.days.value, way.gpu.name, way.gpus)), bad
 
 
 def _counts(sold: Sequence[NodeOffer], demand: TrainingDemand) -> tuple[int, ...]:
@@ -219,13 +219,15 @@ def _on(
             f"nobody sells {gpus} {gpu.name} in one node there: what is between nodes was not measured for fine-tuning"
         )
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
-    priced = [one for offer in roomy if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))]
+    priced = [
+        found for offer in roomy if (found := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))
+    ]
     if not priced:
         where = f"nobody sells {gpu.name} {option.value} there"
         if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
             where = f"lost nodes would keep a run on spot {gpu.name} from its deadline, or from ending at all"
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
-    return min(priced, key=lambda one: (one.usd.value, one.offer.where))
+    return min(priced, key=lambda way: (way.usd.value, way.offer.where))
 
 
 def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:

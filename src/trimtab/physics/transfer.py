@@ -76,7 +76,7 @@ class TimeSplits(NamedTuple):
     def clip(self, compute_frac: float, memory_frac: float) -> TimeSplit:
         """Return the possible split that is nearest in each share."""
         return TimeSplit(
-            *(min(max(one, low), high) for one, low, high in zip((compute_frac, memory_frac), *self, strict=True))
+            *(min(max(frac, low), high) for frac, low, high in zip((compute_frac, memory_frac), *self, strict=True))
         )
 
 
@@ -151,8 +151,8 @@ def _rate_ratios(source: Gpu, target: Gpu, precision: Precision | None) -> tuple
 
 def _rate(gpu: Gpu, precision: Precision | None) -> float:
     order = (precision, Precision.BF16, Precision.FP16, Precision.TF32, Precision.FP32)
-    for wanted in order:
-        rate = gpu.tflops(wanted) if wanted is not None else None
+    for rated in order:
+        rate = gpu.tflops(rated) if rated is not None else None
         if rate:
             return rate
     raise Unpredictable(f"the catalog states no arithmetic rate for {gpu.name}")

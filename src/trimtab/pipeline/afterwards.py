@@ -104,9 +104,11 @@ def verify_plan(
 def _rates_of(kept: KeptPlan) -> dict[Pool, int]:
     """Return the rates that a plan was made at, of the pools that it knew."""
     before = kept.baseline or Baseline()
-    uses = [*before.unheld, *(use for one in before.workloads for use in one.uses)]
+    uses = [*before.unheld, *(use for workload in before.workloads for use in workload.uses)]
     rates = {use.pool: micro_usd(use.usd_per_node_hr) for use in uses}
-    return rates | {one.pool: one.rate_micro_usd_hr for one in kept.facts.pools if one.rate_micro_usd_hr is not None}
+    return rates | {
+        pool.pool: pool.rate_micro_usd_hr for pool in kept.facts.pools if pool.rate_micro_usd_hr is not None
+    }
 
 
 def later_window(whole: Window, fit: Window) -> Window:

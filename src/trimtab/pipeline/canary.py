@@ -32,9 +32,13 @@ def canary_side(path: Path, usd_hr: float | None, name: str | None, prices: Path
         max_term_years=settings.planning.max_term_years,
         assumptions=settings.assumptions,
     )
-    measured = {one.name: one for one in fleet.workloads if one.service is not None and one.service.latency_count.size}
+    measured = {
+        workload.name: workload
+        for workload in fleet.workloads
+        if workload.service is not None and workload.service.latency_count.size
+    }
     service = _chosen(path, measured, name)
-    costs = {one.workload: one.usd_hr for one in baseline_of(fleet, market).workloads}
+    costs = {workload.workload: workload.usd_hr for workload in baseline_of(fleet, market).workloads}
     return _run(path, service, costs[service.name] if usd_hr is None else usd_hr)
 
 

@@ -154,7 +154,7 @@ def _billed(bundle: Bundle, fleets: Sequence[Fleet], pools: Collection[Pool]) ->
 def _carried(pool: Pool, reason: str, billed: BilledRate | None, fleets: Sequence[Fleet]) -> str:
     names = {node.name for fleet in fleets for node in fleet.nodes if node.pool == pool}
     used = [fleet.usage for fleet in fleets if pool in fleet.usage.pools]
-    hours = sum(int(one.node_seconds[one.pools.index(pool)].sum()) for one in used) / S_PER_HR
+    hours = sum(int(usage.node_seconds[usage.pools.index(pool)].sum()) for usage in used) / S_PER_HR
     if billed is not None:
         return (
             f"{len(names)} node(s) of {pool} are carried at what the bill says, ${usd(billed.micro_usd_hr):,.2f} an hour each, "
@@ -182,12 +182,12 @@ def _of_unknown_gpus(market: Market, fleets: Sequence[Fleet]) -> Iterator[str]:
         if node.gpu in fleet.unknown_gpus and node.pool not in fleet.carried_micro_usd_hr
     }
     for pool, gpu in sorted(kinds, key=str):
-        mine = [(node.name, seconds) for node, seconds in lives if (node.pool, node.gpu) == (pool, gpu)]
-        hours = sum(seconds for _, seconds in mine) / S_PER_HR
+        lives_there = [(node.name, seconds) for node, seconds in lives if (node.pool, node.gpu) == (pool, gpu)]
+        hours = sum(seconds for _, seconds in lives_there) / S_PER_HR
         yield (
-            f"{len(dict(mine))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as they "
-            f"are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is a "
-            "board that `trimtab prices --gpus` lists, to have what runs on them judged"
+            f"{len(dict(lives_there))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as "
+            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is "
+            "a board that `trimtab prices --gpus` lists, to have what runs on them judged"
         )
 
 

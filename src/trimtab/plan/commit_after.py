@@ -36,10 +36,10 @@ def ordered_layers(planned: Planned, day: date) -> dict[Pool, tuple[Layer, ...]]
     tranches: dict[Pool, dict[int, int]] = {}
     for effect in effects:
         if isinstance(effect, BuyCommitment):
-            for one in effect.tranches:
-                after = ((one.on or day) - day).days
+            for tranche in effect.tranches:
+                after = ((tranche.on or day) - day).days
                 by_day = tranches.setdefault(effect.pool, {})
-                by_day[after] = by_day.get(after, 0) + one.quantity
+                by_day[after] = by_day.get(after, 0) + tranche.quantity
     owned = nodes_committed(planned.owned)
     return {pool: tuple(_layers(by_day, owned.get(pool, 0))) for pool, by_day in tranches.items()}
 

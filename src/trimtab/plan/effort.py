@@ -83,11 +83,11 @@ def with_effort(problem: Problem, rows: Iterable[Iterable[Effort]]) -> Problem:
     names: dict[str, float] = {}
     options = []
     for offered, needed in zip(problem.options, rows, strict=True):
-        mine: list[Option] = []
+        entered: list[Option] = []
         for option, entries in zip(offered, needed, strict=True):
             names |= entries
-            mine.append(replace(option, needs=option.needs | entries.keys()))
-        options.append(tuple(mine))
+            entered.append(replace(option, needs=option.needs | entries.keys()))
+        options.append(tuple(entered))
     months = problem.hours / HR_PER_MO
     entries_micro_usd = {name: micro_usd(price * months) for name, price in names.items()}
     return replace(

@@ -97,7 +97,9 @@ class Prospects:
     def without_quota(self, quota: PoolQuota) -> Prospects | None:
         """Return the prospects where one quota is not there, None where no replay had it in its way."""
         names = {
-            one.evaluator.case.workload.name for one in self.options if one and one.evaluator.stood_under(quota.nodes)
+            judged.evaluator.case.workload.name
+            for judged in self.options
+            if judged and judged.evaluator.stood_under(quota.nodes)
         }
         if not names:
             return None
@@ -110,12 +112,12 @@ class Prospects:
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
-        spared = spared_sites([self._ask(one) for one in self.options if one is not None], self.vetoes)
+        spared = spared_sites([self._ask(judged) for judged in self.options if judged is not None], self.vetoes)
         freed = self.spared - spared  # where one stands no more, others may need the nodes that they were spared
 
-        def anew(one: WorkloadOptions) -> WorkloadOptions:
-            name = one.evaluator.case.workload.name
-            evaluator = self._ask(one).evaluator
+        def anew(judged: WorkloadOptions) -> WorkloadOptions:
+            name = judged.evaluator.case.workload.name
+            evaluator = self._ask(judged).evaluator
             return options_of(
                 evaluator.case,
                 self.market,
@@ -127,14 +129,16 @@ class Prospects:
             )
 
         options = tuple(
-            anew(one) if one is not None and (workload.name in names or (freed and one.dropped[SPARED])) else one
-            for workload, one in zip(self.fleet.workloads, self.options, strict=True)
+            anew(judged)
+            if judged is not None and (workload.name in names or (freed and judged.dropped[SPARED]))
+            else judged
+            for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
         )
         return replace(self, options=options, spared=spared)
 
-    def _ask(self, one: WorkloadOptions) -> LeverRequest:
+    def _ask(self, judged: WorkloadOptions) -> LeverRequest:
         """Return a workload as levers are asked about it in the world of these settings."""
-        known = one.evaluator
+        known = judged.evaluator
         # under the same settings its case stays the very one that others know it by
         evaluator = known if known.case.settings is self.settings else known.under(self.settings)
         return LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
@@ -163,7 +167,7 @@ def judge(
         if isinstance(case, Case)
     }
     spared = spared_sites(list(asks.values()), {})
-    evaluators = [asks[one.name].evaluator if one.name in asks else None for one in fleet.workloads]
+    evaluators = [asks[workload.name].evaluator if workload.name in asks else None for workload in fleet.workloads]
     return Prospects(
         fleet=fleet,
         market=market,
@@ -212,7 +216,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
             *shared,
             *refusals(fleet, options, at_any_effort, drafted),
         ),
-        options=sum(one.considered for one in options if one),
+        options=sum(row.considered for row in options if row),
         pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
         limits=price_limits(paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
@@ -224,7 +228,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         plan=plan,
         fleet=fleet,
         cases=judged,
-        deployments={fleet.workloads[index].name: one for index, one in drafted.deployments.items()},
+        deployments={fleet.workloads[index].name: deployment for index, deployment in drafted.deployments.items()},
         released=tuple(fleet.nodes[index].name for index in drafted.released),
         discounts=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
@@ -265,9 +269,9 @@ def _options(
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         waiting = [pool.submit(found, evaluator) for evaluator in evaluators]
         try:
-            for number, (workload, one) in enumerate(zip(fleet.workloads, waiting, strict=True)):
+            for number, (workload, answer) in enumerate(zip(fleet.workloads, waiting, strict=True)):
                 progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
-                options.append(one.result())
+                options.append(answer.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -276,8 +280,8 @@ def _options(
 
 def _largest(fleet: Fleet) -> frozenset[str]:
     """Return the workloads for which costly questions are asked."""
-    largest = sorted(fleet.workloads, key=lambda one: -one.gpu_hours)[:_ASKED_MORE]
-    return frozenset(one.name for one in largest)
+    largest = sorted(fleet.workloads, key=lambda workload: -workload.gpu_hours)[:_ASKED_MORE]
+    return frozenset(workload.name for workload in largest)
 
 
 def _headroom(
@@ -289,9 +293,9 @@ def _headroom(
     owned: tuple[Commitment, ...],
 ) -> int:
     """Plan again with the options that keep every target only where all goes as predicted."""
-    if all(one is None or len(one.without_headroom) == len(one.candidates) for one in options):
+    if all(judged is None or len(judged.without_headroom) == len(judged.candidates) for judged in options):
         return 0
-    bold = [None if one is None else replace(one, candidates=one.without_headroom) for one in options]
+    bold = [None if judged is None else replace(judged, candidates=judged.without_headroom) for judged in options]
     free = solve_problem(fleet_problem(fleet, bold, market, settings.limits, owned), settings.planning)
     return max(0, chosen.cost_micro_usd - free.cost_micro_usd)
 
@@ -306,14 +310,14 @@ def draft_of(
     """Return what a choice among options comes to: deployments, nodes given back, purchases in one piece."""
     enacted = FleetBill(
         fleet=fleet,
-        evaluators={index: one.evaluator for index, one in enumerate(options) if one is not None},
+        evaluators={index: judged.evaluator for index, judged in enumerate(options) if judged is not None},
         market=market,
         owned=owned,
     )
     deployments = {
-        index: one.candidates[chosen.choice[index]].deployment
-        for index, one in enumerate(options)
-        if one is not None and chosen.choice[index] != KEEP
+        index: judged.candidates[chosen.choice[index]].deployment
+        for index, judged in enumerate(options)
+        if judged is not None and chosen.choice[index] != KEEP
     }
     released = tuple(
         node
@@ -335,7 +339,7 @@ def _lifted(prospects: Prospects, chosen: ChosenPlan, limit: Limit) -> Lifted | 
     for row, (before, after) in enumerate(zip(prospects.options, options, strict=True)):
         if before is not None and after is not None and start[row] != KEEP:
             wanted = before.candidates[start[row]].deployment
-            there = [one.deployment for one in after.candidates]
+            there = [candidate.deployment for candidate in after.candidates]
             start[row] = there.index(wanted) if wanted in there else KEEP
     return with_effort(problem, row_efforts(problem, options, free.settings)), start
 
@@ -344,8 +348,8 @@ def row_efforts(
     problem: Problem, options: Sequence[WorkloadOptions | None], settings: Settings
 ) -> Iterator[Sequence[Effort]]:
     """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""
-    for one in options:
-        yield () if one is None else [candidate.effort for candidate in one.candidates]
+    for judged in options:
+        yield () if judged is None else [candidate.effort for candidate in judged.candidates]
     giving_back = effort_of(idle_release.NAME, UNHELD, settings)
     for row in problem.options[len(options) :]:
         yield [giving_back for _ in row]
@@ -440,7 +444,11 @@ def _speed(drafted: DraftPlan, number: int) -> Estimate | None:
 def _law_error_frac(drafted: DraftPlan, number: int) -> float:
     """Return the largest error that the law of a service which an action changes showed in its back-test; 0 where none has."""
     subjects = {change.subject for change in drafted.actions[number].changes}
-    laws = (one.case.law for one in drafted.enacted.evaluators.values() if one.case.workload.name in subjects)
+    laws = (
+        evaluator.case.law
+        for evaluator in drafted.enacted.evaluators.values()
+        if evaluator.case.workload.name in subjects
+    )
     tests = (law.tested.back_test for law in laws if law is not None and law.tested is not None)
     return max((test.error_frac for test in tests if isinstance(test, BackTest)), default=0.0)
 
@@ -448,12 +456,12 @@ def _law_error_frac(drafted: DraftPlan, number: int) -> float:
 def _spot_up_frac(changes: Sequence[Change]) -> float | None:
     """Return the least share of time in which an action's runs are taken to find spot; None where none goes to spot."""
     effects = [change.effect for change in changes]
-    return min((1 - one.unavailable_frac for one in effects if isinstance(one, SetCapacityType)), default=None)
+    return min((1 - effect.unavailable_frac for effect in effects if isinstance(effect, SetCapacityType)), default=None)
 
 
 def _pruned(options: list[WorkloadOptions | None], chosen: ChosenPlan) -> dict[str, int]:
     pruned = dict(chosen.pruned)
-    for one in options:
-        for reason, number in (one.dropped if one else {}).items():
+    for judged in options:
+        for reason, number in (judged.dropped if judged else {}).items():
             pruned[reason] = pruned.get(reason, 0) + number
     return {reason: number for reason, number in sorted(pruned.items(), key=lambda item: -item[1]) if number}

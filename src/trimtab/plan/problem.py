@@ -88,7 +88,7 @@ class Problem:
     @property
     def owned_spend(self) -> tuple[Commitment, ...]:
         """Return the commitments to spend that are held already."""
-        return tuple(one for one in self.owned if one.offer.is_spend)
+        return tuple(commitment for commitment in self.owned if commitment.offer.is_spend)
 
     @property
     def workloads(self) -> int:

@@ -81,7 +81,7 @@ def blocks_of(calendar: BlockCalendar) -> tuple[Block, ...]:
                     days += 1
                 found[day, days] = found.get((day, days), 0) + 1
     return tuple(
-        Block(day, days, count) for (day, days), count in sorted(found.items(), key=lambda one: (-one[0][1], one))
+        Block(day, days, count) for (day, days), count in sorted(found.items(), key=lambda item: (-item[0][1], item))
     )
 
 

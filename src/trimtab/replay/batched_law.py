@@ -137,8 +137,8 @@ def batch_latencies(
         while last < number and last - first < most and arrival_s[last] <= start_s:
             last += 1
         free_s = start_s + run_s[last - first] * work[batch]
-        for one in range(first, last):
-            latency_s[one] = free_s - arrival_s[one]
+        for request in range(first, last):
+            latency_s[request] = free_s - arrival_s[request]
         first = last
         batch += 1
 

@@ -96,8 +96,8 @@ class Choice:
     def wanted_units(self, supported: Mapping[Level, float], elapsed_hr: float, term_hr: float) -> float:
         """Return the units to hold so long after the first purchase, as long as the use supports the same."""
         return sum(
-            weight * supported[one.level] * released_frac(one.pace, elapsed_hr, term_hr)
-            for one, weight in self.weights.items()
+            weight * supported[candidate.level] * released_frac(candidate.pace, elapsed_hr, term_hr)
+            for candidate, weight in self.weights.items()
         )
 
 
@@ -130,19 +130,19 @@ def supported_units(level: Level, use: FloatArray, discount_frac: float, term_hr
 def choose(history: FloatArray, discount_frac: float) -> Choice:
     """Return what to buy by, after a use by hour (n_hours,); with no back-test every candidate has the same share."""
     costs = _back_tested(history, discount_frac)
-    scores = {one: _score(ratios) for one, ratios in costs.items()}
+    scores = {candidate: _score(ratios) for candidate, ratios in costs.items()}
     # the best candidate gets the exponent 0, so that not all weights can vanish
-    least = min(scores[one] for one in CANDIDATES)
-    raw = {one: math.exp(-SHARPNESS * (scores[one] - least)) for one in CANDIDATES}
-    weights = {one: weight / sum(raw.values()) for one, weight in raw.items()}
+    least = min(scores[candidate] for candidate in CANDIDATES)
+    raw = {candidate: math.exp(-SHARPNESS * (scores[candidate] - least)) for candidate in CANDIDATES}
+    weights = {candidate: weight / sum(raw.values()) for candidate, weight in raw.items()}
     # at most this: a bill is convex in what is held, so the mixture costs no more than the mean of its parts
-    expected = sum(weight * scores[one] for one, weight in weights.items())
-    best = min(SIMPLE, key=lambda one: scores[one])
+    expected = sum(weight * scores[candidate] for candidate, weight in weights.items())
+    best = min(SIMPLE, key=lambda candidate: scores[candidate])
     most = (1.0 + STATED_REGRET_FRAC) * scores[best]
     if expected > most:
         # solves kept * expected + (1 - kept) * scores[best] = most
         kept = (most - scores[best]) / (expected - scores[best])
-        weights = {**{one: kept * weight for one, weight in weights.items()}, best: 1.0 - kept}
+        weights = {**{candidate: kept * weight for candidate, weight in weights.items()}, best: 1.0 - kept}
         expected = most
     return Choice(
         weights=weights,
@@ -159,15 +159,15 @@ def _score(ratios: Sequence[float]) -> float:
 
 def _back_tested(history: FloatArray, discount_frac: float) -> dict[PacedLevel, list[float]]:
     """Return the cost over hindsight of every candidate and simple rule, by back-test; idle stretches are left out."""
-    costs: dict[PacedLevel, list[float]] = {one: [] for one in (*CANDIDATES, *SIMPLE)}
+    costs: dict[PacedLevel, list[float]] = {candidate: [] for candidate in (*CANDIDATES, *SIMPLE)}
     for share in STARTS_FRAC:
         known, rest = np.split(history, [int(len(history) * share)])
         # a stretch without use costs nothing in hindsight: there is no ratio to it
         if not len(known) or not rest.any():
             continue
         best = cost(rest, np.full(len(rest), best_level(rest, discount_frac)), discount_frac)
-        for one, held in held_by_candidate(known, rest, discount_frac):
-            costs[one].append(cost(rest, held, discount_frac) / best)
+        for candidate, held in held_by_candidate(known, rest, discount_frac):
+            costs[candidate].append(cost(rest, held, discount_frac) / best)
     return costs
 
 
@@ -178,18 +178,18 @@ def held_by_candidate(
     levels = {level: _levels(level, history, test, discount_frac) for level in Level}
     # reviewed daily: all hours of a day act on what its first one saw
     hours = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
-    for one in (*CANDIDATES, *SIMPLE):
-        released = np.array([released_frac(one.pace, float(hour), len(test)) for hour in hours.tolist()])
+    for candidate in (*CANDIDATES, *SIMPLE):
+        released = np.array([released_frac(candidate.pace, float(hour), len(test)) for hour in hours.tolist()])
         # what was bought cannot be given back before the term ends, so holdings never fall
-        yield one, np.maximum.accumulate(levels[one.level] * released)
+        yield candidate, np.maximum.accumulate(levels[candidate.level] * released)
 
 
 def held_by_choice(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
     """Return what the rule chosen on a history holds in each hour of the test (n_test,)."""
     weights = choose(history, discount_frac).weights
     held = np.zeros(len(test))
-    for one, level in held_by_candidate(history, test, discount_frac):
-        held += weights.get(one, 0.0) * level
+    for candidate, level in held_by_candidate(history, test, discount_frac):
+        held += weights.get(candidate, 0.0) * level
     return held
 
 

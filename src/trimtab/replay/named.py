@@ -133,7 +133,7 @@ def timetable(fit: FitContext, target_frac: float) -> CronPolicy:
     by_hour[by_hour == 0] = need.max(initial=1)
     replicas = np.ceil(by_hour * CRON_HEADROOM).astype(int)
     return CronPolicy(
-        tuple(int(max(fit.min_replicas, min(fit.max_replicas, one))) for one in replicas),
+        tuple(int(max(fit.min_replicas, min(fit.max_replicas, count))) for count in replicas),
         lead_s=math.ceil(fit.model.cold_start_s),
     )
 

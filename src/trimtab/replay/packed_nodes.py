@@ -86,7 +86,7 @@ class PackedNodes:
             if not room:
                 break
             # the emptiest with room, as LeastAllocated scores it
-            node = max(room, key=lambda one: free[id(one)])
+            node = max(room, key=lambda node: free[id(node)])
             free[id(node)] -= gpus
             taken.append(node)
         missing = pods - len(taken)

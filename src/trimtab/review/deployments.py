@@ -135,10 +135,14 @@ def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cur
 def _node_pool(pods: DeclaredPods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
     """Return the pool of nodes among the manifests that its pods select, after what keeps them off it was said."""
     named = pods.selected(NODE_POOL_LABEL)
-    fit = [one for one in (manifests.pools.get(named),) if one] if named else _by_labels(pods, manifests.pools)
-    pool = _one_pool([one for one in fit if not _kept_off(pods, one)] or fit)
+    fit = (
+        [selected for selected in (manifests.pools.get(named),) if selected]
+        if named
+        else _by_labels(pods, manifests.pools)
+    )
+    pool = _one_pool([group for group in fit if not _kept_off(pods, group)] or fit)
     if pool is None and fit:
-        names = ", ".join(sorted(one.name for one in fit))
+        names = ", ".join(sorted(group.name for group in fit))
         found.refused = f"may run on nodes of {names}: how its pods divide over several node pools is not modelled"
         return None
     if pool is None:
@@ -162,32 +166,32 @@ def _node_pool(pods: DeclaredPods, workload: Workload, manifests: Manifests, fou
 def _kept_off(pods: DeclaredPods, pool: NodePool) -> list[Taint]:
     """Return the taints of a pool that keep its pods off."""
     taints = (taint for taint in pool.taints if taint.effect in _KEPT_OFF)
-    return [taint for taint in taints if not any(one.tolerates(taint) for one in pods.tolerations or ())]
+    return [taint for taint in taints if not any(toleration.tolerates(taint) for toleration in pods.tolerations or ())]
 
 
 def _selected_pools(pods: DeclaredPods, manifests: Manifests) -> frozenset[str]:
     """Return the names of the pools that its pods select, whether or not they are among the manifests."""
     named = pods.selected(NODE_POOL_LABEL)
-    return frozenset([named] if named else (one.name for one in _by_labels(pods, manifests.pools)))
+    return frozenset([named] if named else (pool.name for pool in _by_labels(pods, manifests.pools)))
 
 
 def _one_pool(fit: Sequence[NodePool]) -> NodePool | None:
     """Return the pool that its pods run on: the only one, or groups that are one need; None where they divide, or have none."""
     if len(fit) <= 1:
         return next(iter(fit), None)
-    return together(fit) if all(one.kind == NODE_GROUP for one in fit) else None
+    return together(fit) if all(pool.kind == NODE_GROUP for pool in fit) else None
 
 
 def _groups_left(
     pods: DeclaredPods, fit: Sequence[NodePool], pool: NodePool, workload: Workload, found: Proposed
 ) -> None:
     """Say which groups its pods select and may not run on, and what nodes of groups keep that nothing needs."""
-    for one in fit:
-        for taint in _kept_off(pods, one) if not _kept_off(pods, pool) else ():
+    for group in fit:
+        for taint in _kept_off(pods, group) if not _kept_off(pods, pool) else ():
             _warn(
-                found, workload.name, (*pods.files, one.file),
-                f"selects {one.kind} {one.name} and does not tolerate its {taint.key}={taint.value}:{taint.effect}: runs on "
-                f"{pool.name} only",
+                found, workload.name, (*pods.files, group.file),
+                f"selects {group.kind} {group.name} and does not tolerate its {taint.key}={taint.value}:{taint.effect}: runs "
+                f"on {pool.name} only",
                 f"add the toleration key {taint.key}, effect {taint.effect}",
             )  # fmt: skip
     if pool.kind == NODE_GROUP and pool.elastic:
@@ -199,7 +203,7 @@ def _groups_left(
 def _by_labels(pods: DeclaredPods, pools: Mapping[str, NodePool]) -> list[NodePool]:
     """Return the pools whose labels are all that its pods select; none where they select no such label."""
     wanted = {key: value for key, value in pods.node_selector if key not in INSTANCE_TYPE_LABELS}
-    return [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
+    return [pool for pool in pools.values() if wanted and all(pool.labels.get(key) == wanted[key] for key in wanted)]
 
 
 def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, found: Proposed) -> None:
@@ -229,7 +233,7 @@ def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market
     home = workload.pool
     if types and (offering := _cheapest(types, workload, market)) is not None:
         smaller = _smaller(pods, workload, market)
-        if any(one.pool == offering.pool for one in smaller):
+        if any(effect.pool == offering.pool for effect in smaller):
             pass  # fewer GPUs a run, on nodes of their own: that effect says where
         elif offering.pool != home.held_as(CapacityType.ON_DEMAND):
             fitting = fitting_offerings(workload, [offering], market, case.settings.assumptions)
@@ -247,8 +251,8 @@ def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market
 
 
 def _cheapest(types: tuple[str, ...], workload: Workload, market: Market) -> Offering | None:
-    offered = [one for one in offerings_at_home(workload, market) if one.pool.instance_type in types]
-    return min(offered, key=lambda one: (one.rate_micro_usd_hr, one.pool), default=None)
+    offered = [offering for offering in offerings_at_home(workload, market) if offering.pool.instance_type in types]
+    return min(offered, key=lambda offering: (offering.rate_micro_usd_hr, offering.pool), default=None)
 
 
 def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
@@ -257,9 +261,9 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
     willing = replace(workload, spec=workload.spec.model_copy(update={"interruptible": True}))
     ways: tuple[SetCapacityType | HedgeOnSpot, ...] = (
         *spot.propose(willing, market, case.settings.assumptions),
-        *(one for one in spot.hedges(willing, market, case.settings.assumptions) if one.one_in == 0),
+        *(hedge for hedge in spot.hedges(willing, market, case.settings.assumptions) if hedge.one_in == 0),
     )
-    way = next((one for one in ways if one.pool.nodes == home.nodes), None)
+    way = next((candidate for candidate in ways if candidate.pool.nodes == home.nodes), None)
     if way is None:
         found.notes.append(
             f"spot of {home.instance_type} is not cheaper than on demand, or has no price: taken on demand"
@@ -286,12 +290,12 @@ def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed)
     """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
     namespace, pools = case.workload.name.partition("/")[0], _selected_pools(pods, manifests)
     minutes = [
-        one.cron.partition(" ")[0]
-        for one in manifests.pods.values()
-        if manifests.is_placeholder(one)
-        and one.workload.partition("/")[0] == namespace
+        other.cron.partition(" ")[0]
+        for other in manifests.pods.values()
+        if manifests.is_placeholder(other)
+        and other.workload.partition("/")[0] == namespace
         and pools
-        and _selected_pools(one, manifests) == pools
+        and _selected_pools(other, manifests) == pools
     ]
     settings = case.settings
     ways = schedule.propose(case.workload, case.window, settings.bands, settings.assumptions, required_frac=1.0)
@@ -308,7 +312,9 @@ def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed)
 def _smaller(pods: DeclaredPods, workload: Workload, market: Market) -> list[SetGpuCount]:
     """Return the ways to run on as many GPUs as its pods ask for, where they held more and used no more than that."""
     held = round(workload.gpus_per_pod)
-    return [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+    return [
+        effect for effect in gpu_count.propose(workload, market) if (effect.before, effect.gpus) == (held, pods.gpus)
+    ]
 
 
 def _timetable(scaler: Scaler, case: Case, found: Proposed) -> None:
@@ -335,10 +341,12 @@ def _runs(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market,
             return
         asked = pods.selected(*INSTANCE_TYPE_LABELS) or workload.pool.instance_type
         types = (pool.instance_types if pool is not None else ()) or (asked,)
-        counts.sort(key=lambda one: one.pool.instance_type not in types)
+        counts.sort(key=lambda count: count.pool.instance_type not in types)
         found.changes.append((gpu_count.NAME, counts[0]))
     if pool is not None and pool.elastic:
-        found.changes += [(idle_release.NAME, one) for one in idle_release.propose(workload, case.settings.assumptions)]
+        found.changes += [
+            (idle_release.NAME, effect) for effect in idle_release.propose(workload, case.settings.assumptions)
+        ]
 
 
 def _replicas(
@@ -354,7 +362,7 @@ def _replicas(
     before = demand_of(case).most_replicas
     room = _room(pods, pool, case, found)
     if len(scalers) > 1:
-        files = tuple(one.file for one in scalers)
+        files = tuple(follower.file for follower in scalers)
         _stop(found, name, files, f"{len(scalers)} autoscalers scale it and fight each other", "keep one of them")
     if not scalers:
         if pods is not None and pods.replicas is not None and pods.replicas != before:
@@ -396,21 +404,21 @@ def _to_none(
     effect: SetReplicaPolicy, hpa: HpaPolicy, scaler: Scaler, case: Case, found: Proposed, *, outlives: bool
 ) -> SetReplicaPolicy:
     """Return what an autoscaler with a least of 0 is replayed as: to none where something wakes it and holds requests."""
-    one = replace(effect, policy=hpa._replace(min_replicas=1))
+    woken = replace(effect, policy=hpa._replace(min_replicas=1))
     if not outlives:
         _stop(
             found, case.workload.name, (scaler.file,),
             "goes to zero replicas and never comes back: no trigger tells of requests while there is no pod to export them",
             "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
         )  # fmt: skip
-        return one
+        return woken
     declared = case.workload.spec.wakes_on
     if scaler.kind != "ScaledObject" or declared is None:
         found.notes.append(
             "scales to zero, and is replayed with one replica at least: what holds requests then is not declared (wakes_on in "
             "workloads.yaml). In truth it costs less, and who comes first waits for a start"
         )
-        return one
+        return woken
     polling_s, cooldown_s = number(scaler.spec, "pollingInterval"), number(scaler.spec, "cooldownPeriod")
     policy = KedaPolicy(
         hpa=hpa,
@@ -491,7 +499,7 @@ def unmatched(manifests: Manifests, known: Mapping[str, object]) -> Iterator[Man
             yield ManifestFault(
                 weight=Weight.STOPS,
                 workload=name,
-                files=tuple(one.file for one in scalers),
+                files=tuple(scaler.file for scaler in scalers),
                 what="is scaled, and neither this history nor these objects have it: nothing happens",
                 cure="check the namespace and the name of scaleTargetRef",
             )
@@ -504,7 +512,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "Etc/GMT", "GMT"})
 def is_timetable(scaler: Scaler) -> bool:
     """Tell whether an autoscaler follows the clock and nothing else."""
     triggers = listed(scaler.spec, "triggers")
-    return bool(triggers) and all(text(one, "type") == "cron" for one in triggers)
+    return bool(triggers) and all(text(trigger, "type") == "cron" for trigger in triggers)
 
 
 def held_hours(scaler: Scaler) -> tuple[int, ...] | str:

@@ -167,8 +167,8 @@ def read_objects(documents: Iterable[tuple[str, object]]) -> Manifests:
     """Return what documents, each with the name of its file, ask for."""
     found = Manifests()
     for file, document in documents:
-        for one in _flat(document):
-            _take(found, file, one)
+        for body in _flat(document):
+            _take(found, file, body)
     return found
 
 
@@ -183,26 +183,26 @@ def _flat(document: object) -> Iterator[Object]:
             yield document
 
 
-def _take(found: Manifests, file: str, one: Object) -> None:
-    kind, name = text(one, "kind"), text(one, "metadata", "name")
-    namespace = text(one, "metadata", "namespace") or "default"
-    if kind == _RAY_SERVICE and len(_gpu_groups(one)) > 1:
+def _take(found: Manifests, file: str, body: Object) -> None:
+    kind, name = text(body, "kind"), text(body, "metadata", "name")
+    namespace = text(body, "metadata", "namespace") or "default"
+    if kind == _RAY_SERVICE and len(_gpu_groups(body)) > 1:
         why = "several worker groups with GPUs: which of them serves is not modelled"
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
     elif kind in _REPLICATED or kind in _RUNS:
-        _put(found, _pods(kind, f"{namespace}/{name}", file, one))
+        _put(found, _pods(kind, f"{namespace}/{name}", file, body))
     elif kind in _AUTOSCALERS:
-        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(one, "spec"))
+        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(body, "spec"))
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
-        found.pools[name] = node_pool(name, file, one)
-        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, one)]
+        found.pools[name] = node_pool(name, file, body)
+        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, body)]
     elif kind in GROUP_KINDS:
-        found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, one)}
+        found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
     elif kind == "PriorityClass":
-        found.priorities[name] = number(one, "value") or 0.0
+        found.priorities[name] = number(body, "value") or 0.0
     elif kind == "PrometheusRule":
-        for group in listed(one, "spec", "groups"):
+        for group in listed(body, "spec", "groups"):
             for rule in listed(group, "rules"):
                 if text(rule, "record"):
                     found.records.append(
@@ -213,16 +213,16 @@ def _take(found: Manifests, file: str, one: Object) -> None:
                             expression=text(rule, "expr"),
                         )
                     )
-    elif kind == "Component" and (once := text(one, "metadata", "annotations", APPLIES_ONCE)):
+    elif kind == "Component" and (once := text(body, "metadata", "annotations", APPLIES_ONCE)):
         found.unread.append(Unread(what=f"Component {name}", file=file, why=f"it is applied only once {once}"))
-    elif kind in ("Component", "Kustomization") and at(one, "patches"):
-        for patch in listed(one, "patches"):
+    elif kind in ("Component", "Kustomization") and at(body, "patches"):
+        for patch in listed(body, "patches"):
             _take_patch(found, file, patch)
     elif not kind and file.endswith(".json"):
         return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
-    elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(one)):
+    elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(body)):
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
 
 
@@ -234,19 +234,19 @@ def _put(found: Manifests, pods: DeclaredPods) -> None:
 def _gpu_groups(ray_service: Object) -> list[Object]:
     """Return the worker groups of a RayService whose pods ask for GPUs (KubeRay v1, RayClusterSpec)."""
     groups = listed(ray_service, "spec", "rayClusterConfig", "workerGroupSpecs")
-    return [one for one in groups if _devices(object_at(one, *_TEMPLATE[1:]), "a worker group") != (None, ())]
+    return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, ())]
 
 
-def _held_in(kind: str, one: Object) -> tuple[Object, float | None]:
+def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
     """Return the pod's spec of an object, and how many such pods it states."""
     if kind == _RAY_SERVICE:
-        group = next(iter(_gpu_groups(one)), {})
+        group = next(iter(_gpu_groups(body)), {})
         return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
-    return object_at(one, *_TEMPLATES.get(kind, _TEMPLATE)), number(one, "spec", "replicas")
+    return object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)), number(body, "spec", "replicas")
 
 
-def _pods(kind: str, workload: str, file: str, one: Object) -> DeclaredPods:
-    template, replicas = _held_in(kind, one)
+def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
+    template, replicas = _held_in(kind, body)
     gpus, devices = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
     return DeclaredPods(
@@ -259,7 +259,7 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> DeclaredPods:
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
         priority_class=text(template, "priorityClassName"),
-        cron=text(one, "spec", "schedule"),
+        cron=text(body, "spec", "schedule"),
     )
 
 
@@ -292,12 +292,12 @@ def _affinity(template: Object) -> Iterator[tuple[str, str]]:
             yield text(need, "key"), str(values[0])
 
 
-def _toleration(one: Object) -> Taint:
+def _toleration(toleration: Object) -> Taint:
     return Taint(
-        key=text(one, "key"),
-        value=text(one, "value"),
-        effect=text(one, "effect"),
-        operator=text(one, "operator") or "Equal",
+        key=text(toleration, "key"),
+        value=text(toleration, "value"),
+        effect=text(toleration, "effect"),
+        operator=text(toleration, "operator") or "Equal",
     )
 
 
@@ -337,14 +337,14 @@ def _patched_names(patch: UntargetedPatch, names: Sequence[str]) -> list[str]:
     bear its name and a number.
     """
     try:
-        fit = [one for one in names if re.fullmatch(patch.name, one.rpartition("/")[2])]
+        fit = [name for name in names if re.fullmatch(patch.name, name.rpartition("/")[2])]
     except re.error:
         return []
-    exact = [one for one in fit if one.rpartition("/")[2] == patch.said]
-    shortest = min((len(one.rpartition("/")[2]) for one in fit), default=0)
-    fit = exact or [one for one in fit if len(one.rpartition("/")[2]) == shortest]
+    exact = [name for name in fit if name.rpartition("/")[2] == patch.said]
+    shortest = min((len(name.rpartition("/")[2]) for name in fit), default=0)
+    fit = exact or [name for name in fit if len(name.rpartition("/")[2]) == shortest]
     folders = set(PurePosixPath(patch.pods.files[0]).parts[:-1])
-    return [one for one in fit if one.partition("/")[0] in folders] or fit
+    return [name for name in fit if name.partition("/")[0] in folders] or fit
 
 
 def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:

@@ -27,18 +27,18 @@ _AKS_SPOT = Taint(key="kubernetes.azure.com/scalesetpriority", value="spot", eff
 GROUP_KINDS = frozenset({"Nodegroup", "ContainerNodePool", "ManagedClustersAgentPool", "ClusterConfig"})
 
 
-def node_groups(kind: str, name: str, file: str, one: Object) -> Iterator[NodePool]:
+def node_groups(kind: str, name: str, file: str, body: Object) -> Iterator[NodePool]:
     """Yield the node groups that an object declares; several for a ClusterConfig."""
     match kind:
         case "Nodegroup":
-            yield _eks(text(one, "spec", "name") or name, file, one)
+            yield _eks(text(body, "spec", "name") or name, file, body)
         case "ContainerNodePool":
-            yield _gke(text(one, "spec", "resourceID") or name, file, one)
+            yield _gke(text(body, "spec", "resourceID") or name, file, body)
         case "ManagedClustersAgentPool":
-            yield _aks(text(one, "spec", "azureName") or name, file, one)
+            yield _aks(text(body, "spec", "azureName") or name, file, body)
         case _:
             for key in ("managedNodeGroups", "nodeGroups"):
-                yield from (_eksctl(file, group) for group in listed(one, key))
+                yield from (_eksctl(file, group) for group in listed(body, key))
 
 
 def _group(
@@ -70,35 +70,36 @@ def _group(
 
 def _taints(found: Iterable[Object]) -> Iterator[Taint]:
     """Yield taints of objects with key, value and effect, as EKS and Config Connector or as Kubernetes spells that."""
-    for one in found:
-        effect = text(one, "effect").replace("_", "").lower()
+    for taint in found:
+        effect = text(taint, "effect").replace("_", "").lower()
         spelt = {"noschedule": "NoSchedule", "noexecute": "NoExecute", "prefernoschedule": "PreferNoSchedule"}
-        yield Taint(key=text(one, "key"), value=text(one, "value"), effect=spelt.get(effect, ""))
+        yield Taint(key=text(taint, "key"), value=text(taint, "value"), effect=spelt.get(effect, ""))
 
 
-def _names(one: object, *path: str) -> list[str]:
-    found = at(one, *path)
+def _names(body: object, *path: str) -> list[str]:
+    found = at(body, *path)
     return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
 
 
-def _eks(name: str, file: str, one: Object) -> NodePool:
-    spot = text(one, "spec", "capacityType") == "SPOT"
+def _eks(name: str, file: str, body: Object) -> NodePool:
+    spot = text(body, "spec", "capacityType") == "SPOT"
     given = {"eks.amazonaws.com/nodegroup": name, "eks.amazonaws.com/capacityType": "SPOT" if spot else "ON_DEMAND"}
     return _group(
-        name, file, _names(one, "spec", "instanceTypes"), {**given, **mapping(one, "spec", "labels")},
-        _taints(listed(one, "spec", "taints")), spot=spot,
-        least=number(one, "spec", "scalingConfig", "minSize"), most=number(one, "spec", "scalingConfig", "maxSize"),
+        name, file, _names(body, "spec", "instanceTypes"), {**given, **mapping(body, "spec", "labels")},
+        _taints(listed(body, "spec", "taints")), spot=spot,
+        least=number(body, "spec", "scalingConfig", "minSize"), most=number(body, "spec", "scalingConfig", "maxSize"),
     )  # fmt: skip
 
 
-def _eksctl(file: str, one: Object) -> NodePool:
-    name, spot = text(one, "name"), at(one, "spot") is True
-    types = _names(one, "instanceTypes") or [text(one, "instanceType")]
+def _eksctl(file: str, body: Object) -> NodePool:
+    name, spot = text(body, "name"), at(body, "spot") is True
+    types = _names(body, "instanceTypes") or [text(body, "instanceType")]
     given = {"eks.amazonaws.com/nodegroup": name, "alpha.eksctl.io/nodegroup-name": name}
-    wanted = number(one, "desiredCapacity")
+    wanted = number(body, "desiredCapacity")
     return _group(
-        name, file, [one for one in types if one], {**given, **mapping(one, "labels")}, _taints(listed(one, "taints")),
-        spot=spot, least=number(one, "minSize") or 0, most=_or(number(one, "maxSize"), wanted),
+        name, file, [instance_type for instance_type in types if instance_type], {**given, **mapping(body, "labels")},
+        _taints(listed(body, "taints")),
+        spot=spot, least=number(body, "minSize") or 0, most=_or(number(body, "maxSize"), wanted),
     )  # fmt: skip
 
 
@@ -106,8 +107,8 @@ def _or(value: float | None, other: float | None) -> float | None:
     return other if value is None else value
 
 
-def _gke(name: str, file: str, one: Object) -> NodePool:
-    spec, config = at(one, "spec"), at(one, "spec", "nodeConfig")
+def _gke(name: str, file: str, body: Object) -> NodePool:
+    spec, config = at(body, "spec"), at(body, "spec", "nodeConfig")
     spot = at(config, "spot") is True or at(config, "preemptible") is True
     scaling = at(spec, "autoscaling")
     fixed = _or(number(spec, "nodeCount"), number(spec, "initialNodeCount"))
@@ -122,21 +123,21 @@ def _gke(name: str, file: str, one: Object) -> NodePool:
     return _group(name, file, types, labels, taints, spot=spot, least=bounds[0], most=bounds[1])
 
 
-def _aks(name: str, file: str, one: Object) -> NodePool:
-    spec = at(one, "spec")
+def _aks(name: str, file: str, body: Object) -> NodePool:
+    spec = at(body, "spec")
     spot = text(spec, "scaleSetPriority") == "Spot"
     given = {"kubernetes.azure.com/agentpool": name, **({_AKS_SPOT.key: _AKS_SPOT.value} if spot else {})}
     scaled, fixed = at(spec, "enableAutoScaling") is True, number(spec, "count")
-    said = (_aks_taint(item) for item in _names(spec, "nodeTaints"))
+    taints = (_aks_taint(item) for item in _names(spec, "nodeTaints"))
     return _group(
         name, file, [text(spec, "vmSize")] if text(spec, "vmSize") else [], {**given, **mapping(spec, "nodeLabels")},
-        {*said, *([_AKS_SPOT] if spot else [])}, spot=spot,
+        {*taints, *([_AKS_SPOT] if spot else [])}, spot=spot,
         least=number(spec, "minCount") if scaled else fixed, most=number(spec, "maxCount") if scaled else fixed,
     )  # fmt: skip
 
 
-def _aks_taint(said: str) -> Taint:
-    rest, _, effect = said.rpartition(":")
+def _aks_taint(spelling: str) -> Taint:
+    rest, _, effect = spelling.rpartition(":")
     key, _, value = rest.partition("=")
     return Taint(key=key, value=value, effect=effect)
 
@@ -145,7 +146,7 @@ def ranks_groups(compute_class: Object) -> bool:
     """Tell whether a ComputeClass only says which of some node pools come first, and has GKE make none of its own."""
     ranked = listed(compute_class, "spec", "priorities")
     makes = at(compute_class, "spec", "nodePoolAutoCreation", "enabled") is True
-    return bool(ranked) and not makes and all(set(one) == {"nodepools"} for one in ranked)
+    return bool(ranked) and not makes and all(set(priority) == {"nodepools"} for priority in ranked)
 
 
 def together(groups: Sequence[NodePool]) -> NodePool | None:
@@ -154,16 +155,16 @@ def together(groups: Sequence[NodePool]) -> NodePool | None:
     Spot comes before on demand, as an autoscaler has it that is told to (expander=priority, price; a ComputeClass).
     """
     first = groups[0]
-    if any(one.kind != first.kind or one.instance_types != first.instance_types for one in groups):
+    if any(group.kind != first.kind or group.instance_types != first.instance_types for group in groups):
         return None
-    held = {way for one in groups for way in one.capacity_types}
-    limits = [one.node_limit for one in groups]
+    held = {way for group in groups for way in group.capacity_types}
+    limits = [group.node_limit for group in groups]
     return replace(
         first,
-        name=", ".join(sorted(one.name for one in groups)),
+        name=", ".join(sorted(group.name for group in groups)),
         held_as=tuple(way for way in ("spot", "on-demand") if way in held),
-        taints=tuple(dict.fromkeys(taint for one in groups for taint in one.taints)),
-        node_limit=None if None in limits else sum(one or 0 for one in limits),
-        elastic=all(one.elastic for one in groups),
-        least_nodes=sum(one.least_nodes for one in groups),
+        taints=tuple(dict.fromkeys(taint for group in groups for taint in group.taints)),
+        node_limit=None if None in limits else sum(limit or 0 for limit in limits),
+        elastic=all(group.elastic for group in groups),
+        least_nodes=sum(group.least_nodes for group in groups),
     )

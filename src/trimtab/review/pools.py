@@ -68,17 +68,17 @@ class NodePool:
         return self.held_as or self.requirements.get(CAPACITY_TYPE_LABEL, ("on-demand",))
 
 
-def object_at(one: Object, *path: str) -> Object:
+def object_at(body: Object, *path: str) -> Object:
     """Return the mapping under a path of keys; an empty one where there is none."""
-    part = at(one, *path)
+    part = at(body, *path)
     return part if isinstance(part, Mapping) else {}
 
 
-def node_pool(name: str, file: str, one: Object) -> NodePool:
+def node_pool(name: str, file: str, body: Object) -> NodePool:
     """Return a NodePool object as a pool of nodes."""
-    template = object_at(one, "spec", "template", "spec")
+    template = object_at(body, "spec", "template", "spec")
     needs = listed(template, "requirements")
-    limit = at(one, "spec", "limits", GPU)
+    limit = at(body, "spec", "limits", GPU)
     return NodePool(
         name=name,
         file=file,
@@ -87,19 +87,19 @@ def node_pool(name: str, file: str, one: Object) -> NodePool:
             for need in needs
             if text(need, "operator") == "In"
         },
-        labels=mapping(one, "spec", "template", "metadata", "labels"),
+        labels=mapping(body, "spec", "template", "metadata", "labels"),
         taints=tuple(
             Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
             for taint in listed(template, "taints")
         ),
         gpu_limit=None if limit is None else whole_number(limit, f"{file}: NodePool {name}, limit of {GPU}"),
-        consolidates=text(one, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
+        consolidates=text(body, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
     )
 
 
-def unread_needs(name: str, one: Object) -> Iterator[tuple[str, str]]:
+def unread_needs(name: str, body: Object) -> Iterator[tuple[str, str]]:
     """Yield a pool's requirements of other operators than In, and why they are not read."""
-    for need in listed(one, "spec", "template", "spec", "requirements"):
+    for need in listed(body, "spec", "template", "spec", "requirements"):
         if text(need, "operator") != "In":
             what = f"NodePool {name}: {text(need, 'key')} {text(need, 'operator')}"
             yield what, "only requirements with In are modelled"
@@ -113,6 +113,6 @@ def whole_number(value: object, where: str) -> int:
         raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
 
 
-def _list(one: Object, key: str) -> list[object]:
-    found = at(one, key)
+def _list(body: Object, key: str) -> list[object]:
+    found = at(body, key)
     return found if isinstance(found, list) else []

@@ -87,17 +87,19 @@ class Review:
     @property
     def broken(self) -> tuple[tuple[str, TargetReview], ...]:
         """Return each target that was kept before and is missed after, with its workload."""
-        return tuple((one.workload, target) for one in self.workloads for target in one.targets if target.broken)
+        return tuple(
+            (workload.workload, target) for workload in self.workloads for target in workload.targets if target.broken
+        )
 
     @property
     def unjudged(self) -> tuple[str, ...]:
         """Return the workloads that the objects change and that could not be replayed."""
-        return tuple(one.workload for one in self.workloads if one.unjudged)
+        return tuple(workload.workload for workload in self.workloads if workload.unjudged)
 
     @property
     def passes(self) -> bool:
         """Tell whether no target breaks and nothing stops pods from running."""
-        return not self.broken and all(one.weight is not Weight.STOPS for one in self.findings)
+        return not self.broken and all(finding.weight is not Weight.STOPS for finding in self.findings)
 
 
 def review_fleet(
@@ -122,7 +124,7 @@ def review_fleet(
     }
     enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned))
     named = {*proposed.workloads, *(present.workloads if present else ())}
-    places = [index for index, one in enumerate(fleet.workloads) if one.name in named and index in evaluators]
+    places = [index for index, workload in enumerate(fleet.workloads) if workload.name in named and index in evaluators]
     after = {index: proposed_deployment(evaluators[index].case, market, proposed) for index in places}
     before = {
         index: Proposed() if present is None else proposed_deployment(evaluators[index].case, market, present)
@@ -143,10 +145,10 @@ def review_fleet(
         against="history" if present is None else "the manifests in force",
         before_micro_usd=first,
         after_micro_usd=cost,
-        workloads=tuple(sorted(rows, key=lambda one: one.workload)),
+        workloads=tuple(sorted(rows, key=lambda row: row.workload)),
         findings=(
             *unmatched(proposed, cases),
-            *(finding for one in after.values() for finding in one.findings),
+            *(finding for judged in after.values() for finding in judged.findings),
         ),
         unread=(*proposed.unread, *_unknown(proposed, cases)),
     )
@@ -169,16 +171,18 @@ class _Bills:
     def cost(self, placed: Mapping[int, Proposed]) -> int:
         """Return the bill; nodes that nothing gives back stay billed, however few replicas stand on them."""
         moved, stays = dict[int, Deployment](), dict[int, Deployment]()
-        for index, one in placed.items():
-            if one.deployment.changes:
-                (moved if self._nodes_follow(index, one) else stays)[index] = one.deployment
-        usage = summed([self.enacted.usage(moved, ()), *(self._beyond(index, one) for index, one in stays.items())])
+        for index, proposed in placed.items():
+            if proposed.deployment.changes:
+                (moved if self._nodes_follow(index, proposed) else stays)[index] = proposed.deployment
+        usage = summed(
+            [self.enacted.usage(moved, ()), *(self._beyond(index, deployment) for index, deployment in stays.items())]
+        )
         return self.enacted.priced(usage, ()).total + self.enacted.moving({**moved, **stays})
 
-    def _nodes_follow(self, index: int, one: Proposed) -> bool:
+    def _nodes_follow(self, index: int, proposed: Proposed) -> bool:
         """Tell whether nodes come and go with its pods: those of a NodePool do, others where history shows that they did."""
         workload = self.enacted.fleet.workloads[index]
-        if one.gives_nodes_back or self.enacted.evaluators[index].place(one.deployment).pool != workload.pool:
+        if proposed.gives_nodes_back or self.enacted.evaluators[index].place(proposed.deployment).pool != workload.pool:
             return True
         usage = self.enacted.fleet.usage
         held = usage.node_seconds[usage.pools.index(workload.pool)]
@@ -212,13 +216,17 @@ def _targets(enacted: FleetBill, index: int, before: Deployment, after: Deployme
     case = enacted.evaluators[index].case
     if not after.changes:
         return ()
-    earlier = {one.target: one.frac for one in enacted.outcome(index, before).attained} if before.changes else {}
+    earlier = (
+        {attained.target: attained.frac for attained in enacted.outcome(index, before).attained}
+        if before.changes
+        else {}
+    )
     return tuple(
         TargetReview(
-            target=one.target,
-            before_frac=earlier[one.target] if before.changes else baseline_attained(case, one.target),
-            after_frac=one.frac,
+            target=attained.target,
+            before_frac=earlier[attained.target] if before.changes else baseline_attained(case, attained.target),
+            after_frac=attained.frac,
         )
-        for one in enacted.outcome(index, after).attained
-        if not is_unchanged(case.workload, after, one.target)
+        for attained in enacted.outcome(index, after).attained
+        if not is_unchanged(case.workload, after, attained.target)
     )

@@ -121,11 +121,11 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
     keda = scaler.kind == "ScaledObject"
     known = _records_of(scaler, records)
     signals = list(_triggers(scaler, known) if keda else _metrics(scaler, known))
-    unknown = [one for one in signals if one.kind in (Kind.UNKNOWN, Kind.HOURS)]
+    unknown = [signal for signal in signals if signal.kind in (Kind.UNKNOWN, Kind.HOURS)]
     if not signals or unknown:
-        names = ", ".join(one.name for one in unknown) or "nothing"
+        names = ", ".join(signal.name for signal in unknown) or "nothing"
         return Scaling(policy=None, refused=f"it follows {names}, which this history does not hold")
-    leading = [one for one in signals if one.kind in (Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY)]
+    leading = [signal for signal in signals if signal.kind in (Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY)]
     if not leading:
         return Scaling(
             policy=None, refused="it follows no load, only what waits or a limit: that is not modelled alone"
@@ -140,21 +140,23 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
 
 def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
     """Return what each recorded series of its namespace is; of several of one name, that with its workload's label."""
-    mine = [one for one in records if one.namespace == scaler.namespace]
+    own_records = [record for record in records if record.namespace == scaler.namespace]
     target = text(scaler.spec, "scaleTargetRef", "name")
-    own = {one.name: one.expression for one in mine if target in one.labels.values()}
-    times = Counter(one.name for one in mine)
-    return {one.name: one.expression for one in mine if times[one.name] == 1} | own
+    own = {record.name: record.expression for record in own_records if target in record.labels.values()}
+    times = Counter(record.name for record in own_records)
+    return {record.name: record.expression for record in own_records if times[record.name] == 1} | own
 
 
 def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:
     target, tops_out = _target(first, replica)
-    waits = [one.target / replica.capacity_req_s for one in signals if one.kind is Kind.WAITING]
-    activity = [one for one in signals if one.kind is Kind.ACTIVITY and one is not first]
+    waits = [signal.target / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING]
+    activity = [signal for signal in signals if signal.kind is Kind.ACTIVITY and signal is not first]
     low, high = _bounds(scaler)
-    notes = [note for one in signals for note in one.notes]
+    notes = [note for signal in signals for note in signal.notes]
     notes += [
-        f"{one.name} asks for more only beyond its limit: not replayed" for one in signals if one.kind is Kind.GUARD
+        f"{signal.name} asks for more only beyond its limit: not replayed"
+        for signal in signals
+        if signal.kind is Kind.GUARD
     ]
     policy = HpaPolicy(
         target_frac=target,
@@ -163,14 +165,14 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Repli
         metric=Metric.DEMAND if first.kind is Kind.DEMAND else Metric.DUTY_CYCLE,
         others=Others(
             queue_replica_s=min(waits, default=0.0),
-            duty_cycle_frac=min((_target(one, replica)[0] for one in activity), default=0.0),
+            duty_cycle_frac=min((_target(signal, replica)[0] for signal in activity), default=0.0),
         ),
         window_s=first.window_s,
     )
     behaving, roughly = _behaving(policy, scaler)
     if first.forecast is not None:
         return _forecast(behaving, first, first.forecast, (*notes, *roughly))
-    outlives = any(one.outlives for one in signals)
+    outlives = any(signal.outlives for signal in signals)
     return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out, outlives=outlives)
 
 
@@ -185,22 +187,22 @@ def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, 
     )
 
 
-def _target(one: Signal, replica: Replica) -> tuple[float, str]:
+def _target(signal: Signal, replica: Replica) -> tuple[float, str]:
     """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
-    if one.kind is Kind.ACTIVITY:
+    if signal.kind is Kind.ACTIVITY:
         full_frac = replica.full_frac
-        target = one.target / full_frac
+        target = signal.target / full_frac
         if target < 1.0:
             return target, ""
         return target, (
-            f"a full replica shows {full_frac:.0%} activity, and its target is {one.target:.0%}: it never adds a replica"
+            f"a full replica shows {full_frac:.0%} activity, and its target is {signal.target:.0%}: it never adds a replica"
         )
-    same = math.isclose(one.divided_by, replica.capacity_req_s, rel_tol=_SAME_UNIT_FRAC)
-    served = one.target if same else one.target * one.divided_by / replica.capacity_req_s
-    if one.kind is Kind.SERVED and served >= 1.0:
+    same = math.isclose(signal.divided_by, replica.capacity_req_s, rel_tol=_SAME_UNIT_FRAC)
+    served = signal.target if same else signal.target * signal.divided_by / replica.capacity_req_s
+    if signal.kind is Kind.SERVED and served >= 1.0:
         return served, (
             f"a replica answers {replica.capacity_req_s:.3g} requests/s at most, and its target is "
-            f"{one.target * one.divided_by:.3g}: it never adds a replica"
+            f"{signal.target * signal.divided_by:.3g}: it never adds a replica"
         )
     return served, ""
 
@@ -378,7 +380,7 @@ def _recorded(query: str, records: Records) -> str | None:
 def _written_out(query: str, records: Records) -> str:
     """Return what the first series of a query records, down to what servers export."""
     for _ in records:
-        found = next((one[1] for one in _RECORDED.finditer(query) if one[1] in records), None)
+        found = next((match[1] for match in _RECORDED.finditer(query) if match[1] in records), None)
         if found is None:
             break
         # of several series that an expression combines, the first says what is followed
@@ -421,6 +423,8 @@ def _direction(body: object, frac: float, pods: int) -> tuple[float, int, int | 
     limits = listed(body, "policies")
     if not limits:
         return frac, pods, None
-    share = max((number(one, "value") or 0.0 for one in limits if text(one, "type") == "Percent"), default=0.0) / 100
-    count = max((int(number(one, "value") or 0) for one in limits if text(one, "type") == "Pods"), default=0)
-    return share, count, int(max(number(one, "periodSeconds") or SYNC_S for one in limits))
+    share = (
+        max((number(limit, "value") or 0.0 for limit in limits if text(limit, "type") == "Percent"), default=0.0) / 100
+    )
+    count = max((int(number(limit, "value") or 0) for limit in limits if text(limit, "type") == "Pods"), default=0)
+    return share, count, int(max(number(limit, "periodSeconds") or SYNC_S for limit in limits))

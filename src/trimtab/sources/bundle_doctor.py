@@ -309,7 +309,7 @@ def _tightest(pool: Pool, quotas: Sequence[NodeQuota]) -> NodeQuota | None:
         if (quota.provider, quota.instance_type, quota.region, quota.capacity_type)
         == (pool.provider, pool.instance_type, pool.region, pool.capacity_type)
     ]
-    return min(matching, key=lambda one: one.nodes, default=None)
+    return min(matching, key=lambda quota: quota.nodes, default=None)
 
 
 def _peaks(bundle: Bundle) -> dict[Pool, int]:

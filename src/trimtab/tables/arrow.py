@@ -45,10 +45,10 @@ def columns_of(name: str) -> tuple[Column, ...]:
 def arrow_schema(name: str, columns: Sequence[str] | None = None) -> pa.Schema:
     """Return a table's Arrow schema, of all columns or of the named ones in that order."""
     declared = {column.name: column for column in columns_of(name)}
-    for wanted in columns or ():
-        if wanted not in declared:
-            raise UnknownName(f"column of {name}", wanted, declared)
-    chosen = [declared[wanted] for wanted in columns] if columns is not None else list(declared.values())
+    for column in columns or ():
+        if column not in declared:
+            raise UnknownName(f"column of {name}", column, declared)
+    chosen = [declared[column] for column in columns] if columns is not None else list(declared.values())
     return pa.schema([pa.field(c.name, arrow_type(c.dtype), nullable=c.nullable) for c in chosen])
 
 

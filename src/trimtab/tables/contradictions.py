@@ -49,9 +49,9 @@ def without_effect(spec: WorkloadSpec, kind: WorkloadKind) -> tuple[str, ...]:
 
 def _of_entry(spec: WorkloadSpec, where: str) -> Iterator[Fault]:
     if spec.kind is not None:
-        for said in without_effect(spec, spec.kind):
+        for field in without_effect(spec, spec.kind):
             yield Fault(
-                what=f"{said} says nothing of what is {spec.kind.value}",
+                what=f"{field} says nothing of what is {spec.kind.value}",
                 where=where,
                 value=f"kind: {spec.kind.value}",
                 cure="take one of the two out",

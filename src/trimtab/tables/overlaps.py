@@ -160,7 +160,7 @@ def charged_twice(costs: pa.Table, where: str) -> Iterator[Fault]:
 
 def _differ(periods: Spans, first: int, second: int) -> bool:
     """Tell whether two periods, by their starts, overlap and are not the same one."""
-    (start_s, next_s), (end_s, last_s) = (one[[first, second]] for one in (periods.start_s, periods.end_s))
+    (start_s, next_s), (end_s, last_s) = (moments[[first, second]] for moments in (periods.start_s, periods.end_s))
     return bool(next_s < end_s and (start_s != next_s or end_s != last_s))
 
 

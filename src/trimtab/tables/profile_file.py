@@ -113,8 +113,10 @@ class ProfileFile(_Model):
     def used(self) -> tuple[ProfileDevice, ...]:
         """Return the devices that the program's own processes were on; all of them where none was seen there."""
         own = set(self.program.pids)
-        mine = tuple(one for one in self.devices if any(process.get("pid") in own for process in one.processes))
-        return mine or tuple(one for one in self.devices if not one.has_mig_instances)
+        own_devices = tuple(
+            device for device in self.devices if any(process.get("pid") in own for process in device.processes)
+        )
+        return own_devices or tuple(device for device in self.devices if not device.has_mig_instances)
 
 
 def checked_profile(document: Mapping[str, object], where: str = "the profile") -> ProfileFile:
@@ -122,7 +124,7 @@ def checked_profile(document: Mapping[str, object], where: str = "the profile") 
     try:
         return ProfileFile.model_validate(document)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:20])
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:20])
         raise InputError(f"{where} is no profile of trimtab: {faults}") from error
 
 

@@ -55,7 +55,7 @@ def settle(path: Path) -> None:
     """Put back a folder that a dead writer left under its waiting name, and take away what dead writers left; never raises."""
     with suppress(OSError):
         former = _former(path)
-        left = [one for one in path.parent.glob(f".{path.name}.*{_UNFINISHED}") if not one.is_symlink()]
+        left = [folder for folder in path.parent.glob(f".{path.name}.*{_UNFINISHED}") if not folder.is_symlink()]
         if not left and not former.exists():
             return
         with _alone(path.parent) as alone:
@@ -66,8 +66,8 @@ def settle(path: Path) -> None:
                     shutil.rmtree(former, ignore_errors=True)
                 else:
                     former.rename(path)
-            for one in left:
-                shutil.rmtree(one, ignore_errors=True)
+            for folder in left:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _former(path: Path) -> Path:

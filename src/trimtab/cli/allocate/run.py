@@ -101,7 +101,7 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
         return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, terms.split), basis="list prices")
     fleet = build_fleet(bundle, Settings())
     basis = terms.basis or ChargeBasis.EFFECTIVE
-    either = {one: charges_of(costs, one, terms.usd_per) for one in ChargeBasis}
+    either = {basis: charges_of(costs, basis, terms.usd_per) for basis in ChargeBasis}
     spent = spent_of_bill(
         either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), terms.split
     )

@@ -32,7 +32,7 @@ class EmitOptions:
         help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: str = option(
-        "-o", "--output", "--format", type=click.Choice([one.value for one in ROW_FORMATS]), default=Format.TABLE.value,
+        "-o", "--output", "--format", type=click.Choice([form.value for form in ROW_FORMATS]), default=Format.TABLE.value,
         show_default=True, help="The form of the list of what was written.",
     )  # fmt: skip
     dry_run: bool = option("--dry-run", help="List the files, write none.")

@@ -76,7 +76,11 @@ def run_diff(request: CheckRequest) -> int:
         Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),)),
         request.output_format,
     )
-    return EXIT_DIFFERS if any(one.change in (ObjectChange.NEW, ObjectChange.CHANGED) for one in found) else 0
+    return (
+        EXIT_DIFFERS
+        if any(difference.change in (ObjectChange.NEW, ObjectChange.CHANGED) for difference in found)
+        else 0
+    )
 
 
 def _schemas(request: CheckRequest) -> Schemas:
@@ -94,7 +98,11 @@ def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
     series = None if request.metrics is None else series_of(request.metrics)
     if request.context is not None:
         read = folder or read_folder(request.folder)
-        kinds = {f"{one.kind}.{one.group}" if one.group else one.kind for one in read.objects if one.kind}
+        kinds = {
+            f"{document.kind}.{document.group}" if document.group else document.kind
+            for document in read.objects
+            if document.kind
+        }
         return cluster_of_context(request.context, kinds).with_series(series)
     if request.against is not None:
         return read_cluster(request.against).with_series(series)
@@ -128,17 +136,21 @@ def _check_sheet(checked: CheckResult, request: CheckRequest) -> Sheet:
 
 
 def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[str, Cell]]:
-    for one in found:
-        first: dict[str, Cell] = {"change": one.change.value, "object": one.object, "file": one.file}
-        if one.change is ObjectChange.SAME and not everything:
+    for difference in found:
+        first: dict[str, Cell] = {
+            "change": difference.change.value,
+            "object": difference.object,
+            "file": difference.file,
+        }
+        if difference.change is ObjectChange.SAME and not everything:
             continue
-        for field in one.fields:
+        for field in difference.fields:
             yield {**first, "field": field.field, "before": field.before or None, "after": field.after or None}
-        if not one.fields:
+        if not difference.fields:
             yield first
 
 
 def _counted(found: list[Difference], request: CheckRequest) -> str:
-    counts = {change: sum(one.change is change for one in found) for change in ObjectChange}
+    counts = {change: sum(difference.change is change for difference in found) for change in ObjectChange}
     said = ", ".join(f"{count} {change.value}" for change, count in counts.items())
     return f"{request.folder} against {request.against or request.context}: {said}. Nothing was applied."

@@ -327,23 +327,23 @@ def _drawn(grid: Sequence[Sequence[str]], title: str, below: str) -> str:
     return "\n".join([title, *("│" + "".join(row).rstrip() for row in grid), "└" + "─" * WIDTH, below])
 
 
-def roofline_picture(one: Roofline) -> str:
+def roofline_picture(roofline: Roofline) -> str:
     """Return a log-log roofline: the roof in dots, P for prefill, D for decode, T for a training step."""
-    flops = [point.flop_per_byte for point in one.points]
-    left, right = min(*flops, one.ridge_flop_per_byte) / 4, max(*flops, one.ridge_flop_per_byte) * 4
-    bottom, top = one.peak_tflops * min(1, left / one.ridge_flop_per_byte), one.peak_tflops * 1.5
+    flops = [point.flop_per_byte for point in roofline.points]
+    left, right = min(*flops, roofline.ridge_flop_per_byte) / 4, max(*flops, roofline.ridge_flop_per_byte) * 4
+    bottom, top = roofline.peak_tflops * min(1, left / roofline.ridge_flop_per_byte), roofline.peak_tflops * 1.5
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for column in range(WIDTH):
         intensity = left * (right / left) ** (column / (WIDTH - 1))
-        roof = one.peak_tflops * min(1, intensity / one.ridge_flop_per_byte)
+        roof = roofline.peak_tflops * min(1, intensity / roofline.ridge_flop_per_byte)
         grid[HEIGHT - 1 - _cell_at(roof, bottom, top, HEIGHT)][column] = "·"
-    for point in one.points:
+    for point in roofline.points:
         row = HEIGHT - 1 - _cell_at(point.attainable_tflops, bottom, top, HEIGHT)
         grid[row][_cell_at(point.flop_per_byte, left, right, WIDTH)] = point.phase.value[0].upper()
     told = ", ".join(
-        f"{point.phase.value} {point.flop_per_byte:,.0f} FLOP/byte: {point.binding.value}" for point in one.points
+        f"{point.phase.value} {point.flop_per_byte:,.0f} FLOP/byte: {point.binding.value}" for point in roofline.points
     )
-    title = f"{one.gpu.name}: {one.peak_tflops:,.0f} TFLOPS, ridge at {one.ridge_flop_per_byte:,.0f} FLOP/byte"
+    title = f"{roofline.gpu.name}: {roofline.peak_tflops:,.0f} TFLOPS, ridge at {roofline.ridge_flop_per_byte:,.0f} FLOP/byte"
     return _drawn(grid, title, told)
 
 

@@ -123,7 +123,7 @@ def found_changes(reading: PriceReading, former: PriceFile, packaged: Catalog) -
 def refresh_sheet(found: Sequence[OfferingChange], *, for_people: bool) -> Sheet:
     """Return one row a rate that is not as it was, the largest change first; people see the first of them."""
     shown = [change for change in found if change.kind is not ChangeKind.CONFIRMED]
-    shown.sort(key=lambda one: (_ORDER.index(one.kind), -abs(one.change_frac or 0.0), one.price.key[:3]))
+    shown.sort(key=lambda change: (_ORDER.index(change.kind), -abs(change.change_frac or 0.0), change.price.key[:3]))
     rows = [_row(change) for change in (shown[:_SHOWN] if for_people else shown)]
     columns = [
         SheetColumn(key="change", title="change", whole=True),

@@ -91,7 +91,7 @@ def _row(device: ProfileDevice) -> dict[str, str | float | None]:
     row: dict[str, str | float | None] = {
         "device": f"{device.index}" if device.parent is None else f"{device.index} {device.mig_profile or 'MIG'}",
         **{key: device.mean(key) for key in _SHARES},
-        **{f"{key}_p95": None if (one := device.metrics.get(key)) is None else one.p95 for key in _SHARES},
+        **{f"{key}_p95": None if (metric := device.metrics.get(key)) is None else metric.p95 for key in _SHARES},
         "memory_peak_gib": None if memory is None else memory.max,
         "power_w": device.mean("power_w"),
         "energy_kwh": device.energy_kwh,
@@ -139,9 +139,13 @@ def _unseen(profile: ProfileFile) -> Iterator[str]:
         for what, why in device.absent.items():
             absent.setdefault(f"{what}: {why}", []).append(str(device.index))
     lines = [f"{what} (GPU {', '.join(sorted(set(where)))})" for what, where in absent.items()]
-    lines += [f"{one.device}: {one.what} failed {one.times} x: {one.answer}" for one in profile.troubles]
     lines += [
-        f"GPU {one.index}: {one.counter_resets} counter reset(s)" for one in profile.devices if one.counter_resets
+        f"{trouble.device}: {trouble.what} failed {trouble.times} x: {trouble.answer}" for trouble in profile.troubles
+    ]
+    lines += [
+        f"GPU {device.index}: {device.counter_resets} counter reset(s)"
+        for device in profile.devices
+        if device.counter_resets
     ]
     if profile.samples_missed:
         lines.append(f"{profile.samples_missed} samples missed; the slowest took {profile.longest_sample_s:.2f} s")
@@ -164,7 +168,9 @@ def verdict_document(
             "to_end_usd": None if usd_hr is None or expected_s is None else usd_hr * expected_s / S_PER_HR,
         },
         "verdict": {
-            "phases": [{"kind": one.kind.value, "start_s": one.start_s, "end_s": one.end_s} for one in verdict.phases],
+            "phases": [
+                {"kind": phase.kind.value, "start_s": phase.start_s, "end_s": phase.end_s} for phase in verdict.phases
+            ],
             "roofline": None
             if point is None
             else {
@@ -174,8 +180,8 @@ def verdict_document(
                 "ridge_flop_per_byte": point.ridge_flop_per_byte,
             },
             "findings": [
-                {"cause": one.cause.value, "evidence": list(one.evidence), "try": list(one.try_next)}
-                for one in verdict.findings
+                {"cause": finding.cause.value, "evidence": list(finding.evidence), "try": list(finding.try_next)}
+                for finding in verdict.findings
             ],
         },
     }

@@ -216,7 +216,7 @@ def _remarks(found: list[ServiceRuns]) -> Iterator[str]:
         if gaps:
             share = gaps / len(service.history.arrivals)
             yield f"{service.workload}: {share:.1%} of the time has no record: nothing arrives then, what runs is billed."
-        yield from (f"{service.workload}: {said}." for said in service.impossible)
+        yield from (f"{service.workload}: {remark}." for remark in service.impossible)
         for row in service.rows():
             if row.notes:
                 yield f"{service.workload}, {row.name}: {'; '.join(row.notes)}."

@@ -248,7 +248,7 @@ def _replay_case(
         spot_micro_usd_hr=None if asked is None else market.rate(place.pool.held_as(CapacityType.SPOT)),
         runs=runs,
         spot=[] if asked is None else spot_runs(history, model, runs, asked, context.required_frac, SEED),
-        impossible=tuple(out_of_reach([one.describe() for one in targets], context.required_frac, model)),
+        impossible=tuple(out_of_reach([target.describe() for target in targets], context.required_frac, model)),
     )
 
 
@@ -303,7 +303,7 @@ def replay_trace(
     machine = FLEET.machine
     market = Market(catalog=load_catalog(), at=FLEET.start.date(), max_term_years=1, assumptions=settings.assumptions)
     pool = Pool(machine.provider, machine.instance_type, machine.region)
-    series = {f"trace/{one.name}": one for one in read_series(path, step_s=SYNC_S)}
+    series = {f"trace/{service.name}": service for service in read_series(path, step_s=SYNC_S)}
     for name in only:
         if name not in series:
             raise UnknownName("service", name, series)
@@ -311,11 +311,13 @@ def replay_trace(
     if "plan" in texts:
         raise UsageError(f"{path}: policy plan needs two whole days of history; this is shorter")
     found: list[ServiceRuns] = []
-    for name, one in series.items():
+    for name, observed in series.items():
         if only and name not in only:
             continue
         tell(f"replaying {name}", len(found) / len(series))
-        found.append(_replay(name, one, texts, asked, market.rate(pool), market.rate(pool.held_as(CapacityType.SPOT))))
+        found.append(
+            _replay(name, observed, texts, asked, market.rate(pool), market.rate(pool.held_as(CapacityType.SPOT)))
+        )
     return found
 
 

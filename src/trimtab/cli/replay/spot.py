@@ -84,9 +84,9 @@ def read_availability(path: Path) -> RecordedZones:
     if not table.num_rows or not np.isfinite(t_s).all():
         raise InputError(f"{path}: t_s must be finite numbers, one for each probe; it has {table.num_rows} rows")
     best: list[Probes] = []
-    for one in np.unique(groups):
+    for name in np.unique(groups):
         zones = [
-            _probes(str(zone), t_s, up, (groups == one) & (names == zone)) for zone in np.unique(names[groups == one])
+            _probes(str(zone), t_s, up, (groups == name) & (names == zone)) for zone in np.unique(names[groups == name])
         ]
         longest = max(_span_s(zone) for zone in zones)
         kept = [zone for zone in zones if _span_s(zone) >= longest / 2]

@@ -40,7 +40,9 @@ COLUMNS = (
 
 def review_sheet(found: Review) -> Sheet:
     """Return a row per workload and target; as notes the verdict, what changes, what was found and what is not modelled."""
-    changes = [f"{one.workload} would {'; '.join(one.changes)}" for one in found.workloads if one.changes]
+    changes = [
+        f"{workload.workload} would {'; '.join(workload.changes)}" for workload in found.workloads if workload.changes
+    ]
     verdict, *others = _notes(found)
     return Sheet(columns=COLUMNS, rows=list(_rows(found)), notes=[verdict, *changes, *others])
 
@@ -57,7 +59,7 @@ def review_comment(found: Review) -> str:
 
 def _verdict(found: Review) -> str:
     if found.broken:
-        broken = "; ".join(f"{name} {one.target.describe()}" for name, one in found.broken)
+        broken = "; ".join(f"{name} {target.target.describe()}" for name, target in found.broken)
         word = f"breaks {len(found.broken)} target{'s' if len(found.broken) != 1 else ''} ({broken})"
     elif not found.passes:
         word = "would leave pods that do not run"
@@ -73,26 +75,26 @@ def _verdict(found: Review) -> str:
 
 
 def _rows(found: Review) -> Iterator[dict[str, Cell]]:
-    for one in found.workloads:
+    for workload in found.workloads:
         first: dict[str, Cell] = {
-            "workload": one.workload,
-            "change_usd_mo": None if one.unjudged else round(_usd_mo(found, one.change_micro_usd), 2),
-            "changes": "; ".join(one.changes) or ("" if one.unjudged else "nothing"),
+            "workload": workload.workload,
+            "change_usd_mo": None if workload.unjudged else round(_usd_mo(found, workload.change_micro_usd), 2),
+            "changes": "; ".join(workload.changes) or ("" if workload.unjudged else "nothing"),
         }
-        if one.unjudged or not one.targets:
-            yield {**first, "verdict": "not judged" if one.unjudged else "unchanged"}
-        for target in one.targets:
+        if workload.unjudged or not workload.targets:
+            yield {**first, "verdict": "not judged" if workload.unjudged else "unchanged"}
+        for target in workload.targets:
             yield {**first, **_target(target)}
-            first = {"workload": one.workload, "change_usd_mo": None, "changes": ""}
+            first = {"workload": workload.workload, "change_usd_mo": None, "changes": ""}
 
 
-def _target(one: TargetReview) -> dict[str, Cell]:
+def _target(target: TargetReview) -> dict[str, Cell]:
     return {
-        "target": one.target.describe(),
-        "before_frac": one.before_frac,
-        "after_frac": round(one.after_frac, 6),
-        "required_frac": one.target.required_frac,
-        "verdict": "kept" if one.kept else ("BROKEN" if one.broken else "missed, as before"),
+        "target": target.target.describe(),
+        "before_frac": target.before_frac,
+        "after_frac": round(target.after_frac, 6),
+        "required_frac": target.target.required_frac,
+        "verdict": "kept" if target.kept else ("BROKEN" if target.broken else "missed, as before"),
     }
 
 
@@ -107,20 +109,20 @@ def _notes(found: Review) -> Iterator[str]:
     )
     for finding in found.findings:
         yield _finding(finding)
-    for one in found.workloads:
-        yield from _of_workload(one)
+    for workload in found.workloads:
+        yield from _of_workload(workload)
     for unread in found.unread:
         yield f"not read: {unread.what} ({unread.file}): {unread.why}"
 
 
-def _finding(one: ManifestFault) -> str:
-    where = f" ({', '.join(one.files)})" if one.files else ""
-    word = "STOPS" if one.weight is Weight.STOPS else "warning"
-    return f"{word}: {one.workload} {one.what}{where}; {one.cure}"
+def _finding(fault: ManifestFault) -> str:
+    where = f" ({', '.join(fault.files)})" if fault.files else ""
+    word = "STOPS" if fault.weight is Weight.STOPS else "warning"
+    return f"{word}: {fault.workload} {fault.what}{where}; {fault.cure}"
 
 
-def _of_workload(one: WorkloadReview) -> Iterator[str]:
-    if one.unjudged:
-        yield f"not judged: {one.workload}: {one.unjudged}"
-    for note in one.notes:
-        yield f"{one.workload}: {note}"
+def _of_workload(workload: WorkloadReview) -> Iterator[str]:
+    if workload.unjudged:
+        yield f"not judged: {workload.workload}: {workload.unjudged}"
+    for note in workload.notes:
+        yield f"{workload.workload}: {note}"

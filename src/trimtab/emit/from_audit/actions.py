@@ -65,8 +65,8 @@ def _effect_words(action: Action) -> str:
         words = by_kind.setdefault(type(change.effect), [])
         if change.effect.describe() not in words:
             words.append(change.effect.describe())
-    said = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
-    return "; ".join(said) or action.subject
+    texts = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
+    return "; ".join(texts) or action.subject
 
 
 def _change(change: Change) -> ChangePart:

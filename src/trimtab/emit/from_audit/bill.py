@@ -110,15 +110,15 @@ def owned_parts(held: Sequence[CommitmentUse]) -> tuple[OwnedPart, ...]:
     """Return the parts of the commitments to nodes that run already."""
     return tuple(
         OwnedPart(
-            name=one.owned.name,
+            name=use.owned.name,
             pool=str(scope.offer.pool),
             count=scope.count,
-            end=one.owned.end.isoformat(),
-            used_frac=one.used_frac,
-            sunk_usd_mo=round(one.unused_usd_mo, 2),
+            end=use.owned.end.isoformat(),
+            used_frac=use.used_frac,
+            sunk_usd_mo=round(use.unused_usd_mo, 2),
         )
-        for one in held
-        if isinstance(scope := one.owned.scope, OwnedNodes)
+        for use in held
+        if isinstance(scope := use.owned.scope, OwnedNodes)
     )
 
 
@@ -126,13 +126,13 @@ def owned_spend_parts(held: Sequence[CommitmentUse]) -> tuple[OwnedSpendPart, ..
     """Return the parts of the commitments to spend that run already."""
     return tuple(
         OwnedSpendPart(
-            name=one.owned.name,
+            name=use.owned.name,
             provider=scope.provider,
             usd_hr=scope.usd_hr,
-            end=one.owned.end.isoformat(),
-            used_frac=one.used_frac,
-            sunk_usd_mo=round(one.unused_usd_mo, 2),
+            end=use.owned.end.isoformat(),
+            used_frac=use.used_frac,
+            sunk_usd_mo=round(use.unused_usd_mo, 2),
         )
-        for one in held
-        if isinstance(scope := one.owned.scope, OwnedSpend)
+        for use in held
+        if isinstance(scope := use.owned.scope, OwnedSpend)
     )

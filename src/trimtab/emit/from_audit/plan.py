@@ -45,7 +45,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
         limits=tuple(_limit(limit) for limit in plan.limits),
-        always_judged=tuple(_venture(one) for one in plan.ventures),
+        always_judged=tuple(_venture(venture) for venture in plan.ventures),
         roadmap=roadmap_part(plan.roadmap) if plan.roadmap and plan.actions else None,
     )
 
@@ -70,16 +70,16 @@ def _not_worth(row: NotWorthDoing) -> NotWorthPart:
     )
 
 
-def _venture(one: Venture) -> VenturePart:
+def _venture(venture: Venture) -> VenturePart:
     return VenturePart(
-        kind=one.kind.value,
-        subject=one.subject,
-        saving_usd_mo=round(one.saving_usd_mo.value, 2),
-        saving_low_usd_mo=round(one.saving_usd_mo.low, 2),
-        saving_high_usd_mo=round(one.saving_usd_mo.high, 2),
-        once_usd=round(one.once_usd, 2),
-        payback_mo=None if one.payback_mo is None else round(one.payback_mo, 2),
-        worth=one.worth,
-        reason=one.reason,
-        assumptions=one.assumptions,
+        kind=venture.kind.value,
+        subject=venture.subject,
+        saving_usd_mo=round(venture.saving_usd_mo.value, 2),
+        saving_low_usd_mo=round(venture.saving_usd_mo.low, 2),
+        saving_high_usd_mo=round(venture.saving_usd_mo.high, 2),
+        once_usd=round(venture.once_usd, 2),
+        payback_mo=None if venture.payback_mo is None else round(venture.payback_mo, 2),
+        worth=venture.worth,
+        reason=venture.reason,
+        assumptions=venture.assumptions,
     )

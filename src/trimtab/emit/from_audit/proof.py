@@ -44,10 +44,10 @@ def proof_part(proof: Proof, targets: tuple[TargetPart, ...], fit: Window) -> Pr
         interruptions=proof.interruptions,
         lost_gpu_hr=proof.lost_gpu_hr,
         notes=proof.notes,
-        actions=tuple(_action_proof(one) for one in proof.actions),
+        actions=tuple(_action_proof(action) for action in proof.actions),
         given_up=_given_up(targets),
         by_promise=tuple(_by_promise(targets)),
-        repairs=tuple(_repair(one) for one in proof.repairs),
+        repairs=tuple(_repair(repair) for repair in proof.repairs),
         first_saving_usd_mo=None if first is None else month_usd(first, fit.hours),
     )
 
@@ -57,54 +57,54 @@ def robustness_part(found: Robustness) -> RobustnessPart:
     return RobustnessPart(
         stressed=tuple(
             StressedPart(
-                departure=one.departure.name,
-                saving_frac=one.saving_frac,
-                targets_kept=one.targets_kept,
-                targets=one.targets,
-                missed=one.missed,
-                bill_usd_mo=round(one.bill_usd_mo, 2),
-                attained=tuple(_stressed_target(result) for result in one.results),
-                runs_without_node=one.runs_without_node,
-                longest_without_node_s=round(one.longest_without_node_s, 1),
+                departure=stressed.departure.name,
+                saving_frac=stressed.saving_frac,
+                targets_kept=stressed.targets_kept,
+                targets=stressed.targets,
+                missed=stressed.missed,
+                bill_usd_mo=round(stressed.bill_usd_mo, 2),
+                attained=tuple(_stressed_target(result) for result in stressed.results),
+                runs_without_node=stressed.runs_without_node,
+                longest_without_node_s=round(stressed.longest_without_node_s, 1),
             )
-            for one in found.stressed
+            for stressed in found.stressed
         ),
         price_usd_mo=round(found.price_usd_mo, 2),
         notes=found.notes,
     )
 
 
-def _action_proof(one: ActionProof) -> ActionProofPart:
+def _action_proof(action: ActionProof) -> ActionProofPart:
     return ActionProofPart(
-        id=one.id,
-        measure=one.measure,
-        predicted_usd_mo=round(one.predicted_usd_mo, 2),
-        replayed_usd_mo=round(one.replayed_usd_mo, 2),
-        held=one.held,
+        id=action.id,
+        measure=action.measure,
+        predicted_usd_mo=round(action.predicted_usd_mo, 2),
+        replayed_usd_mo=round(action.replayed_usd_mo, 2),
+        held=action.held,
     )
 
 
 def _by_promise(targets: tuple[TargetPart, ...]) -> Iterator[PromisePart]:
     """Count the targets kind by kind, those of workloads left as they are among them."""
     for promise in Promise:
-        mine = [target for target in targets if target.promise == promise.value]
-        if mine:
+        promised = [target for target in targets if target.promise == promise.value]
+        if promised:
             yield PromisePart(
                 promise=promise.value,
-                kept=sum(target.kept for target in mine),
-                targets=len(mine),
-                untouched=sum(not target.touched for target in mine),
+                kept=sum(target.kept for target in promised),
+                targets=len(promised),
+                untouched=sum(not target.touched for target in promised),
             )
 
 
-def _repair(one: Repair) -> RepairPart:
+def _repair(repair: Repair) -> RepairPart:
     return RepairPart(
-        workload=one.workload,
-        was=one.was,
-        now=one.now,
-        missed=tuple(target_part(result) for result in one.missed),
-        when_slow=one.when_slow,
-        extra_usd=usd_cents(one.extra_micro_usd),
+        workload=repair.workload,
+        was=repair.was,
+        now=repair.now,
+        missed=tuple(target_part(result) for result in repair.missed),
+        when_slow=repair.when_slow,
+        extra_usd=usd_cents(repair.extra_micro_usd),
     )
 
 

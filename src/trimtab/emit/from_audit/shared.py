@@ -18,8 +18,8 @@ def window_part(window: Window) -> WindowPart:
 def evidence_parts(evidence: Iterable[Evidence]) -> tuple[EvidencePart, ...]:
     """Return the part of each piece of evidence."""
     return tuple(
-        EvidencePart(what=one.what, query=one.query, window=one.window, value=one.value, threshold=one.threshold)
-        for one in evidence
+        EvidencePart(what=fact.what, query=fact.query, window=fact.window, value=fact.value, threshold=fact.threshold)
+        for fact in evidence
     )
 
 

@@ -201,10 +201,18 @@ def _days(frame: Frame, start: datetime, series: Mapping[str, Series], unit: str
         hours = slice(day * HR_PER_DAY, (day + 1) * HR_PER_DAY)
         x, width = frame.x(hours.start), frame.x(min(hours.stop, frame.count)) - frame.x(hours.start)
         when = f"{start + timedelta(days=day):%a %d %b}"
-        told = ", ".join(f"{name} {_told(values[hours], unit, mean)}" for name, values in series.items())
+        figures = ", ".join(f"{name} {_told(values[hours], unit, mean)}" for name, values in series.items())
         height = frame.lower - frame.upper
         parts.append(
-            tag("rect", tag("title", f"{when}: {told}"), x=x, y=frame.upper, width=width, height=height, class_="hover")
+            tag(
+                "rect",
+                tag("title", f"{when}: {figures}"),
+                x=x,
+                y=frame.upper,
+                width=width,
+                height=height,
+                class_="hover",
+            )
         )
         if day % every == 0:
             parts.append(tag("line", x1=x, x2=x, y1=frame.lower, y2=frame.lower + 5, class_="grid"))
@@ -251,9 +259,9 @@ def heat_map(part: HeatMapPart) -> Html:
 def _heat_cell(x: float, y: float, width: float, height: float, hour: int, value: float | None) -> Html:
     when = f"{_DAYS[hour // HR_PER_DAY]} {hour % HR_PER_DAY:02d}:00"
     level = "none" if value is None else str(min(_HEAT_LEVELS, round(value * _HEAT_LEVELS)))
-    told = tag("title", f"{when} {'not held or not measured' if value is None else percent(value)}")
+    title = tag("title", f"{when} {'not held or not measured' if value is None else percent(value)}")
     return Html(
-        f'<rect class="h-{level}" x="{x:.2f}" y="{y:.1f}" width="{width + 0.05:.2f}" height="{height:.1f}">{told}</rect>'
+        f'<rect class="h-{level}" x="{x:.2f}" y="{y:.1f}" width="{width + 0.05:.2f}" height="{height:.1f}">{title}</rect>'
     )
 
 
@@ -293,11 +301,11 @@ def year_picture(found: RoadmapPart, actions: Sequence[ActionPart]) -> Html:
     for lane, step in enumerate(steps):
         left, right = (frame.x(min(month, MO_PER_YEAR) * _STEPS_PER_MO) for month in (step.start_mo, step.done_mo))
         y = first_lane + lane * _LANE
-        told = f"{step.action} {words.get(step.action, '')}. From then on {dollars(step.bill_usd_mo)} a month."
+        title = f"{step.action} {words.get(step.action, '')}. From then on {dollars(step.bill_usd_mo)} a month."
         bars.append(
             tag(
                 "g",
-                tag("title", told),
+                tag("title", title),
                 tag("rect", x=left, y=y, width=max(right - left, 3.0), height=_LANE - 6, rx=2, class_="bar-saving"),
                 text(56, y + 10, f"{step.action}{' ★' if step.quick_win else ''}", anchor="end", style="tick"),
             )
@@ -347,8 +355,8 @@ def bill_bridge(then_usd_mo: float, steps: Sequence[tuple[str, float]], now_usd_
         sign = "+" if amount > 0 else ""
         bars.append(_bridge_bar(at, name, (levels[at - 1], levels[at]), scale, style, f"{sign}{dollars(amount)}"))
     bars.append(_bridge_bar(len(steps) + 1, "Now", (0.0, now_usd_mo), scale, "bar-after", dollars(now_usd_mo)))
-    said = "; ".join(f"{name} {dollars(amount)}" for name, amount in steps)
-    return picture(WIDTH, _ROW * len(bars) + 4, "The bill then and now", f"{said}.", *bars, name="bridge-picture")
+    words = "; ".join(f"{name} {dollars(amount)}" for name, amount in steps)
+    return picture(WIDTH, _ROW * len(bars) + 4, "The bill then and now", f"{words}.", *bars, name="bridge-picture")
 
 
 def _bridge_bar(at: int, label: str, ends: tuple[float, float], scale: float, style: str, shown: str) -> Html:

@@ -79,90 +79,90 @@ def _grid(across: Axis, up: Axis) -> Iterator[Html]:
 
 def cost_against_time(ways: Sequence[FitWay]) -> Html:
     """Draw every way as a dot, cost up and time to the right; a line joins those that nothing beats, which carry names."""
-    if not ways or min(one.cost.value for one in ways) <= 0:
+    if not ways or min(way.cost.value for way in ways) <= 0:
         return Html()
-    least = min(one.cost.value for one in ways)
-    ways = [one for one in ways if one.cost.value <= least * MOST_TIMES]
-    across = _axis([one.time.value for one in ways], 72, WIDTH - 16)
-    up = _axis([one.cost.value for one in ways], HEIGHT - 48, 24)
+    least = min(way.cost.value for way in ways)
+    ways = [way for way in ways if way.cost.value <= least * MOST_TIMES]
+    across = _axis([way.time.value for way in ways], 72, WIDTH - 16)
+    up = _axis([way.cost.value for way in ways], HEIGHT - 48, 24)
     best = frontier(ways)
-    corners = [f"{number(across.at(one.time.value))} {number(up.at(one.cost.value))}" for one in best]
-    dots = (_dot(one, across, up, "dot") for one in ways if one not in best)
+    corners = [f"{number(across.at(way.time.value))} {number(up.at(way.cost.value))}" for way in best]
+    dots = (_dot(way, across, up, "dot") for way in ways if way not in best)
     return picture(
         WIDTH,
         HEIGHT,
         "Cost against time",
         f"{len(ways)} ways; {len(best)} of them are beaten by none in both: "
-        + "; ".join(f"{one.label} at {one.cost.value:,.3g} {one.unit}, {one.time.value:,.3g} {one.time_unit}" for one in best),
+        + "; ".join(f"{way.label} at {way.cost.value:,.3g} {way.unit}, {way.time.value:,.3g} {way.time_unit}" for way in best),
         *_grid(across, up),
         text(across.start, 14, f"{ways[0].unit} (up) against {ways[0].time_unit} (right)", style="tick"),
         *dots,
         tag("path", d="M" + "L".join(corners), class_="line-after", fill="none"),
-        *(_dot(one, across, up, "dot-best") for one in best),
+        *(_dot(way, across, up, "dot-best") for way in best),
         *_names(best, across, up),
         name="pareto",
     )  # fmt: skip
 
 
-def _dot(one: FitWay, across: Axis, up: Axis, style: str) -> Html:
-    told = f"{one.label}, {one.setup}: {one.cost.value:,.3g} {one.unit}, {one.time.value:,.3g} {one.time_unit}, {one.where}"
-    x, y = across.at(one.time.value), up.at(one.cost.value)
-    return tag("g", tag("title", told), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
+def _dot(way: FitWay, across: Axis, up: Axis, style: str) -> Html:
+    title = f"{way.label}, {way.setup}: {way.cost.value:,.3g} {way.unit}, {way.time.value:,.3g} {way.time_unit}, {way.where}"
+    x, y = across.at(way.time.value), up.at(way.cost.value)
+    return tag("g", tag("title", title), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
 
 
 def _names(best: Sequence[FitWay], across: Axis, up: Axis) -> Iterator[Html]:
     """Yield names beside the dots of the frontier, each above those that it would cover."""
     placed: list[tuple[float, float, float]] = []
-    for one in best[:: max(1, math.ceil(len(best) / MOST_LABELS))]:
-        x, y = across.at(one.time.value), up.at(one.cost.value) - 9
-        wide = len(one.label) * LETTER
+    for way in best[:: max(1, math.ceil(len(best) / MOST_LABELS))]:
+        x, y = across.at(way.time.value), up.at(way.cost.value) - 9
+        wide = len(way.label) * LETTER
         right = x + wide < across.end
         left = x + 6 if right else x - 6 - wide
         while any(abs(y - above) < LABEL_GAP and left < end and start < left + wide for start, end, above in placed):
             y -= LABEL_GAP
         placed.append((left, left + wide, y))
-        yield text(left if right else x - 6, max(y, 26.0), one.label, anchor="start" if right else "end", style="label")
+        yield text(left if right else x - 6, max(y, 26.0), way.label, anchor="start" if right else "end", style="label")
 
 
 def value_chart(ways: Sequence[FitWay]) -> Html:
     """Draw tokens a second for a dollar an hour, a bar per offering."""
-    worth = [(one, one.tok_s_per_usd_hr) for one in ways if one.tok_s_per_usd_hr]
+    worth = [(way, way.tok_s_per_usd_hr) for way in ways if way.tok_s_per_usd_hr]
     if not worth:
         return Html()
     scale = (WIDTH - LABEL - VALUE) / max(value for _, value in worth)
     bars = (
         tag(
             "g",
-            tag("title", f"{one.label}, {one.where}: {value:,.0f} tokens/s per $/h"),
-            text(LABEL - 12, ROW * at + 20, one.label, anchor="end", style="label"),
+            tag("title", f"{way.label}, {way.where}: {value:,.0f} tokens/s per $/h"),
+            text(LABEL - 12, ROW * at + 20, way.label, anchor="end", style="label"),
             tag("rect", x=LABEL, y=ROW * at + 5, width=value * scale, height=ROW - 10, rx=2, class_="bar-after"),
             text(LABEL + value * scale + 8, ROW * at + 20, f"{value:,.0f}", style="label"),
         )
-        for at, (one, value) in enumerate(worth)
+        for at, (way, value) in enumerate(worth)
     )
-    told = "Tokens a second for a dollar an hour; the table has the same figures."
-    return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", told, *bars, name="value")
+    title = "Tokens a second for a dollar an hour; the table has the same figures."
+    return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", title, *bars, name="value")
 
 
 def memory_chart(ways: Sequence[FitWay]) -> Html:
     """Draw what fills each GPU's memory, a bar of parts per way, the whole bar being what the GPU shows."""
     width = WIDTH - LABEL - VALUE
     rows: list[Html] = []
-    for at, one in enumerate(ways):
-        total = max(one.gpu.memory_gib, one.footprint.total_gib)
+    for at, way in enumerate(ways):
+        total = max(way.gpu.memory_gib, way.footprint.total_gib)
         y = ROW * at
-        rows.append(text(LABEL - 12, y + 20, one.label, anchor="end", style="label"))
+        rows.append(text(LABEL - 12, y + 20, way.label, anchor="end", style="label"))
         rows.append(tag("rect", x=LABEL, y=y + 5, width=width, height=ROW - 10, rx=2, class_="h-0"))
         x = LABEL
-        for colour, name, gib in memory_parts(one.footprint):
+        for colour, name, gib in memory_parts(way.footprint):
             wide = gib / total * width
-            part = tag("title", f"{one.label}: {name} {gib:,.1f} of {total:,.1f} GiB")
+            part = tag("title", f"{way.label}: {name} {gib:,.1f} of {total:,.1f} GiB")
             rows.append(tag("g", part, tag("rect", x=x, y=y + 5, width=wide, height=ROW - 10, class_=colour)))
             x += wide
-        share = f"{one.footprint.total_gib:,.0f} of {one.gpu.memory_gib:,.0f} GiB"
+        share = f"{way.footprint.total_gib:,.0f} of {way.gpu.memory_gib:,.0f} GiB"
         rows.append(text(WIDTH, y + 20, share, anchor="end", style="label"))
-    told = "Memory of the fullest GPU by what fills it."
-    return picture(WIDTH, ROW * len(ways), "Memory", told, *rows, name="memory")
+    title = "Memory of the fullest GPU by what fills it."
+    return picture(WIDTH, ROW * len(ways), "Memory", title, *rows, name="memory")
 
 
 def memory_parts(footprint: Footprint) -> list[tuple[str, str, float]]:
@@ -174,21 +174,21 @@ def memory_parts(footprint: Footprint) -> list[tuple[str, str, float]]:
     ]
 
 
-def roofline_chart(one: Roofline) -> Html:
+def roofline_chart(roofline: Roofline) -> Html:
     """Draw the roof of a GPU and the workload's phases under it, both axes logarithmic."""
-    intensities = [one.ridge_flop_per_byte, *(point.flop_per_byte for point in one.points)]
+    intensities = [roofline.ridge_flop_per_byte, *(point.flop_per_byte for point in roofline.points)]
     across = _axis(intensities, 72, WIDTH - 16, room=5.0)
-    lowest = min([one.peak_tflops, *(point.attainable_tflops for point in one.points)])
-    up = Axis(low=lowest / 5, high=one.peak_tflops * 2.5, start=HEIGHT - 48, end=24)
-    left = max(across.low, one.ridge_flop_per_byte * up.low / one.peak_tflops)
-    left_tflops = one.peak_tflops * left / one.ridge_flop_per_byte
-    ridge = across.at(one.ridge_flop_per_byte)
+    lowest = min([roofline.peak_tflops, *(point.attainable_tflops for point in roofline.points)])
+    up = Axis(low=lowest / 5, high=roofline.peak_tflops * 2.5, start=HEIGHT - 48, end=24)
+    left = max(across.low, roofline.ridge_flop_per_byte * up.low / roofline.peak_tflops)
+    left_tflops = roofline.peak_tflops * left / roofline.ridge_flop_per_byte
+    ridge = across.at(roofline.ridge_flop_per_byte)
     roof = (
-        f"M{number(across.at(left))} {number(up.at(left_tflops))}L{number(ridge)} {number(up.at(one.peak_tflops))}"
+        f"M{number(across.at(left))} {number(up.at(left_tflops))}L{number(ridge)} {number(up.at(roofline.peak_tflops))}"
         f"H{number(across.end)}"
     )
     points: list[Html] = []
-    for point in one.points:
+    for point in roofline.points:
         x, y = across.at(point.flop_per_byte), up.at(point.attainable_tflops)
         points += [
             tag("line", x1=x, x2=x, y1=up.start, y2=y, class_="link"),
@@ -204,12 +204,18 @@ def roofline_chart(one: Roofline) -> Html:
     return picture(
         WIDTH,
         HEIGHT,
-        f"Roofline of {one.gpu.name}",
-        f"Peak {one.peak_tflops:,.0f} TFLOPS, ridge at {one.ridge_flop_per_byte:,.0f} FLOP/byte.",
+        f"Roofline of {roofline.gpu.name}",
+        f"Peak {roofline.peak_tflops:,.0f} TFLOPS, ridge at {roofline.ridge_flop_per_byte:,.0f} FLOP/byte.",
         *_grid(across, up),
         text(across.start, 14, "TFLOPS attainable (up) against FLOP per byte moved (right)", style="tick"),
         tag("path", d=roof, class_="line-before", fill="none"),
-        text(across.end, up.at(one.peak_tflops) - 8, f"{one.peak_tflops:,.0f} TFLOPS", anchor="end", style="tick"),
+        text(
+            across.end,
+            up.at(roofline.peak_tflops) - 8,
+            f"{roofline.peak_tflops:,.0f} TFLOPS",
+            anchor="end",
+            style="tick",
+        ),
         *points,
-        name=f"roofline-{one.gpu.name.casefold()}",
+        name=f"roofline-{roofline.gpu.name.casefold()}",
     )

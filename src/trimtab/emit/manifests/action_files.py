@@ -111,10 +111,10 @@ def node_class_name(facts: EmitFacts) -> str:
 def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> ManifestFile:
     name = subject.replace("/", "-")
     others = [
-        one.effect
+        change.effect
         for other in scope.actions
-        for one in other.changes
-        if one.subject == subject and one.effect != effect
+        for change in other.changes
+        if change.subject == subject and change.effect != effect
     ]
     return page_file(action, f"move-{name}", relocation_page(action, subject, effect, others), ApplyStage.NODES)
 
@@ -191,8 +191,8 @@ def shared_files(scope: Scope) -> Iterator[ManifestFile]:
         specs = [spec for spec in scope.specs if any(name in spec.workloads for name, _ in deferred)]
         gpus = sum(node_limit(spec, scope.facts) * spec.gpus_per_node for spec in specs)
         unplaced = {name for name, _ in deferred} - {name for spec in specs for name in spec.workloads}
-        known = [one for one in scope.facts.workloads if one.name in unplaced]
-        gpus += sum(math.ceil(one.most_replicas * one.gpus_per_pod) for one in known)
+        known = [workload for workload in scope.facts.workloads if workload.name in unplaced]
+        gpus += sum(math.ceil(workload.most_replicas * workload.gpus_per_pod) for workload in known)
         actions = list(dict.fromkeys(action for _, action in deferred))
         yield _shared(actions, "scaling/deferral.clusterqueue.yaml", *cluster_queue_objects(actions, max(1, gpus)))
     warmed = list(dict.fromkeys(action for _, action in _with_effect(scope, StartBeforeRuns)))
@@ -215,7 +215,7 @@ def _shared(actions: Sequence[Action], path: str, *objects: Mapping[str, Plain])
     return ManifestFile(
         path=path,
         text=yaml_text(*objects, comment=f"trimtab {', '.join(names)}: shared by what they change"),
-        kind=", ".join(str(one["kind"]) for one in objects),
+        kind=", ".join(str(body["kind"]) for body in objects),
         actions=names,
         stage=ApplyStage.SCALE,
     )
@@ -235,8 +235,8 @@ def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Pie
     if reason is not None:
         return Withheld(action=action.id, subject=known.name, reason=reason)
     spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in stretches))
-    one = scheduled_object(action, known, spans, replicas=known.replicas)
-    return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, one)
+    scaler = scheduled_object(action, known, spans, replicas=known.replicas)
+    return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, scaler)
 
 
 def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec | None) -> Piece:

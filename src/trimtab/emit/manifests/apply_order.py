@@ -46,16 +46,16 @@ def _stages(emission: Emission) -> Iterator[str]:
         yield ""
         yield f"## {number}. {STAGE_MEANING[stage][:1].upper()}{STAGE_MEANING[stage][1:]}"
         yield ""
-        mine = [file for file in emission.files if file.stage is stage]
-        roots = sorted(file.path.removesuffix("/kustomization.yaml") for file in mine if file.kind == "Kustomization")
-        steps = _replicas_steps(mine) if stage is ApplyStage.SCALE else _STEPS.get(stage)
+        files = [file for file in emission.files if file.stage is stage]
+        roots = sorted(file.path.removesuffix("/kustomization.yaml") for file in files if file.kind == "Kustomization")
+        steps = _replicas_steps(files) if stage is ApplyStage.SCALE else _STEPS.get(stage)
         if stage is ApplyStage.COMMIT and not roots:
             steps = None  # no Karpenter, which would be shown a price
         for step in (_applied(roots), steps):
             if step:
                 yield step
                 yield ""
-        for file in mine:
+        for file in files:
             yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
 
 

@@ -24,9 +24,9 @@ def batching_page(
     place = None if placed is None else placed.place
     curve = (None if place is None else place.batch_curve()) or policy.curve
     times = "\n".join(
-        f"| {one} | {second_s:.3g} | {one / second_s:.3g} |"
-        for one, second_s in zip(curve.sizes, curve.seconds, strict=True)
-        if one <= policy.max_batch
+        f"| {size} | {second_s:.3g} | {size / second_s:.3g} |"
+        for size, second_s in zip(curve.sizes, curve.seconds, strict=True)
+        if size <= policy.max_batch
     )
     changed = [f"on {place.gpu}"] if place is not None and place.leaves else []
     changed += [f"in {place.precision.after.value}"] if place is not None and place.precision is not None else []

@@ -58,12 +58,15 @@ def with_cluster(
         workloads=tuple(
             _with_server(
                 _with_scalers(
-                    _with_pods(replace(one, team=teams.get(one.name, one.team)), by_workload.get(one.name, ())),
-                    standing.get(one.name, ()),
+                    _with_pods(
+                        replace(workload, team=teams.get(workload.name, workload.team)),
+                        by_workload.get(workload.name, ()),
+                    ),
+                    standing.get(workload.name, ()),
                 ),
-                servers.get(one.name),
+                servers.get(workload.name),
             )
-            for one in facts.workloads
+            for workload in facts.workloads
         ),
     )
 
@@ -138,7 +141,7 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
 def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
     """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
     parts = [text.partition(":") for text in cell.split(",") if text]
-    return tuple(GpuContainer(place=int(place), in_requests="requests" in said) for place, _, said in parts)
+    return tuple(GpuContainer(place=int(place), in_requests="requests" in fields) for place, _, fields in parts)
 
 
 def _moment(cell: object) -> float:

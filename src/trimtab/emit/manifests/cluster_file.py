@@ -124,7 +124,7 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
     for name in declared.workloads:
         if name not in names:
             raise UnknownName("workload", name, names, where=where)
-    types = {one.pool.instance_type for one in facts.pools}
+    types = {pool.pool.instance_type for pool in facts.pools}
     for instance_type in declared.quota_nodes:
         if instance_type not in types:
             raise UnknownName("instance type of quota_nodes", instance_type, types, where=where)
@@ -135,18 +135,18 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
     changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
     if declared.scrape_interval_s is not None:
         changes["scrape_is_known"] = True
-    classes = {provider: NodeClass(**one.model_dump()) for provider, one in declared.node_classes.items()}
+    classes = {provider: NodeClass(**node_class.model_dump()) for provider, node_class in declared.node_classes.items()}
     return replace(
         facts,
         **changes,
         node_classes={**facts.node_classes, **classes},
         pools=tuple(
-            replace(one, quota_nodes=declared.quota_nodes.get(one.pool.instance_type, one.quota_nodes))
-            for one in facts.pools
+            replace(pool, quota_nodes=declared.quota_nodes.get(pool.pool.instance_type, pool.quota_nodes))
+            for pool in facts.pools
         ),
         workloads=tuple(
-            _scraped(_with_declared(one, declared.workloads.get(one.name)), declared.scrape_interval_s)
-            for one in facts.workloads
+            _scraped(_with_declared(workload, declared.workloads.get(workload.name)), declared.scrape_interval_s)
+            for workload in facts.workloads
         ),
     )
 
@@ -164,7 +164,7 @@ def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> W
     fields = ("owner_kind", "replicas", "pod_labels", "run_starts")
     changes = {name: value for name in fields if (value := getattr(declared, name)) is not None}
     if declared.tolerations is not None:
-        changes["tolerations"] = tuple(one.as_fact() for one in declared.tolerations)
+        changes["tolerations"] = tuple(toleration.as_fact() for toleration in declared.tolerations)
     service = known.service
     if service is not None and declared.server is not None:
         service = replace(service, signals=server_signals(declared.server), server_is_known=True)

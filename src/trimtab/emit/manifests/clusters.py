@@ -30,7 +30,7 @@ def clusters_of(facts: EmitFacts, actions: Iterable[Action]) -> tuple[str, ...]:
     subjects = [
         change.subject for action in actions for change in action.changes if not isinstance(change.effect, FleetEffect)
     ]
-    known = [*(one.name for one in facts.workloads), *(one.name for one in facts.nodes)]
+    known = [*(workload.name for workload in facts.workloads), *(node.name for node in facts.nodes)]
     named = {cluster_of(name) for name in (*known, *subjects)}
     return tuple(sorted(named)) or ("",)
 
@@ -40,9 +40,11 @@ def facts_in(facts: EmitFacts, cluster: str) -> EmitFacts:
     return replace(
         facts,
         workloads=tuple(
-            replace(one, name=local_name(one.name)) for one in facts.workloads if cluster_of(one.name) == cluster
+            replace(workload, name=local_name(workload.name))
+            for workload in facts.workloads
+            if cluster_of(workload.name) == cluster
         ),
-        nodes=tuple(_node(one) for one in facts.nodes if cluster_of(one.name) == cluster),
+        nodes=tuple(_node(node) for node in facts.nodes if cluster_of(node.name) == cluster),
     )
 
 
@@ -50,8 +52,8 @@ def _node(node: NodeFacts) -> NodeFacts:
     return replace(
         node,
         name=local_name(node.name),
-        held_by=tuple(local_name(one) for one in node.held_by),
-        held_before=tuple(local_name(one) for one in node.held_before),
+        held_by=tuple(local_name(workload) for workload in node.held_by),
+        held_before=tuple(local_name(workload) for workload in node.held_before),
     )
 
 
@@ -71,14 +73,18 @@ def actions_in(actions: Iterable[Action], facts: EmitFacts, cluster: str) -> tup
 def _change_in(change: Change, facts: EmitFacts, cluster: str) -> Change | None:
     match change.effect:
         case ReleaseNodes(nodes=nodes):
-            mine = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
-            return Change(subject=", ".join(mine), effect=replace(change.effect, nodes=mine)) if mine else None
+            names = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
+            return Change(subject=", ".join(names), effect=replace(change.effect, nodes=names)) if names else None
         case BuyCommitment(pool=pool):
             pools = [
-                *(one.pool for one in facts.nodes if cluster_of(one.name) == cluster),
-                *(one.pool for one in facts.workloads if one.pool and cluster_of(one.name) == cluster),
+                *(node.pool for node in facts.nodes if cluster_of(node.name) == cluster),
+                *(
+                    workload.pool
+                    for workload in facts.workloads
+                    if workload.pool and cluster_of(workload.name) == cluster
+                ),
             ]
-            sites = {(one.provider, one.region) for one in pools}
+            sites = {(site.provider, site.region) for site in pools}
             return change if (pool.provider, pool.region) in sites else None
         case BuySpendPlan():
             return None

@@ -52,7 +52,7 @@ class Cut:
 
     def devices(self) -> list[tuple[list[int], dict[str, int]]]:
         """Return the GPUs of a node by index, and how many instances of each profile they are cut into."""
-        indexed = groupby(enumerate(self.gpus), key=lambda one: one[1])
+        indexed = groupby(enumerate(self.gpus), key=lambda indexed_gpu: indexed_gpu[1])
         return [
             (
                 [index for index, _ in members],
@@ -75,9 +75,9 @@ def alike(shared: SharedPool, gpus_per_node: int) -> Cut:
 def side_by_side(wanted: Mapping[SharedPool, int], gpus_per_node: int) -> tuple[Cut, ...]:
     """Return the fewest nodes that hold so many slices of several profiles, alike ones as one cut; what is left over is cut
     into more of the same."""
-    kinds = tuple(sorted(wanted, key=lambda one: (-max(one.takes), one.profile)))
-    takes, room = [one.takes for one in kinds], tuple(most // gpus_per_node for most in kinds[0].room)
-    boards = [_filled(one, takes, room) for one in cut_boards(tuple(wanted[one] for one in kinds), takes, room)]
+    kinds = tuple(sorted(wanted, key=lambda kind: (-max(kind.takes), kind.profile)))
+    takes, room = [kind.takes for kind in kinds], tuple(most // gpus_per_node for most in kinds[0].room)
+    boards = [_filled(board, takes, room) for board in cut_boards(tuple(wanted[kind] for kind in kinds), takes, room)]
     boards += [boards[-1]] * (-len(boards) % gpus_per_node)
     nodes = Counter(tuple(boards[at : at + gpus_per_node]) for at in range(0, len(boards), gpus_per_node))
     return tuple(Cut(kinds=kinds, gpus=gpus, nodes=count) for gpus, count in sorted(nodes.items(), reverse=True))

@@ -187,7 +187,7 @@ def _activity(known: WorkloadFacts, facts: EmitFacts) -> str:
     selector = f'{{{by[0]}="{known.namespace}",{by[1]}=~"{pods_of(known)}"}}'
     name, scale = _ACTIVITY[known.activity_signal]
     mean = f"avg by ({by[0]}, {by[1]}) (avg_over_time({name}{selector}[{ACTIVITY_WINDOW_S}s])){scale}"
-    for label, wanted in zip(by, ("namespace", "pod"), strict=True):
-        if label != wanted:
-            mean = f'label_replace({mean}, "{wanted}", "$1", "{label}", "(.*)")'
+    for label, asked in zip(by, ("namespace", "pod"), strict=True):
+        if label != asked:
+            mean = f'label_replace({mean}, "{asked}", "$1", "{label}", "(.*)")'
     return mean if by == ("namespace", "pod") else f"max by (namespace, pod) ({mean})"

@@ -69,8 +69,8 @@ class Emission:
     def grouped(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """Return what was withheld as (action, subjects, reason), subjects of one action and reason together."""
         groups: dict[tuple[str, str], list[str]] = {}
-        for one in self.withheld:
-            groups.setdefault((one.action, one.reason), []).append(one.subject)
+        for left in self.withheld:
+            groups.setdefault((left.action, left.reason), []).append(left.subject)
         return tuple((action, tuple(subjects), reason) for (action, reason), subjects in groups.items())
 
     def of_action(self, action: str) -> tuple[ManifestFile, ...]:

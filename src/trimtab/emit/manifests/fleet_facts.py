@@ -28,7 +28,9 @@ def facts_of_fleet(
     fleet: Fleet, settings: Settings, market: Market, *, owner_kinds: Mapping[str, str], pools: Iterable[Pool]
 ) -> EmitFacts:
     """Return the facts of a fleet; `owner_kinds` by workload, where known, and every pool that the plan may use."""
-    workloads = tuple(_workload(one, fleet, settings, owner_kinds.get(one.name, "")) for one in fleet.workloads)
+    workloads = tuple(
+        _workload(workload, fleet, settings, owner_kinds.get(workload.name, "")) for workload in fleet.workloads
+    )
     known = [priced for pool in sorted(set(pools)) if (priced := _priced(pool, market)) is not None]
     return EmitFacts(workloads=workloads, pools=tuple(known))
 

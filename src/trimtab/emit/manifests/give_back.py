@@ -99,7 +99,7 @@ def emptied_groups(scope: Scope, leaving: Mapping[str, Sequence[str]]) -> list[E
     return [
         group
         for (pool, label), nodes in sorted(groups.items(), key=lambda item: str(item[0]))
-        if (group := _emptied(pool, label, [one for one in nodes if one.name not in released], leaving)).goes
+        if (group := _emptied(pool, label, [node for node in nodes if node.name not in released], leaving)).goes
     ]
 
 

@@ -55,11 +55,11 @@ def _description(actions: Sequence[Action]) -> str:
 
 def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
     spend: dict[str, str] = {}
-    for one in sorted(facts.pools, key=lambda one: one.pool.capacity_type is not CapacityType.ON_DEMAND):
+    for pool in sorted(facts.pools, key=lambda pool: pool.pool.capacity_type is not CapacityType.ON_DEMAND):
         # reserved and booked nodes carry the labels of on-demand ones: each node is counted once, on demand
-        held = CapacityType.SPOT if one.pool.capacity_type is CapacityType.SPOT else CapacityType.ON_DEMAND
-        if one.rate_micro_usd_hr is not None:
-            spend.setdefault(str(one.pool.held_as(held)), _spend(one.pool, one.rate_micro_usd_hr))
+        held = CapacityType.SPOT if pool.pool.capacity_type is CapacityType.SPOT else CapacityType.ON_DEMAND
+        if pool.rate_micro_usd_hr is not None:
+            spend.setdefault(str(pool.pool.held_as(held)), _spend(pool.pool, pool.rate_micro_usd_hr))
     if spend:
         yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
     namespace = facts.namespace_label

@@ -42,12 +42,12 @@ def host_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
 
 def _file(spec: PoolSpec, path: str, text: str, kind: str) -> ManifestFile:
     return ManifestFile(
-        path=path, text=text, kind=kind, actions=tuple(one.id for one in spec.actions), stage=ApplyStage.NODES
+        path=path, text=text, kind=kind, actions=tuple(action.id for action in spec.actions), stage=ApplyStage.NODES
     )
 
 
 def _head(spec: PoolSpec, about: str, file: str, verbs: str) -> str:
-    return _HEAD.format(about=about, actions=", ".join(one.id for one in spec.actions), file=file, verbs=verbs)
+    return _HEAD.format(about=about, actions=", ".join(action.id for action in spec.actions), file=file, verbs=verbs)
 
 
 def mig_script(spec: PoolSpec, cut: Cut, file: str) -> str:

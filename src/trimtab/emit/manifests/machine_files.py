@@ -18,8 +18,8 @@ from trimtab.emit.manifests.terraform_files import terraform_files
 
 def machine_files(scope: Scope) -> Iterator[Piece]:
     """Yield the files of the workloads that run outside Kubernetes; nothing where there is none."""
-    on_slurm = [one for one in scope.off.values() if one.known.owner_kind == SLURM]
-    elsewhere = [one for one in scope.off.values() if one.known.owner_kind != SLURM]
+    on_slurm = [workload for workload in scope.off.values() if workload.known.owner_kind == SLURM]
+    elsewhere = [workload for workload in scope.off.values() if workload.known.owner_kind != SLURM]
     slurm_specs, other_specs = pool_specs(on_slurm), pool_specs(elsewhere)
     # clouds give Slurm new nodes by name; owned nodes, and machines of a group, are those that are there
     stay = _staying(scope, [spec for spec in slurm_specs if spec.pool.provider not in CLOUDS])
@@ -61,7 +61,7 @@ def _given_back(
             groups[node.pool.instance_type].append(node)
     for instance_type, nodes in sorted(groups.items()):
         held_by = sorted({workload for node in nodes for workload in node.goes_with})
-        actions = dict.fromkeys(one.id for name in held_by for one in scope.off[name].actions)
+        actions = dict.fromkeys(action.id for name in held_by for action in scope.off[name].actions)
         yield ManifestFile(
             path=f"orders/{node_name('give-back', 'slurm' if slurm else 'machines', instance_type)}.md",
             text=_page(instance_type, nodes, held_by, slurm=slurm),

@@ -33,7 +33,7 @@ def slice_resource(shared: SharedPool) -> str:
 def layouts(cuts: Sequence[Cut], actions: Sequence[Action]) -> dict[str, Plain]:
     """Return mig-parted's ConfigMap with the layouts of some nodes, and the uncut one."""
     configs: dict[str, Plain] = {UNCUT: [{"devices": "all", "mig-enabled": False}]}
-    for cut in sorted(cuts, key=lambda one: one.name):
+    for cut in sorted(cuts, key=lambda cut: cut.name):
         parts = cut.devices()
         configs[cut.name] = [
             {"devices": "all" if len(parts) == 1 else devices, "mig-enabled": True, "mig-devices": slices}

@@ -25,23 +25,24 @@ def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
     for provider in sorted({spec.pool.provider for spec in scope.specs if not spec.by_group}):
         if provider not in NODE_CLASSES or provider in scope.facts.node_classes:
             continue
-        one = NODE_CLASSES[provider]
-        mine = [spec for spec in scope.specs if spec.pool.provider == provider]
-        actions = list({action.id: action for spec in mine for action in spec.actions}.values())
+        node_class = NODE_CLASSES[provider]
+        specs = [spec for spec in scope.specs if spec.pool.provider == provider]
+        actions = list({action.id: action for spec in specs for action in spec.actions}.values())
         body: dict[str, Plain] = {
-            "apiVersion": f"{one.group}/{_VERSIONS[provider]}",
-            "kind": one.kind,
-            "metadata": metadata(one.name, actions),
+            "apiVersion": f"{node_class.group}/{_VERSIONS[provider]}",
+            "kind": node_class.kind,
+            "metadata": metadata(node_class.name, actions),
             "spec": _SPECS[provider],
         }
         yield ManifestFile(
-            path=f"templates/{node_name(one.kind, one.name)}.yaml",
+            path=f"templates/{node_name(node_class.kind, node_class.name)}.yaml",
             text=yaml_text(
                 body,
-                comment=f"only where `kubectl get {one.kind.lower()}s` shows no {one.name}: replace each {_FILL_IN}, then\n"
+                comment=f"only where `kubectl get {node_class.kind.lower()}s` shows no {node_class.name}: replace each "
+                f"{_FILL_IN}, then\n"
                 "apply it before the node pools; with another class, say so in `node_classes` of the cluster file",
             ),
-            kind=f"template of {one.kind}",
+            kind=f"template of {node_class.kind}",
             actions=tuple(action.id for action in actions),
             stage=ApplyStage.DECIDE,
         )

@@ -64,13 +64,13 @@ def layout_files(scope: Scope) -> Iterator[Piece]:
             f"for the GPU operator: devicePlugin.config.name={CONFIGS}, default={NO_SHARING}",
         ),
     ):
-        mine = [(spec, cut) for spec, cut in cuts if cut.isolated is isolated]
-        if not mine:
+        alike = [(spec, cut) for spec, cut in cuts if cut.isolated is isolated]
+        if not alike:
             continue
-        actions = tuple({action.id: action for spec, _ in mine for action in spec.actions}.values())
+        actions = tuple({action.id: action for spec, _ in alike for action in spec.actions}.values())
         yield ManifestFile(
             path=f"nodes/{name}.configmap.yaml",
-            text=yaml_text(table([cut for _, cut in mine], actions), comment=comment),
+            text=yaml_text(table([cut for _, cut in alike], actions), comment=comment),
             kind="ConfigMap",
             actions=tuple(action.id for action in actions),
             stage=ApplyStage.NODES,

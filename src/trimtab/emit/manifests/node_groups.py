@@ -198,15 +198,15 @@ def _kept_min(specs: Sequence[PoolSpec]) -> int:
 
 def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
     """Yield what Cluster Autoscaler is told of all groups of a cluster: which to grow first, and when to give nodes back."""
-    mine = [
+    grouped = [
         spec for spec in specs if spec.by_group and spec.pool.provider != "gcp" and not spec.one_in and not spec.blocks
     ]
-    if not mine:
+    if not grouped:
         return
-    actions = list({action.id: action for spec in mine for action in spec.actions}.values())
+    actions = list({action.id: action for spec in grouped for action in spec.actions}.values())
     names = tuple(action.id for action in actions)
     groups = {
-        kind: [_scaling_group(spec, spot=spot) for spec in mine for spot in _holdings(spec) if spot is kind]
+        kind: [_scaling_group(spec, spot=spot) for spec in grouped for spot in _holdings(spec) if spot is kind]
         for kind in (True, False)
     }
     levels = [(_SPOT, groups[True]), (_ON_DEMAND, groups[False]), (_OTHERS, [".*"])]
@@ -226,12 +226,12 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
         actions=names,
         stage=ApplyStage.NODES,
     )
-    if any(spec.pool.provider == "aws" for spec in mine):
+    if any(spec.pool.provider == "aws" for spec in grouped):
         values: dict[str, Plain] = {
             "extraArgs": {
                 "expander": "priority,least-waste",
-                "scale-down-unneeded-time": f"{_kept_min(mine)}m",
-                "scale-down-delay-after-add": f"{_kept_min(mine)}m",
+                "scale-down-unneeded-time": f"{_kept_min(grouped)}m",
+                "scale-down-delay-after-add": f"{_kept_min(grouped)}m",
                 "skip-nodes-with-local-storage": False,
             }
         }
@@ -252,11 +252,11 @@ def _scaling_group(spec: PoolSpec, *, spot: bool) -> str:
 
 def group_needs(specs: Sequence[PoolSpec]) -> Iterator[str]:
     """Yield what node groups need in the cluster before anything is applied."""
-    mine = [spec for spec in specs if spec.by_group]
-    if not mine:
+    grouped = [spec for spec in specs if spec.by_group]
+    if not grouped:
         return
     yield "the scripts in `node-groups/` run, each once and after it was read: they make the groups that pods will ask for"
-    providers = {spec.pool.provider for spec in mine}
+    providers = {spec.pool.provider for spec in grouped}
     if providers & {"aws", "azure"}:
         yield (
             f"Cluster Autoscaler with `expander=priority`; where a ConfigMap `{PRIORITIES}` is there already, add its lines to "
@@ -265,8 +265,8 @@ def group_needs(specs: Sequence[PoolSpec]) -> Iterator[str]:
     if "azure" in providers:
         yield (
             "`az aks update --cluster-autoscaler-profile expander=priority "
-            f"scale-down-unneeded-time={_kept_min(mine)}m scale-down-delay-after-add={_kept_min(mine)}m`, beside what your "
-            "profile has (it is replaced whole)"
+            f"scale-down-unneeded-time={_kept_min(grouped)}m scale-down-delay-after-add={_kept_min(grouped)}m`, beside "
+            "what your profile has (it is replaced whole)"
         )
     if "gcp" in providers:
         yield "GKE 1.30.3 or later, for ComputeClasses (1.33 for `gpuConsolidationThreshold`)"

@@ -77,6 +77,6 @@ def yaml_text(*objects: Mapping[str, Plain], comment: str = "") -> str:
     """Return objects as YAML documents under a comment; the same objects give the same bytes."""
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     bodies = [
-        yaml.dump(dict(one), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH) for one in objects
+        yaml.dump(dict(body), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH) for body in objects
     ]
     return head + "---\n".join(bodies)

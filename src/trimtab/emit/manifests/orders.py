@@ -66,10 +66,10 @@ def spend_order(action: Action, effect: BuySpendPlan) -> str:
     term = f"{years} year{'s' if years != 1 else ''}"
     product = _SPEND_PRODUCTS.get(effect.provider, "the provider's commitment to spend that covers these nodes")
     rates = "\n".join(
-        f"| {one.pool.instance_type} | {one.pool.region} | {dollars_and_cents(usd(one.rate_micro_usd_hr))} | "
-        f"{dollars_and_cents(usd(one.on_demand_micro_usd_hr))} | "
-        f"{percent(1 - one.rate_micro_usd_hr / one.on_demand_micro_usd_hr, 1)} |"
-        for one in effect.rates
+        f"| {rate.pool.instance_type} | {rate.pool.region} | {dollars_and_cents(usd(rate.rate_micro_usd_hr))} | "
+        f"{dollars_and_cents(usd(rate.on_demand_micro_usd_hr))} | "
+        f"{percent(1 - rate.rate_micro_usd_hr / rate.on_demand_micro_usd_hr, 1)} |"
+        for rate in effect.rates
     )
     evidence = "\n".join(f"- {row.what}: {row.value} ({row.window})" for row in action.evidence)
     return f"""# Purchase order {action.id}: {dollars_and_cents(spend_hr)} an hour of spend with {effect.provider}, {term}
@@ -114,8 +114,8 @@ def _tranches(tranches: Sequence[Tranche], quantity: Callable[[int], str]) -> st
     if not tranches:
         return ""
     rows = "\n".join(
-        f"| {one.on or f'{one.after_days} days after the first may be bought'} | {quantity(one.quantity)} |"
-        for one in tranches
+        f"| {tranche.on or f'{tranche.after_days} days after the first may be bought'} | {quantity(tranche.quantity)} |"
+        for tranche in tranches
     )
     again = (
         "Ask `trimtab commit` again before each after the first: a fleet that has shrunk no longer backs it.\n\n"

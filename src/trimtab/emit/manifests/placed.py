@@ -154,4 +154,4 @@ def _asks_for_nodes(action: Action, workload: str, idle: Collection[str]) -> boo
 def here(placed: Mapping[str, PlacedWorkload], away: Iterable[str]) -> dict[str, PlacedWorkload]:
     """Return the workloads whose nodes are this cluster's, and are asked for something."""
     gone = frozenset(away)
-    return {name: one for name, one in placed.items() if name not in gone and one.actions}
+    return {name: workload for name, workload in placed.items() if name not in gone and workload.actions}

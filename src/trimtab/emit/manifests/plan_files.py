@@ -63,28 +63,30 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     parts = [_part(named, asked, facts, cluster) for cluster in clusters_of(facts, named.actions)]
     pages = [_with_ids(page, ids) for page in _distinct(list(purchase_pages(asked)))]
     whole = [_whole(part, ids) for part in parts]
-    files = [*pages, *(file for one in whole for file in one.files)]
-    withheld = tuple(left for one in whole for left in one.withheld)
+    files = [*pages, *(file for part in whole for file in part.files)]
+    withheld = tuple(left for part in whole for left in part.withheld)
     chosen = [action for action in plan.actions if not only or action.id in only]
     records = [(action, names[action.id], _owners(action, facts)) for action in chosen]
     files += [_record(action, name, owners, plan, files, withheld) for action, name, owners in records]
     if records:
         files.append(_index(records, plan))
-    if plan.roadmap is not None and {step.action for step in plan.roadmap.course.steps} == {one.id for one in chosen}:
+    if plan.roadmap is not None and {step.action for step in plan.roadmap.course.steps} == {
+        action.id for action in chosen
+    }:
         files.append(_year(records, plan, plan.roadmap.course))
     files = sorted(files, key=lambda file: (file.stage, file.path))
-    order = _order_page(parts, Emission(files=tuple(files), withheld=withheld), [one.id for one in chosen])
+    order = _order_page(parts, Emission(files=tuple(files), withheld=withheld), [action.id for action in chosen])
     return Emission(files=(order, *files), withheld=withheld)
 
 
 def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -> _Part:
     """Return what is for one cluster."""
     alone = not cluster and clusters_of(facts, plan.actions) == ("",)
-    mine = facts if alone else facts_in(facts, cluster)
+    facts_here = facts if alone else facts_in(facts, cluster)
     all_of, some = (
         tuple(actions) if alone else actions_in(actions, facts, cluster) for actions in (plan.actions, asked)
     )
-    scope = scope_of(some, mine, replace(plan, actions=all_of))
+    scope = scope_of(some, facts_here, replace(plan, actions=all_of))
     pieces = [
         *(
             piece
@@ -116,7 +118,7 @@ def _whole(part: _Part, ids: Mapping[str, str]) -> Emission:
     at = f"@{part.cluster}" if part.cluster else ""
     return Emission(
         files=tuple(_with_ids(replace(file, path=f"{part.folder}{file.path}"), ids) for file in part.files),
-        withheld=tuple(replace(one, action=ids[one.action], subject=f"{one.subject}{at}") for one in part.withheld),
+        withheld=tuple(replace(left, action=ids[left.action], subject=f"{left.subject}{at}") for left in part.withheld),
     )
 
 
@@ -155,9 +157,9 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
         return
     paths = {file.path for file in files}
     recorded = {
-        one.name
-        for one in scope.facts.workloads
-        if f"monitoring/{dns_name(one.namespace)}/{dns_name(one.short_name)}.rules.yaml" in paths
+        workload.name
+        for workload in scope.facts.workloads
+        if f"monitoring/{dns_name(workload.namespace)}/{dns_name(workload.short_name)}.rules.yaml" in paths
     }
     text = dashboard(scope.actions, scope.facts, recorded)
     yield ManifestFile(
@@ -176,7 +178,7 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
 def _owners(action: Action, facts: EmitFacts) -> tuple[str, ...]:
     """Return the teams whose workloads an action changes."""
     known = (facts.workload(change.subject) for change in action.changes)
-    return tuple(sorted({one.team for one in known if one is not None and one.team}))
+    return tuple(sorted({workload.team for workload in known if workload is not None and workload.team}))
 
 
 def _index(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan) -> ManifestFile:
@@ -210,6 +212,6 @@ def _record(
     written = [
         file.path for file in sorted(files, key=lambda file: (file.stage, file.path)) if action.id in file.actions
     ]
-    left = [f"`{one.subject}`: {one.reason}" for one in withheld if one.action == action.id]
+    left = [f"`{left_out.subject}`: {left_out.reason}" for left_out in withheld if left_out.action == action.id]
     text = decision_record(action, plan, written=written, withheld=left, owners=owners)
     return page_file(action, name, text, ApplyStage.DECIDE)

@@ -80,34 +80,36 @@ def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> t
     Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
     """
     merged: dict[tuple[Pool, bool, bool, bool, Site | None, int], list[PlacedWorkload]] = defaultdict(list)
-    for one in placed:
-        cut, place = _cut_slots(one), one.place
+    for workload in placed:
+        cut, place = _cut_slots(workload), workload.place
         spot, blocks = place.spot is not None or place.hedge is not None, place.blocks is not None
         one_in = 0 if place.hedge is None else place.hedge.one_in
-        merged[place.pool.nodes, spot, blocks, one.runs_to_end, None if cut is None else cut.site, one_in].append(one)
+        merged[place.pool.nodes, spot, blocks, workload.runs_to_end, None if cut is None else cut.site, one_in].append(
+            workload
+        )
     return tuple(
         replace(spec, cut=cut, beside=beside, by_group=by_group and pool.provider in GROUP_PROVIDERS)
         for (pool, spot, blocks, empties, _, one_in), members in sorted(
-            merged.items(), key=lambda item: [str(one) for one in item[0]]
+            merged.items(), key=lambda item: [str(term) for term in item[0]]
         )
         for spec in (_spec(pool, members, spot=spot, blocks=blocks, empties=empties, one_in=one_in),)
         for cut, beside in _cuts(members, spec)
     )
 
 
-def _cut_slots(one: PlacedWorkload) -> SharedPool | None:
+def _cut_slots(workload: PlacedWorkload) -> SharedPool | None:
     """Return the parts of GPUs that a workload runs in; None on whole ones."""
-    shared = one.place.shared
+    shared = workload.place.shared
     return shared.shared if shared is not None and shared.shared.is_cut else None
 
 
 def _cuts(members: Sequence[PlacedWorkload], spec: PoolSpec) -> list[tuple[Cut | None, str]]:
     """Return how the nodes under some workloads are cut: not, all alike, or in several ways that have a name in common."""
     wanted: Counter[SharedPool] = Counter()
-    for one in members:
-        shared = _cut_slots(one)
+    for workload in members:
+        shared = _cut_slots(workload)
         if shared is not None:
-            wanted[shared] += one.most_slots
+            wanted[shared] += workload.most_slots
     if not wanted:
         return [(None, "")]
     if len(wanted) == 1:
@@ -119,10 +121,10 @@ def _cuts(members: Sequence[PlacedWorkload], spec: PoolSpec) -> list[tuple[Cut |
 def _spec(
     pool: Pool, members: Sequence[PlacedWorkload], *, spot: bool, blocks: bool, empties: bool, one_in: int
 ) -> PoolSpec:
-    per_node = max(one.place.gpus_per_node for one in members)
-    gpus = sum(one.most_gpus for one in members if one.most_gpus is not None)
-    unbound = sum(one.burst_nodes for one in members if one.most_gpus is None)
-    actions = {action.id: action for one in members for action in one.actions}
+    per_node = max(workload.place.gpus_per_node for workload in members)
+    gpus = sum(workload.most_gpus for workload in members if workload.most_gpus is not None)
+    unbound = sum(workload.burst_nodes for workload in members if workload.most_gpus is None)
+    actions = {action.id: action for workload in members for action in workload.actions}
     return PoolSpec(
         pool=pool,
         gpus_per_node=per_node,
@@ -132,5 +134,5 @@ def _spec(
         nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
         one_in=one_in,
         actions=tuple(actions[name] for name in sorted(actions)),
-        workloads=tuple(sorted(one.name for one in members)),
+        workloads=tuple(sorted(workload.name for workload in members)),
     )

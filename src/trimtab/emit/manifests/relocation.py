@@ -14,7 +14,7 @@ def relocation_page(action: Action, subject: str, effect: Relocate, others: Sequ
 
     `others` are the workload's other planned effects.
     """
-    there = "\n".join(f"- {one.describe()}" for one in others)
+    there = "\n".join(f"- {other.describe()}" for other in others)
     besides = (
         f"\n## What else belongs there\n\nIn the cluster there, not in the one here:\n\n{there}\n" if others else ""
     )

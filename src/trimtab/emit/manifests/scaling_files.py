@@ -38,11 +38,11 @@ def scaling_files(
         action, known, "monitoring", "rules", ApplyStage.MEASURE, prometheus_rule(action, effect, known, facts)
     )
     if facts.autoscaler is Autoscaler.KEDA:
-        one = scaled_object(action, effect, known, facts)
-        yield object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, one)
+        scaler = scaled_object(action, effect, known, facts)
+        yield object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, scaler)
     else:
-        one = horizontal_pod_autoscaler(action, effect, known, facts)
-        yield object_file(action, known, "scaling", "hpa", ApplyStage.SCALE, one)
+        scaler = horizontal_pod_autoscaler(action, effect, known, facts)
+        yield object_file(action, known, "scaling", "hpa", ApplyStage.SCALE, scaler)
     if effect.wake is not None:
         reason = (
             f"what holds the first requests for {effect.wake.hold_s:.0f} s is yours: check that it counts them where "
@@ -115,7 +115,7 @@ def object_file(
     return ManifestFile(
         path=f"{folder}/{dns_name(known.namespace)}/{dns_name(known.short_name)}.{suffix}.yaml",
         text=yaml_text(*objects, comment=f"trimtab {action.id}: {action.lever}, {known.name}"),
-        kind=", ".join(str(one["kind"]) for one in objects),
+        kind=", ".join(str(body["kind"]) for body in objects),
         actions=(action.id,),
         stage=stage,
     )

@@ -40,7 +40,7 @@ class Scope:
 
     def waits_for_nodes(self, workload: str) -> bool:
         """Tell whether a person must make its node groups first: until then its pods must ask for nothing new."""
-        return any(workload in one.workloads and one.by_group and by_hand(one) is not None for one in self.specs)
+        return any(workload in spec.workloads and spec.by_group and by_hand(spec) is not None for spec in self.specs)
 
 
 def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope:
@@ -52,12 +52,18 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         if isinstance(change.effect, Relocate)
     }
     known = tuple(
-        one for one in facts.workloads if is_kubernetes_name(one.name) and one.owner_kind not in OFF_KUBERNETES
+        workload
+        for workload in facts.workloads
+        if is_kubernetes_name(workload.name) and workload.owner_kind not in OFF_KUBERNETES
     )
     placed = placed_workloads(actions, known)
-    as_they_will_be = tuple(placed[one.name].as_it_will_be if one.name in placed else one for one in known)
+    as_they_will_be = tuple(
+        placed[workload.name].as_it_will_be if workload.name in placed else workload for workload in known
+    )
     stays = here(placed, away)
-    others = placed_workloads(actions, (one for one in facts.workloads if one.owner_kind in OFF_KUBERNETES))
+    others = placed_workloads(
+        actions, (workload for workload in facts.workloads if workload.owner_kind in OFF_KUBERNETES)
+    )
     return Scope(
         actions=actions,
         facts=replace(facts, workloads=as_they_will_be),

@@ -41,7 +41,9 @@ def _signals(metrics: ServerMetrics) -> ServerSignals:
     )
 
 
-SERVERS: Mapping[str, ServerSignals] = MappingProxyType({one.server: _signals(one) for one in model_servers.SERVERS})
+SERVERS: Mapping[str, ServerSignals] = MappingProxyType(
+    {server.server: _signals(server) for server in model_servers.SERVERS}
+)
 
 
 def server_signals(server: str) -> ServerSignals:

@@ -32,7 +32,7 @@ def slurm_files(
     `present` are the nodes that a need goes on with, by its name.
     """
     for spec in specs:
-        members = [one for one in placed if one.name in spec.workloads]
+        members = [workload for workload in placed if workload.name in spec.workloads]
         text = slurm_lines(spec, members, facts, present.get(spec.name, ()))
         yield _file(f"slurm/{_stem(spec)}.conf", text, "lines of slurm.conf", [spec])
     clouds = [spec for spec in specs if spec.pool.provider in CLOUDS]
@@ -58,7 +58,7 @@ def slurm_lines(
     owned = spec.pool.provider not in CLOUDS
     nodes = ",".join(sorted(present)) or (f"{name}-[1-{most}]" if most > 1 else f"{name}-1")
     gres = ",".join(f"gpu:{kind}{count}" for kind, count in _gres(spec, members))
-    jobs = "\n".join(_job_lines(spec, one, name) for one in members)
+    jobs = "\n".join(_job_lines(spec, workload, name) for workload in members)
     held = "spot" if spec.spot else "on-demand"
     fill = f"# FILL IN: CPUs and RealMemory as `slurmd -C` prints them on a {spec.pool.instance_type}"
     line = f"Gres={gres} Feature={spec.pool.instance_type},{held} CPUs=1 RealMemory=1000"
@@ -100,7 +100,7 @@ _CUT = """# MIG: in gres.conf of these nodes `AutoDetect=nvml`; the layout must 
 
 def _gres(spec: PoolSpec, members: Sequence[PlacedWorkload]) -> list[tuple[str, int]]:
     """Return the type, with its colon, and the count of the GPUs of a node; slices by their profile."""
-    gpu = next((one.place.gpu for one in members if one.place.gpu), None)
+    gpu = next((workload.place.gpu for workload in members if workload.place.gpu), None)
     board = f"{gpu.partition('-')[0].lower()}" if gpu else ""
     if spec.cut is None or not spec.cut.isolated:
         return [(f"{board}:" if board else "", spec.gpus_per_node)]
@@ -108,18 +108,20 @@ def _gres(spec: PoolSpec, members: Sequence[PlacedWorkload]) -> list[tuple[str, 
     return [(f"{mark}{kind.profile}:", count) for kind, count in spec.cut.slots.items() if count]
 
 
-def _job_lines(spec: PoolSpec, one: PlacedWorkload, partition: str) -> str:
-    kind = _gres(spec, [one])[0][0]
-    count = 1 if spec.cut is not None else max(1, round(one.place.gpus_per_pod))
-    if spec.cut is not None and one.place.shared is not None:
-        kind = next((found for found, _ in _gres(spec, [one]) if one.place.shared.shared.profile in found), kind)
-        count = one.place.shared.slots
+def _job_lines(spec: PoolSpec, workload: PlacedWorkload, partition: str) -> str:
+    kind = _gres(spec, [workload])[0][0]
+    count = 1 if spec.cut is not None else max(1, round(workload.place.gpus_per_pod))
+    if spec.cut is not None and workload.place.shared is not None:
+        kind = next(
+            (found for found, _ in _gres(spec, [workload]) if workload.place.shared.shared.profile in found), kind
+        )
+        count = workload.place.shared.slots
     again = (
         "\n#   #SBATCH --requeue      # a lost node starts it again: it must go on from its own checkpoint"
         if spec.spot
         else ""
     )
-    return f"# {one.name}:\n#   #SBATCH --partition={partition}\n#   #SBATCH --gres=gpu:{kind}{count}{again}\n"
+    return f"# {workload.name}:\n#   #SBATCH --partition={partition}\n#   #SBATCH --gres=gpu:{kind}{count}{again}\n"
 
 
 def resume_program(specs: Sequence[PoolSpec]) -> str:

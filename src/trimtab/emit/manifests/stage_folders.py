@@ -32,12 +32,12 @@ _WAVE = "argocd.argoproj.io/sync-wave"
 def kustomizations(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
     """Yield the kustomization of each folder that holds objects."""
     for folder, stage in FOLDERS.items():
-        mine = [file for file in files if file.path.startswith(f"{folder}/")]
-        if mine:
-            actions = tuple(dict.fromkeys(name for file in mine for name in file.actions))
+        inside = [file for file in files if file.path.startswith(f"{folder}/")]
+        if inside:
+            actions = tuple(dict.fromkeys(name for file in inside for name in file.actions))
             yield ManifestFile(
                 path=f"{folder}/kustomization.yaml",
-                text=yaml_text(_kustomization(folder, stage, mine, actions), comment=f"kubectl apply -k {folder}"),
+                text=yaml_text(_kustomization(folder, stage, inside, actions), comment=f"kubectl apply -k {folder}"),
                 kind="Kustomization",
                 actions=actions,
                 stage=stage,

@@ -44,7 +44,9 @@ def terraform_text(specs: Sequence[PoolSpec], placed: Sequence[PlacedWorkload], 
     """Return one variable whose default is the plan: a site's module reads it with `for_each`."""
     providers = sorted({spec.pool.provider for spec in specs})
     where = "".join(f"# {name}: {_ARGUMENTS[name]}\n" for name in providers if name in _ARGUMENTS)
-    groups = "".join(_group(spec, [one for one in placed if one.name in spec.workloads], facts) for spec in specs)
+    groups = "".join(
+        _group(spec, [workload for workload in placed if workload.name in spec.workloads], facts) for spec in specs
+    )
     return f"""# Made by trimtab; nothing here was applied. Read it into the module that makes your instance groups:
 #   for_each = var.trimtab_instance_groups
 {where}# The groups that these replace shrink by the orders in orders/, after the new machines have held.
@@ -73,7 +75,7 @@ variable "trimtab_instance_groups" {{
 
 
 def _group(spec: PoolSpec, members: Sequence[PlacedWorkload], facts: EmitFacts) -> str:
-    least, most = sum(_least_nodes(one) for one in members), node_limit(spec, facts)
+    least, most = sum(_least_nodes(workload) for workload in members), node_limit(spec, facts)
     rows = {
         "provider": spec.pool.provider,
         "region": spec.pool.region,
@@ -90,12 +92,14 @@ def _group(spec: PoolSpec, members: Sequence[PlacedWorkload], facts: EmitFacts) 
     return f"    # {actions}\n    {json.dumps(node_name(spec.name))} = {{\n{body}    }}\n"
 
 
-def _least_nodes(one: PlacedWorkload) -> int:
+def _least_nodes(workload: PlacedWorkload) -> int:
     """Return the machines that a workload never goes below: none for runs, those of its fewest replicas for a service."""
-    if one.runs_to_end:
+    if workload.runs_to_end:
         return 0
-    scaling = one.place.scaling
+    scaling = workload.place.scaling
     replicas = (
-        scaling.hpa.min_replicas if isinstance(scaling, SetReplicaPolicy) else one.set_replicas or one.known.replicas
+        scaling.hpa.min_replicas
+        if isinstance(scaling, SetReplicaPolicy)
+        else workload.set_replicas or workload.known.replicas
     )
-    return -(-replicas // max(1, one.place.pods_per_node)) * one.place.nodes_per_pod
+    return -(-replicas // max(1, workload.place.pods_per_node)) * workload.place.nodes_per_pod

@@ -68,7 +68,8 @@ def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None
     asks += [f"limits {asked}"] if asked else []
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
     asks += [
-        f"toleration {one['key']}={one['value']}:{one['effect']}" for one in (pool_tolerations(spec) if spec else [])
+        f"toleration {toleration['key']}={toleration['value']}:{toleration['effect']}"
+        for toleration in (pool_tolerations(spec) if spec else [])
     ]
     where = f"its {known.owner_kind}, of which {len(known.gpu_containers)} containers ask for GPUs" if several else ""
     return f"set in {where or f'its {known.owner_kind}'}: {', '.join(asks)}"

@@ -280,9 +280,10 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
 def _kept(known: WorkloadFacts) -> list[Plain]:
     """Return the tolerations that it has, but for those of the GPU taint and those that admission adds by itself."""
     return [
-        one.as_plain()
-        for one in known.tolerations
-        if one.key != GPU_RESOURCE and not (one.key in _BY_ADMISSION and one.seconds == _ADMISSION_S)
+        toleration.as_plain()
+        for toleration in known.tolerations
+        if toleration.key != GPU_RESOURCE
+        and not (toleration.key in _BY_ADMISSION and toleration.seconds == _ADMISSION_S)
     ]
 
 

@@ -121,8 +121,8 @@ def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
         for step in found.course.steps
     ]
     months = [
-        (str(month), f"{mine:,.0f}", f"{fixed:,.0f}", f"{fixed - mine:,.0f}")
-        for month, (mine, fixed) in enumerate(zip(found.course.bill_usd_mo, found.fixed.bill_usd_mo, strict=True))
+        (str(month), f"{ordered:,.0f}", f"{fixed:,.0f}", f"{fixed - ordered:,.0f}")
+        for month, (ordered, fixed) in enumerate(zip(found.course.bill_usd_mo, found.fixed.bill_usd_mo, strict=True))
     ]
     sways = [
         (

@@ -186,8 +186,8 @@ def _table(table: Table) -> Html:
     bodies = rows if foldable else [tag("tbody", *rows)]
     total = tag("tbody", _row(table.total, columns, grouped, style="total")) if table.total else Html()
     whole = tag("table", caption, _thead(head, columns), *bodies, total, class_="plan" if foldable else None)
-    told = legend(table.columns)
-    foot = tag("p", _safe(told), class_="soft") if told else Html()
+    words = legend(table.columns)
+    foot = tag("p", _safe(words), class_="soft") if words else Html()
     return join([_scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])
 
 

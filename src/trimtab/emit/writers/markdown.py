@@ -93,8 +93,8 @@ def _block(block: Block) -> str:
         return ""
     match block:
         case Table():
-            told = markdown_text(legend(block.columns))
-            return join([_title(block.title), write_table(block), told])
+            words = markdown_text(legend(block.columns))
+            return join([_title(block.title), write_table(block), words])
         case Bullets():
             lines = [_item(item, f"{at}." if block.numbered else "-") for at, item in enumerate(block.items, 1)]
             # lines to copy need room around them

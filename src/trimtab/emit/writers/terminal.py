@@ -192,8 +192,8 @@ def _table_lines(table: Table, screen: Screen) -> list[str]:
             group = row.group
             lines += ["", *write_lines(strong(group, Tone.ACCENT), screen)]
         lines += _row_lines(columns, cells, widths, gap, screen)
-    told = legend(columns)
-    return [*lines, *(write_lines(soft(told), screen) if told else [])]
+    words = legend(columns)
+    return [*lines, *(write_lines(soft(words), screen) if words else [])]
 
 
 def _with_bars(table: Table, screen: Screen) -> tuple[list[TableColumn], list[tuple[Cell, ...]]]:

@@ -76,11 +76,11 @@ def attribute(
     joint = value(everyone)
     exact, half_width = np.zeros(players), np.zeros(players)
     for group in groups:
-        mine = np.asarray(group, dtype=np.int64)
+        members = np.asarray(group, dtype=np.int64)
         if len(group) <= EXACT_PLAYERS:
-            exact[mine] = _enumerated(value, group)
+            exact[members] = _enumerated(value, group)
         else:
-            exact[mine], half_width[mine] = _sampled(value, group, seed, waits=waits)
+            exact[members], half_width[members] = _sampled(value, group, seed, waits=waits)
     shapley = _rounded(exact, joint)
     widths = [int(np.ceil(width)) for width in half_width]
     return ShapleyShares(

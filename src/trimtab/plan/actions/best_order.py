@@ -92,13 +92,13 @@ def best_order(first: Sequence[int], work: Work, bill: Bill) -> tuple[int, ...]:
     ways = {frozenset[int](): {Clock(0.0, 0.0): _start(bill)}}
     for _ in first:
         longer: dict[frozenset[int], dict[Clock, _Way]] = {}
-        for done, mine in ways.items():
+        for done, by_clock in ways.items():
             for number in sorted(work.ready(done), key=first.index):
                 then = done | {number}
                 rise_usd_mo, drop_usd_mo = bill(then) - bill(done), bill(then) - floors[then]
                 kept = longer.setdefault(then, {})
                 fresh = work.fresh(number, done)
-                for clock, way in mine.items():
+                for clock, way in by_clock.items():
                     after = work.after(clock, number, fresh=fresh)
                     left_mo = max(0.0, MO_PER_YEAR - after.now_mo)
                     year_usd = way.year_usd + left_mo * rise_usd_mo
@@ -107,7 +107,9 @@ def best_order(first: Sequence[int], work: Work, bill: Bill) -> tuple[int, ...]:
                     if after not in kept or year_usd < kept[after].year_usd:
                         kept[after] = _Way(year_usd, (*way.order, number))
         ways = longer
-    found = min((way for mine in ways.values() for way in mine.values()), key=lambda way: way.year_usd, default=None)
+    found = min(
+        (way for by_clock in ways.values() for way in by_clock.values()), key=lambda way: way.year_usd, default=None
+    )
     if found is None or found.year_usd >= ceiling_usd - _CENT:
         found = _Way(ceiling_usd, near)
     return found.order if found.year_usd < year_of(first, work, bill) - _CENT else tuple(first)

@@ -95,15 +95,19 @@ def drafts(
         for lever in sorted(deployment.levers):
             first = next(deployment.of_lever(lever))
             members[lever, together_of(fleet.workloads[index], first)].append(index)
-    commitments_bought = [one.commitment for one in bought]
+    commitments_bought = [purchase.commitment for purchase in bought]
     touched = _touched(fleet, planned, enacted, commitments_bought)
     made = [_draft(fleet, lever, name, tuple(who), planned, touched) for (lever, name), who in sorted(members.items())]
-    used = _used(fleet, planned, enacted, released) if any(one.offer.is_spend for one in commitments_bought) else ()
+    used = (
+        _used(fleet, planned, enacted, released)
+        if any(commitment.offer.is_spend for commitment in commitments_bought)
+        else ()
+    )
     held = (*enacted.owned, *commitments_bought)
     return (
         *made,
         *_releases(fleet, released, held),
-        *(_purchase(one, used, held, enacted) for one in bought),
+        *(_purchase(purchase, used, held, enacted) for purchase in bought),
     )
 
 
@@ -249,7 +253,7 @@ def _touched(
 def _committed(pools: Iterable[Pool], held: Sequence[Commitment]) -> set[Hashable]:
     """Return what couples uses of some pools: committed nodes of each, and the spend of a provider's plans."""
     nodes = nodes_committed(held)
-    spend = {pool for one in held if one.offer.is_spend for pool in one.offer.rates_micro_usd_hr}
+    spend = {pool for commitment in held if commitment.offer.is_spend for pool in commitment.offer.rates_micro_usd_hr}
     things: set[Hashable] = set()
     for pool in pools:
         things |= {("pool", pool)} if pool in nodes else set()

@@ -58,7 +58,7 @@ class DraftPlan:
     """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
 
     def __post_init__(self) -> None:
-        whole = tuple(CommitmentPurchase(commitment=one) for one in self.discounts)
+        whole = tuple(CommitmentPurchase(commitment=commitment) for commitment in self.discounts)
         bought = whole if self.staged is None else self.staged
         self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, bought)
         groups = components(len(self.actions), [draft.touches for draft in self.actions])
@@ -71,7 +71,7 @@ class DraftPlan:
 
     def in_force(self, some: Actions) -> dict[int, Deployment]:
         """Return the deployments of workloads when some actions are enacted, of those that keep their targets with them."""
-        return {index: one for index, one in self._of(some).items() if self._stands(index, one)}
+        return {index: deployment for index, deployment in self._of(some).items() if self._stands(index, deployment)}
 
     def _of(self, some: Actions) -> dict[int, Deployment]:
         """Return the deployments that some actions make, whatever they attain."""
@@ -79,7 +79,7 @@ class DraftPlan:
         for number in some:
             for workload in self.actions[number].workloads:
                 levers.setdefault(workload, set()).add(self.actions[number].lever)
-        return {index: self.deployments[index].restricted(mine) for index, mine in levers.items()}
+        return {index: self.deployments[index].restricted(kept) for index, kept in levers.items()}
 
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""
@@ -157,7 +157,9 @@ class DraftPlan:
         return DraftPlan(
             fleet=self.fleet,
             enacted=self.enacted,
-            deployments={index: self._settled(index, one) for index, one in kept.items() if one.changes},
+            deployments={
+                index: self._settled(index, deployment) for index, deployment in kept.items() if deployment.changes
+            },
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
             discounts=self._best(self.everything - dropped),
         )
@@ -224,12 +226,12 @@ class DraftPlan:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
     def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
-        planned = [one for number in sorted(some) for one in self.actions[number].discounts]
+        planned = [commitment for number in sorted(some) for commitment in self.actions[number].discounts]
         return self.enacted.best_within(planned, usage)
 
     def _best(self, some: Actions) -> tuple[Commitment, ...]:
         """Return what is best to buy where only some actions are left: what one no longer covers another may."""
-        offers = [one.offer for number in sorted(some) for one in self.actions[number].discounts]
+        offers = [commitment.offer for number in sorted(some) for commitment in self.actions[number].discounts]
         return self.enacted.best_of(offers, self.enacted.usage(self.in_force(some), self._gone(some)))
 
 
@@ -239,10 +241,10 @@ def prompt(drafted: DraftPlan, options: Sequence[WorkloadOptions | None], settin
     What it asks of the team counts as cost.
     """
     for index, deployment in drafted.deployments.items():
-        one = options[index]
-        if one is None or not isinstance(deployment.holding, DeferRuns):
+        judged = options[index]
+        if judged is None or not isinstance(deployment.holding, DeferRuns):
             continue
-        for other in _at_once(deployment, one):
+        for other in _at_once(deployment, judged):
             trial = DraftPlan(
                 fleet=drafted.fleet,
                 enacted=drafted.enacted,

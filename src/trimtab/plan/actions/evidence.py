@@ -47,9 +47,9 @@ def evidence_of(
             outcome=enacted.outcome(index, deployments[index]),
         )
         attained = (
-            _attained(workload, one)
-            for one in applied.outcome.attained
-            if not is_unchanged(workload, deployments[index], one.target)
+            _attained(workload, met)
+            for met in applied.outcome.attained
+            if not is_unchanged(workload, deployments[index], met.target)
         )
         facts = (_activity(workload, bands), *lever.evidence(applied), *attained)
         lines += _lines(facts, window, of=f"{workload.name}: ")

@@ -86,8 +86,8 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     """
     saving, bill = plan.usd_mo(plan.joint_saving_micro_usd), plan.usd_mo(plan.before_micro_usd)
     drift = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
-    lumps = _Z_80 * math.sqrt(2.0) * math.hypot(*(plan.usd_mo(one.micro_usd) * one.lumps_frac for one in plan.runs))
-    known = [(plan.usd_mo(one.micro_usd), one.speed) for one in plan.runs if one.speed and not speeds_as_predicted]
+    lumps = _Z_80 * math.sqrt(2.0) * math.hypot(*(plan.usd_mo(run.micro_usd) * run.lumps_frac for run in plan.runs))
+    known = [(plan.usd_mo(run.micro_usd), run.speed) for run in plan.runs if run.speed and not speeds_as_predicted]
     dearer = sum(cost * (speed.value / speed.low - 1) for cost, speed in known)
     cheaper = sum(cost * (1 - speed.value / speed.high) for cost, speed in known)
     queues = math.hypot(*(plan.usd_mo(micro_usd) for micro_usd in plan.queues_micro_usd))

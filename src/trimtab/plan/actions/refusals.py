@@ -26,9 +26,9 @@ def refusals(
     Those that too much work kept out of the plan are told with their sums (`too_much_work`).
     """
     told = {
-        (cheapest.actions[one].lever, index)
-        for one in _given_up(cheapest, plan)
-        for index in cheapest.actions[one].workloads
+        (cheapest.actions[number].lever, index)
+        for number in _given_up(cheapest, plan)
+        for index in cheapest.actions[number].workloads
     }
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, judged in enumerate(options):

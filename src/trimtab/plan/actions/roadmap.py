@@ -159,7 +159,7 @@ def scheduled(
     while left:
         at = heapq.heappop(free)
         ready = [number for number in left if before[number] <= slots.keys()] or left
-        number = min(ready, key=lambda one: soonest(one, at))
+        number = min(ready, key=lambda candidate: soonest(candidate, at))
         start = soonest(number, at)
         lever = levers[number]
         if lever is not None and lever not in taken:

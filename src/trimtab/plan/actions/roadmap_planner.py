@@ -157,19 +157,19 @@ class RoadmapPlanner:
         pays = self.savings_usd_mo[number] >= weeks * planning.engineer_week_usd
         return weeks <= planning.quick_win_weeks and pays and self.drafted.actions[number].risk is Risk.LOW
 
-    def _sways(self, mine: Sequence[Slot], names: dict[int, str]) -> list[EffortSensitivity]:
+    def _sways(self, slots: Sequence[Slot], names: dict[int, str]) -> list[EffortSensitivity]:
         found = []
         for lever in sorted({draft.lever for draft in self.drafted.actions}):
             for factor in SWAYS:
                 changed = effort_of_lever(lever, self.settings).scaled(factor)
                 swayed = replace(self.settings, efforts={**self.settings.efforts, lever: changed})
                 theirs = self.slots(swayed)
-                kept = self._in_turn([slot.number for slot in mine], swayed)
+                kept = self._in_turn([slot.number for slot in slots], swayed)
                 found.append(
                     EffortSensitivity(
                         lever=lever,
                         factor=factor,
-                        same_frac=_same([slot.number for slot in mine], [slot.number for slot in theirs]),
+                        same_frac=_same([slot.number for slot in slots], [slot.number for slot in theirs]),
                         first=names[theirs[0].number],
                         regret_usd=self._year_usd(kept) - self._year_usd(theirs),
                     )
@@ -186,7 +186,7 @@ class RoadmapPlanner:
         """Return what a year costs in some order."""
         done: frozenset[int] = frozenset()
         ends = []
-        for slot in sorted(slots, key=lambda one: one.done_mo):
+        for slot in sorted(slots, key=lambda slot: slot.done_mo):
             done |= {slot.number}
             ends.append((slot.done_mo, self._bill(done)))
         return _over_a_year(self._today, ends)
@@ -205,5 +205,5 @@ def _same(mine: Sequence[int], theirs: Sequence[int]) -> float:
     0.6666666666666666
     """
     place = {number: at for at, number in enumerate(theirs)}
-    pairs = [place[one] < place[other] for at, one in enumerate(mine) for other in mine[at + 1 :]]
+    pairs = [place[number] < place[other] for at, number in enumerate(mine) for other in mine[at + 1 :]]
     return sum(pairs) / len(pairs) if pairs else 1.0

@@ -43,15 +43,25 @@ def staged(drafted: DraftPlan, settings: Settings) -> tuple[DraftPlan, tuple[Not
     cap = settings.planning.commitment_coverage_max_frac
     others = frozenset(number for number, draft in enumerate(drafted.actions) if not draft.discounts)
     left = in_use(drafted, others)
-    nodes = [part for one in drafted.discounts if not one.offer.is_spend for part in _nodes(one, left, drafted, cap)]
-    spend = [part for one in drafted.discounts if one.offer.is_spend for part in _spend(one, left, nodes, drafted, cap)]
+    nodes = [
+        part
+        for planned in drafted.discounts
+        if not planned.offer.is_spend
+        for part in _nodes(planned, left, drafted, cap)
+    ]
+    spend = [
+        part
+        for planned in drafted.discounts
+        if planned.offer.is_spend
+        for part in _spend(planned, left, nodes, drafted, cap)
+    ]
     bought = (*nodes, *spend)
-    kept = tuple(_summed([one.commitment for one in bought]))
-    offers = [one.offer for one in kept]
+    kept = tuple(_summed([purchase.commitment for purchase in bought]))
+    offers = [commitment.offer for commitment in kept]
     refused = tuple(
-        NotWorthDoing(lever=commitments.NAME, subject=_named(one), saving_usd_mo=None, reason=_UNBACKED)
-        for one in drafted.discounts
-        if one.offer not in offers
+        NotWorthDoing(lever=commitments.NAME, subject=_named(planned), saving_usd_mo=None, reason=_UNBACKED)
+        for planned in drafted.discounts
+        if planned.offer not in offers
     )
     return (
         DraftPlan(
@@ -75,7 +85,7 @@ def dated(changes: Sequence[Change], first_day: date, start_mo: float) -> tuple[
 def _dated(effect: Effect, start: date) -> Effect:
     if not isinstance(effect, BuyCommitment | BuySpendPlan):
         return effect
-    days = (replace(one, on=start + timedelta(days=one.after_days)) for one in effect.tranches)
+    days = (replace(tranche, on=start + timedelta(days=tranche.after_days)) for tranche in effect.tranches)
     return replace(effect, tranches=tuple(days))
 
 
@@ -100,7 +110,9 @@ def least_use(drafted: DraftPlan, pool: Pool) -> IntArray:
 
 def _touches(drafted: DraftPlan, pool: Pool) -> frozenset[object]:
     bought = (
-        draft for draft in drafted.actions if any(pool in one.offer.rates_micro_usd_hr for one in draft.discounts)
+        draft
+        for draft in drafted.actions
+        if any(pool in commitment.offer.rates_micro_usd_hr for commitment in draft.discounts)
     )
     return frozenset(place for draft in bought for place in draft.touches)
 
@@ -145,7 +157,7 @@ def _spend(
     pools, enacted = tuple(sorted(left)), drafted.enacted
     use = Usage(pools=pools, node_seconds=np.array([left[pool] for pool in pools], dtype=np.int64))
     on_demand = enacted.rates(pools)
-    first = (*enacted.owned, *_summed([one.commitment for one in nodes]))
+    first = (*enacted.owned, *_summed([purchase.commitment for purchase in nodes]))
     uncovered = use.node_seconds - bill(use, on_demand, first).covered_seconds.sum(axis=0)
     rates = planned.offer.rates_micro_usd_hr
     needed = spend_needed(rates, pools, uncovered)
@@ -160,7 +172,8 @@ def _spend(
     term_hr = planned.offer.option.term_years * HR_PER_YEAR
     backed = backing(needed / _CENT_MICRO_USD, discount, term_hr, cover_most_frac=cap)
     steps = [
-        Layer(day=one.day, buy=one.buy * _CENT_MICRO_USD, hold=one.hold * _CENT_MICRO_USD) for one in layers(backed)
+        Layer(day=layer.day, buy=layer.buy * _CENT_MICRO_USD, hold=layer.hold * _CENT_MICRO_USD)
+        for layer in layers(backed)
     ]
     quantity = min(planned.quantity, _hold(steps, 0))
     if quantity > 0:
@@ -190,9 +203,9 @@ def _tranches(steps: Sequence[Layer], most: int) -> Iterator[Tranche]:
 
 def _summed(parts: Sequence[Commitment]) -> Iterator[Commitment]:
     """Yield commitments under one offer as one, in the order of the first."""
-    for at, one in enumerate(parts):
-        if one.offer not in [other.offer for other in parts[:at]]:
-            yield replace(one, quantity=sum(other.quantity for other in parts if other.offer == one.offer))
+    for at, part in enumerate(parts):
+        if part.offer not in [other.offer for other in parts[:at]]:
+            yield replace(part, quantity=sum(other.quantity for other in parts if other.offer == part.offer))
 
 
 def _named(planned: Commitment) -> str:

@@ -80,7 +80,7 @@ def commit_report(
     held = [commitment for _, commitment in running(owned, usage.pools, market, day)]
     have = nodes_committed(held)
     priced = bill(usage, rates, held)
-    spent = priced.covered_seconds[[one.offer.is_spend for one in priced.commitments]].sum(axis=0)
+    spent = priced.covered_seconds[[commitment.offer.is_spend for commitment in priced.commitments]].sum(axis=0)
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
     advice, returns = [], []
     for pool in pools:
@@ -105,7 +105,7 @@ def commit_report(
             market,
             question.terms_years,
             held=held,
-            advised=[one.bought for one in advice if one.buy],
+            advised=[row.bought for row in advice if row.buy],
             pools=pools,
             cover_most_frac=cover_most_frac,
         ),

@@ -102,10 +102,12 @@ def advise_spend(
         for provider, rates in plan_rates_by_provider(usage.pools if pools is None else pools, market, option).items():
             for more in ((), tuple(advised)) if advised else ((),):
                 left = uncovered(usage, market, (*held, *more))
-                one = _advice(provider, option, rates, left, market, cover_most_frac, beside=bool(more))
-                if one is not None:
-                    found.append(one)
-    return tuple(sorted(found, key=lambda one: (one.provider, one.option.term_years, not one.beside_reservations)))
+                advice = _advice(provider, option, rates, left, market, cover_most_frac, beside=bool(more))
+                if advice is not None:
+                    found.append(advice)
+    return tuple(
+        sorted(found, key=lambda answer: (answer.provider, answer.option.term_years, not answer.beside_reservations))
+    )
 
 
 def uncovered(usage: Usage, market: Market, commitments: Sequence[Commitment]) -> Usage:

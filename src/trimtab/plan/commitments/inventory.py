@@ -105,9 +105,9 @@ def running(
     Nodes before spend, the first to end first; of spend, plans for one instance family before those for all (Savings Plans
     User Guide). Those that `unpriced` names are left out: what they would buy is unknown.
     """
-    ordered = sorted((one for one in owned if one.runs_at(day)), key=_order)
-    known = ((one, one.commitment(pools, market)) for one in ordered)
-    return tuple((one, commitment) for one, commitment in known if commitment is not None)
+    ordered = sorted((entry for entry in owned if entry.runs_at(day)), key=_order)
+    known = ((entry, entry.commitment(pools, market)) for entry in ordered)
+    return tuple((entry, commitment) for entry, commitment in known if commitment is not None)
 
 
 def _order(owned: Owned) -> tuple[bool, bool, date, tuple[str, ...], str]:
@@ -120,8 +120,8 @@ def _order(owned: Owned) -> tuple[bool, bool, date, tuple[str, ...], str]:
 
 def not_running(owned: Sequence[Owned], day: date) -> tuple[str, ...]:
     """Name and count the commitments, to nodes and to spend, that count for nothing on a day: over, or not yet begun."""
-    over = [one.name for one in owned if one.end <= day]
-    ahead = [one.name for one in owned if one.start > day]
+    over = [entry.name for entry in owned if entry.end <= day]
+    ahead = [entry.name for entry in owned if entry.start > day]
     return tuple(
         f"not counted, {why} {day}: {', '.join(names[:_NAMED])}{' and others' if len(names) > _NAMED else ''} ({len(names)})"
         for why, names in (("over by", over), ("not begun by", ahead))
@@ -132,10 +132,10 @@ def not_running(owned: Sequence[Owned], day: date) -> tuple[str, ...]:
 def unpriced(owned: Sequence[Owned], pools: Sequence[Pool], market: Market, day: date) -> tuple[str, ...]:
     """Name the commitments to spend that run on a day and cover nothing whose rate is known, and say what to give."""
     return tuple(
-        f"{one.name}: {one.scope.usd_hr:,.4f} USD an hour of spend until {one.end}; no {one.option.value} rate is known for "
-        "what it may cover, so it is left out: give its rates with --prices"
-        for one in owned
-        if isinstance(one.scope, OwnedSpend) and one.runs_at(day) and one.commitment(pools, market) is None
+        f"{entry.name}: {entry.scope.usd_hr:,.4f} USD an hour of spend until {entry.end}; no {entry.option.value} rate is "
+        "known for what it may cover, so it is left out: give its rates with --prices"
+        for entry in owned
+        if isinstance(entry.scope, OwnedSpend) and entry.runs_at(day) and entry.commitment(pools, market) is None
     )
 
 
@@ -146,14 +146,14 @@ def inventory(owned: Sequence[Owned], usage: Usage, market: Market, day: date) -
     priced = bill(usage, rates, [commitment for _, commitment in held])
     unused = priced.unused_commitment().sum(axis=1).tolist()
     found = []
-    for row, (one, commitment) in enumerate(held):
-        match one.scope:
+    for row, (entry, commitment) in enumerate(held):
+        match entry.scope:
             case OwnedNodes(offer=offer, count=count):
                 covered, paid_for = int(priced.covered_seconds[row].sum()), count * usage.hours * S_PER_HR
                 in_use = int(priced.use_of(offer.pool).sum())
                 used_frac = covered / paid_for if paid_for else 0.0
                 coverage = covered / in_use if in_use else None
-                later = nodes_committed(other for owner, other in held if owner.runs_at(one.end))
+                later = nodes_committed(other for owner, other in held if owner.runs_at(entry.end))
                 held_after = later.get(offer.pool, 0)
             case OwnedSpend() as spend:
                 paid = commitment.micro_usd_hr * usage.hours
@@ -161,11 +161,11 @@ def inventory(owned: Sequence[Owned], usage: Usage, market: Market, day: date) -
                 coverage, held_after = _coverage(priced, row, spend, rates), 0
         found.append(
             CommitmentUse(
-                owned=one,
+                owned=entry,
                 used_frac=used_frac,
                 coverage_frac=coverage,
                 unused_usd_mo=per_month(usd(unused[row]), usage.hours),
-                days_left=(one.end - day).days,
+                days_left=(entry.end - day).days,
                 held_after=held_after,
             )
         )
@@ -175,7 +175,7 @@ def inventory(owned: Sequence[Owned], usage: Usage, market: Market, day: date) -
 def _coverage(priced: Bill, row: int, spend: OwnedSpend, rates: Mapping[Pool, int]) -> float | None:
     """Return the share of what a commitment to spend may cover that it did cover, both at on-demand rates."""
     mine = np.array([spend.may_cover(pool) for pool in priced.pools])
-    plans = [at for at, one in enumerate(priced.commitments) if one.offer.is_spend]
+    plans = [at for at, plan in enumerate(priced.commitments) if plan.offer.is_spend]
     weight = np.array([rates[pool] for pool in priced.pools]) / (S_PER_HR * MICRO_PER_USD)
     replaced = float(priced.covered_seconds[row].sum(axis=1) @ weight)
     metered = usd(int(priced.metered[mine].sum()))

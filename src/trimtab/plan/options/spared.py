@@ -63,9 +63,9 @@ class _Sites:
         there = {name: others[name].standing for name in mine}
         if all(stands is not None and 0 < stands <= mine[name].least + _ROUNDING for name, stands in there.items()):
             return True
-        everybody = [one.standing for one in others.values()]
-        steady = all(one.least > 0 for users in (mine, others) for one in users.values())
-        return steady and None not in everybody and sum(one or 0.0 for one in everybody) <= 1 + _ROUNDING
+        everybody = [user.standing for user in others.values()]
+        steady = all(user.least > 0 for users in (mine, others) for user in users.values())
+        return steady and None not in everybody and sum(standing or 0.0 for standing in everybody) <= 1 + _ROUNDING
 
 
 def spared_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
@@ -81,7 +81,7 @@ def spared_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> fr
         for site, user in _uses(ask, vetoes.get(ask.workload.name)):
             known = sites.users.setdefault(site, {}).setdefault(number, user)
             known.least = min(known.least, user.least)
-            standing = [one for one in (known.standing, user.standing) if one is not None]
+            standing = [standing_frac for standing_frac in (known.standing, user.standing) if standing_frac is not None]
             known.standing = min(standing, default=None)
     spared: set[Site] = set()
     # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
@@ -111,9 +111,9 @@ def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
 def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
     """Tell whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
     levers = [
-        one
-        for one in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
-        if one.name not in _NEVER_FEWER
+        lever
+        for lever in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
+        if lever.name not in _NEVER_FEWER
     ]
     return any(True for lever in levers for _ in lever.ways(place, ask))
 

@@ -26,14 +26,16 @@ class Veto:
     def refuses(self, outcome: Outcome) -> bool:
         """Tell whether a way with this outcome on the fit window is no safer than the refused one."""
         return self.keeps or any(
-            one.safe_frac <= self.safe_frac[one.target]
-            or 1 - one.safe_frac > (1 - self.safe_frac[one.target]) * _MISSES_LEFT_FRAC
-            for one in outcome.attained
-            if one.target in self.safe_frac
+            attained.safe_frac <= self.safe_frac[attained.target]
+            or 1 - attained.safe_frac > (1 - self.safe_frac[attained.target]) * _MISSES_LEFT_FRAC
+            for attained in outcome.attained
+            if attained.target in self.safe_frac
         )
 
     def stricter(self, other: Veto) -> Veto:
         """Return the veto that refuses what either refuses."""
         targets = {*self.safe_frac, *other.safe_frac}
-        safe_frac = {one: max(self.safe_frac.get(one, 0.0), other.safe_frac.get(one, 0.0)) for one in targets}
+        safe_frac = {
+            target: max(self.safe_frac.get(target, 0.0), other.safe_frac.get(target, 0.0)) for target in targets
+        }
         return Veto(safe_frac=safe_frac, keeps=self.keeps or other.keeps)

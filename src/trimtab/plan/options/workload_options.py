@@ -158,7 +158,7 @@ class _Sieve:
         if not keeps:
             self.drop(MISSES)
             self.missed.update(way.levers)
-            if any(one.frac < one.target.required_frac for one in outcome.attained):
+            if any(attained.frac < attained.target.required_frac for attained in outcome.attained):
                 return False
         if self.veto is not None and self.veto.refuses(outcome):
             self.drop(VETOED)
@@ -189,20 +189,29 @@ def undominated(
     nothing else of the team.
     """
     dropped: Counter[str] = Counter()
-    alone = [one for one in candidates if not one.slots and not any(coupling.couples(pool) for pool in one.usage)]
-    others = [one for one in candidates if one not in alone]
+    alone = [
+        candidate
+        for candidate in candidates
+        if not candidate.slots and not any(coupling.couples(pool) for pool in candidate.usage)
+    ]
+    others = [candidate for candidate in candidates if candidate not in alone]
     fixed: list[Candidate] = []
-    for one in sorted(alone, key=lambda one: (_fixed_cost(one, market), len(one.needs), _effort(one))):
-        if any(_asks_no_more(other, one) for other in fixed):
+    for candidate in sorted(
+        alone, key=lambda candidate: (_fixed_cost(candidate, market), len(candidate.needs), _effort(candidate))
+    ):
+        if any(_asks_no_more(other, candidate) for other in fixed):
             dropped["dearer, and no commitment can change that"] += 1
         else:
-            fixed.append(one)
+            fixed.append(candidate)
     kept: list[Candidate] = []
-    for one in sorted(others, key=lambda one: (_size(one), one.own_micro_usd, len(one.needs), _effort(one))):
-        if any(_beats(other, one, coupling) for other in kept):
+    for candidate in sorted(
+        others,
+        key=lambda candidate: (_size(candidate), candidate.own_micro_usd, len(candidate.needs), _effort(candidate)),
+    ):
+        if any(_beats(other, candidate, coupling) for other in kept):
             dropped["uses no less in any hour than another"] += 1
         else:
-            kept.append(one)
+            kept.append(candidate)
     return (*fixed, *kept), dropped
 
 
@@ -260,7 +269,7 @@ class Coupling:
             market=market,
             quotas=quotas_of(limits.quotas),
             spot_max_frac=limits.spot_max_frac,
-            owned=frozenset(pool for one in owned for pool in one.offer.rates_micro_usd_hr),
+            owned=frozenset(pool for commitment in owned for pool in commitment.offer.rates_micro_usd_hr),
         )
 
     @property
@@ -287,15 +296,15 @@ class Coupling:
 
 def unkept(options: Sequence[WorkloadOptions | None]) -> Iterator[str]:
     """Say of each workload that no option keeps a declared target which history missed as well."""
-    for one in options:
-        if one is None or one.candidates or not one.missed:
+    for judged in options:
+        if judged is None or judged.candidates or not judged.missed:
             continue
-        case = one.evaluator.case
+        case = judged.evaluator.case
         for target in case.targets:
             had = baseline_attained(case, target)
             if target.declared and had is not None and had < target.required_frac:
                 yield (
                     f"{case.workload.name} declares {target.metric.value} <= {target.limit_s:.3g} s for "
                     f"{target.required_frac:.0%} of requests; history kept that for {had:.1%}, and none of the "
-                    f"{one.considered:,} options keeps it: left as it is. Loosen the target, or measure in finer buckets"
+                    f"{judged.considered:,} options keeps it: left as it is. Loosen the target, or measure in finer buckets"
                 )

@@ -46,10 +46,10 @@ def best_of(
     start: Sequence[Commitment] | None = None,
 ) -> tuple[Commitment, ...]:
     """Return what to buy of some offers, above what is owned, nodes first; nothing that does not pay is in it."""
-    owned_nodes, owned_spend = nodes_committed(owned), [one for one in owned if one.offer.is_spend]
+    owned_nodes, owned_spend = nodes_committed(owned), [commitment for commitment in owned if commitment.offer.is_spend]
     node_offers = {offer.pool: offer for offer in offers if not offer.is_spend}
     spend_offers = [offer for offer in offers if offer.is_spend]
-    known = (*spend_offers, *(one.offer for one in owned_spend))
+    known = (*spend_offers, *(commitment.offer for commitment in owned_spend))
     covered = {pool for offer in known for pool in offer.rates_micro_usd_hr if pool in usage}
     # each pool for itself; those that spend plans cover are searched jointly below
     counts = {
@@ -69,7 +69,7 @@ def best_of(
             rates,
             {pool: offer.rate_micro_usd_hr for pool, offer in node_offers.items()},
             [(at, offer) for at, offer in enumerate(spend_offers) if offer.provider == provider],
-            [one for one in owned_spend if one.offer.provider == provider],
+            [commitment for commitment in owned_spend if commitment.offer.provider == provider],
         )
         found, bought = joint.best([counts, {}] if start is None else [nodes_committed(start)])
         counts |= found

@@ -97,7 +97,7 @@ def _idle_of_unknown_gpus(fleet: Fleet, fixed: Sequence[int]) -> Iterator[int]:
     """Yield the nodes that stay because nobody knows their GPUs, and on which nobody is known or seen to work."""
     unknown = [index for index in fixed if fleet.nodes[index].gpu in fleet.unknown_gpus]
     held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]} if unknown else set()
-    yield from (one for one in unknown if one not in held and fleet.nodes[one].name not in fleet.unknown_holders)
+    yield from (node for node in unknown if node not in held and fleet.nodes[node].name not in fleet.unknown_holders)
 
 
 def holders_by_node(fleet: Fleet) -> dict[str, frozenset[str]]:
@@ -143,7 +143,9 @@ def fleet_problem(
     for anyway, where there is such a thing.
     """
     groups = groups_of(fleet)
-    rows = [() if one is None else tuple(_option(candidate) for candidate in one.candidates) for one in options]
+    rows = [
+        () if judged is None else tuple(_option(candidate) for candidate in judged.candidates) for judged in options
+    ]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
@@ -179,9 +181,9 @@ def _option(candidate: Candidate) -> Option:
 def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str, int]:
     """Return what the entries that some candidate needs cost over the window."""
     found: dict[str, int] = {}
-    for one in (one for one in options if one is not None):
-        for name in sorted({name for candidate in one.candidates for name in candidate.needs}):
-            found[name] = entry_micro_usd(one.evaluator.case.settings, hours)
+    for workload_options in (judged for judged in options if judged is not None):
+        for name in sorted({name for candidate in workload_options.candidates for name in candidate.needs}):
+            found[name] = entry_micro_usd(workload_options.evaluator.case.settings, hours)
     return found
 
 
@@ -272,10 +274,12 @@ class FleetBill:
         """
         # each offer once, though a plan may buy of it in several parts
         offers = [
-            one.offer for at, one in enumerate(planned) if one.offer not in [other.offer for other in planned[:at]]
+            commitment.offer
+            for at, commitment in enumerate(planned)
+            if commitment.offer not in [other.offer for other in planned[:at]]
         ]
         best = self.best_of(offers, usage)
-        most = [sum(one.quantity for one in planned if one.offer == found.offer) for found in best]
+        most = [sum(commitment.quantity for commitment in planned if commitment.offer == found.offer) for found in best]
         return tuple(
             replace(found, quantity=min(found.quantity, quantity)) for found, quantity in zip(best, most, strict=True)
         )

@@ -98,10 +98,10 @@ def _alike(tracked: Sequence[Tracked], most: int) -> IntArray | None:
 
     Nothing is lost then, not even what whole nodes round up: services that do not scale have few different hours.
     """
-    sharing = [shared for one in tracked for shared in one.sharing]
+    sharing = [shared for workload in tracked for shared in workload.sharing]
     rows = [
-        *(use for one in tracked for use in one.seconds),
-        *(line for one in sharing for room in one.taken for line in room),
+        *(use for workload in tracked for use in workload.seconds),
+        *(line for shared in sharing for room in shared.taken for line in room),
     ]
     if not sharing or len(rows) * len(rows[0]) > _MOST_COMPARED:
         return None
@@ -131,7 +131,7 @@ def _cells(level: FloatArray, most: int, alone: Collection[int]) -> IntArray:
         heappush(waiting, (_spread(level, halves[1]), number + 1, halves[1]))
     label = np.empty(level.shape[1], dtype=np.int64)
     # by their numbers, so that labels do not depend on how the heap lies
-    for at, hours in enumerate([*done, *(hours for _, _, hours in sorted(waiting, key=lambda one: one[1]))]):
+    for at, hours in enumerate([*done, *(hours for _, _, hours in sorted(waiting, key=lambda cell: cell[1]))]):
         label[hours] = at
     return label
 

@@ -53,7 +53,7 @@ class OptionTable:
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         # paid whatever is chosen: added to every bound and part of no row
-        self.owned_usd = usd(sum(one.micro_usd_hr for one in problem.owned) * problem.hours)
+        self.owned_usd = usd(sum(commitment.micro_usd_hr for commitment in problem.owned) * problem.hours)
 
     def _own_usd(self) -> FloatArray:
         """Return what each row, linked ones too, costs besides nodes, in dollars."""

@@ -49,16 +49,16 @@ def clairvoyant_bound(
     groups = groups_of(fleet)
     stays = frozenset(groups.staying)
     total = sum(
-        _least(LeverRequest(evaluator=one, market=market), _off(fleet, index, stays), strict=strict)
-        for index, one in evaluators.items()
+        _least(LeverRequest(evaluator=evaluator, market=market), _off(fleet, index, stays), strict=strict)
+        for index, evaluator in evaluators.items()
     )
     judged = frozenset(evaluators)
     for owners, usage in groups.held:
         if not owners & judged:
             total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in usage.items())
     total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in groups.stays.items())
-    paid = sum(one.micro_usd_hr for one in owned)
-    spared = sum(_spared_at_most(one, market) for one in owned)
+    paid = sum(commitment.micro_usd_hr for commitment in owned)
+    spared = sum(_spared_at_most(commitment, market) for commitment in owned)
     return paid * fleet.window.hours + max(0, total - math.ceil(spared * fleet.window.hours))
 
 
@@ -187,7 +187,7 @@ def _gpu_rate(ask: LeverRequest, place: Placement) -> float:
 def _best_gpu_rate(ask: LeverRequest, pool: Pool) -> int:
     """Return the cheapest way to have a node of a pool for an hour, in micro-dollars."""
     market = ask.market
-    offering = {one.pool: one for one in ask.once(_on_offer)}.get(pool)
+    offering = {offered.pool: offered for offered in ask.once(_on_offer)}.get(pool)
     rates = [market.rate(pool)]
     if offering is not None:
         committed = market.committed_rate(pool)

@@ -48,8 +48,8 @@ class LawFinding:
 
 def law_findings(planned: Planned, market: Market) -> Iterator[LawFinding]:
     """Yield the laws of all services that could be judged, in the fleet's order."""
-    largest = sorted(planned.cases.values(), key=lambda one: -one.workload.gpu_hours)[:_REPLAYED]
-    names = {one.workload.name for one in largest}
+    largest = sorted(planned.cases.values(), key=lambda case: -case.workload.gpu_hours)[:_REPLAYED]
+    names = {case.workload.name for case in largest}
     for case in planned.cases.values():
         law, name = case.law, case.workload.name
         if law is None or law.tested is None:
@@ -85,11 +85,12 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     unscaled = deployment.without("scaling")
     if isinstance(deployment.scaling, SetReplicaPolicy):
         offered = (*autoscaling.propose(case), *scale_to_zero.propose(case))
-        alike = [one for one in offered if type(one.policy) is type(deployment.scaling.policy)]
+        alike = [scaler for scaler in offered if type(scaler.policy) is type(deployment.scaling.policy)]
         ways = (
-            unscaled.plus((autoscaling.NAME, scaler)) for scaler in sorted(alike, key=lambda one: -one.hpa.target_frac)
+            unscaled.plus((autoscaling.NAME, scaler))
+            for scaler in sorted(alike, key=lambda scaler: -scaler.hpa.target_frac)
         )
-        way = next((one for one in ways if other.keeps_targets(one)), None)
+        way = next((candidate for candidate in ways if other.keeps_targets(candidate)), None)
     elif unscaled.batching is not None or unscaled.holding is not None:
         return None
     else:

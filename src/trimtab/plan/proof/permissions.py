@@ -271,7 +271,7 @@ def rounded(value: float) -> float:
     (0.15, 0.3, 8.0)
     """
     size = 10.0 ** np.floor(np.log10(value))
-    return float(f"{next(one for one in _ROUND if one * 1.1 >= value / size) * size:.3g}")
+    return float(f"{next(digit for digit in _ROUND if digit * 1.1 >= value / size) * size:.3g}")
 
 
 def _one_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Permission:
@@ -324,7 +324,7 @@ def _whole_minutes(seconds: float) -> float:
 
 
 def _who_waits(case: Case, outcome: Outcome) -> str:
-    late = [1 - one.frac for one in outcome.attained if one.target.metric is TargetMetric.THROUGHPUT]
+    late = [1 - attained.frac for attained in outcome.attained if attained.target.metric is TargetMetric.THROUGHPUT]
     share = f" ({late[0]:.2%} of requests wait more than a minute)" if late else ""
     return (
         f"who asks first waits up to {cold_start_of(case) / S_PER_MIN:.0f} min for a start{share}; a gateway or a queue must "
@@ -394,7 +394,7 @@ def _cheapest(found: Sequence[Deployment], ask: LeverRequest) -> list[Deployment
         place = ask.evaluator.place(where)
         return ask.market.rate(place.pool) * place.nodes_per_pod / place.pods_per_node / place.speed.value
 
-    fitting = [one for one in found if one.sharing is None and ask.evaluator.hopeless(one) is None]
+    fitting = [way for way in found if way.sharing is None and ask.evaluator.hopeless(way) is None]
     return sorted(fitting, key=served_usd)
 
 

@@ -33,12 +33,12 @@ def proof_by_action(planned: Planned, proven: ProofResult, *, seed: int) -> tupl
             id=action.id,
             measure="share" if shared else "last in",
             predicted_usd_mo=action.saving_usd_mo.value if shared else action.last_in_usd_mo,
-            replayed_usd_mo=per_month(usd(one), hours),
-            held=_held(action.saving_usd_mo.low, per_month(usd(one), hours), action.saving_usd_mo.high)
+            replayed_usd_mo=per_month(usd(micro_usd), hours),
+            held=_held(action.saving_usd_mo.low, per_month(usd(micro_usd), hours), action.saving_usd_mo.high)
             if shared
             else None,
         )
-        for action, one in zip(planned.plan.actions, saved, strict=True)
+        for action, micro_usd in zip(planned.plan.actions, saved, strict=True)
     )
 
 
@@ -49,4 +49,4 @@ def _held(low: float, value: float, high: float) -> bool:
 def _last_in(after: PlanOnWindow) -> Sequence[int]:
     everything = frozenset(range(len(after.planned.plan.actions)))
     joint = after.saving(everything)
-    return [joint - after.saving(everything - {one}) for one in sorted(everything)]
+    return [joint - after.saving(everything - {action}) for action in sorted(everything)]

@@ -72,7 +72,7 @@ class PlanOnWindow:
         """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
         drafted, names = self.planned.drafted, [workload.name for workload in self.planned.fleet.workloads]
         numbers = frozenset(self.planned.order[place] for place in some)
-        deployments = {names[index]: one for index, one in drafted.in_force(numbers).items()}
+        deployments = {names[index]: deployment for index, deployment in drafted.in_force(numbers).items()}
         effects = [change.effect for place in sorted(some) for change in self.planned.plan.actions[place].changes]
         in_force = {
             index: deployments[workload.name]
@@ -102,12 +102,14 @@ class PlanOnWindow:
                 case _:
                     pass
         most = [
-            spend[one.offer.provider, one.offer.option] if one.offer.is_spend else nodes[one.offer.pool]
-            for one in self.planned.discounts
+            spend[commitment.offer.provider, commitment.offer.option]
+            if commitment.offer.is_spend
+            else nodes[commitment.offer.pool]
+            for commitment in self.planned.discounts
         ]
         return tuple(
-            replace(one, quantity=min(one.quantity, quantity))
-            for one, quantity in zip(self.planned.discounts, most, strict=True)
+            replace(commitment, quantity=min(commitment.quantity, quantity))
+            for commitment, quantity in zip(self.planned.discounts, most, strict=True)
             if quantity
         )
 
@@ -150,7 +152,7 @@ def prove(
     )
     bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned)
     # in a world of other speeds, what is possible is another sum
-    if stress == AS_PREDICTED and after.total + moving < bound and all(one.kept for one in targets):
+    if stress == AS_PREDICTED and after.total + moving < bound and all(target.kept for target in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
         require_possible(after.total + moving, least)
     return ProofResult(
@@ -171,7 +173,11 @@ def prove(
             notes=(
                 *_notes(planned, proof_fleet),
                 *_over_quota(enacted.usage(in_force, planned.released), settings),
-                *(note for index, one in in_force.items() for note in _refusals(evaluators[index].case, one)),
+                *(
+                    note
+                    for index, deployment in in_force.items()
+                    for note in _refusals(evaluators[index].case, deployment)
+                ),
             ),
         ),
         capacity=tuple(
@@ -285,13 +291,13 @@ def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[Targe
     return [
         TargetResult(
             workload=case.workload.name,
-            target=one.target,
-            promise=_promise(case, one.target),
-            before_frac=_history_attained(case, one.target),
-            attained_frac=one.frac,
+            target=attained.target,
+            promise=_promise(case, attained.target),
+            before_frac=_history_attained(case, attained.target),
+            attained_frac=attained.frac,
         )
-        for one in outcome.attained
-        if not is_unchanged(case.workload, deployment, one.target)
+        for attained in outcome.attained
+        if not is_unchanged(case.workload, deployment, attained.target)
     ]
 
 
@@ -327,13 +333,13 @@ def results_when_slow(planned: Planned, proven: ProofResult) -> Iterator[TargetR
         if place.speed.low >= place.speed.value or place.hedge is not None:
             continue
         case = _without_headroom(evaluator.case)
-        for one in Evaluator(case=case).outcome(deployment).attained:
+        for attained in Evaluator(case=case).outcome(deployment).attained:
             yield TargetResult(
                 workload=workload.name,
-                target=one.target,
-                promise=_promise(case, one.target),
-                before_frac=_history_attained(case, one.target),
-                attained_frac=one.safe_frac,
+                target=attained.target,
+                promise=_promise(case, attained.target),
+                before_frac=_history_attained(case, attained.target),
+                attained_frac=attained.safe_frac,
             )
 
 

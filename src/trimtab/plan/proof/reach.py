@@ -54,8 +54,8 @@ def within_budget(planned: Planned, budget_usd_mo: float, settings: Settings) ->
         taken.append(number)
     bill = reach.bill_usd_mo(taken)
     if bill <= budget_usd_mo:
-        for number in sorted(taken, key=lambda one: -reach.weeks([one])):
-            rest = [one for one in taken if one != number]
+        for number in sorted(taken, key=lambda action: -reach.weeks([action])):
+            rest = [action for action in taken if action != number]
             if not reach.needed_by(number) & {*rest} and reach.bill_usd_mo(rest) <= budget_usd_mo:
                 taken = rest
     bound_usd_mo = per_month(usd(planned.plan.bound_micro_usd), planned.plan.window.hours)

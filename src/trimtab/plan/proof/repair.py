@@ -91,7 +91,7 @@ def _failures(planned: Planned, proven: ProofResult, *, as_measured: bool) -> di
 
 def _dearer(planned: Planned, proven: ProofResult) -> dict[str, int]:
     """Return the workloads whose actions, with all that touches them, cost more than history and mend no target: how much."""
-    mended = {one.workload for one in proven.proof.targets if one.is_mended}
+    mended = {target.workload for target in proven.proof.targets if target.is_mended}
     after = PlanOnWindow(planned=planned, enacted=proven.enacted)
     touches = [planned.drafted.actions[number].touches for number in planned.order]
     found: dict[str, int] = {}
@@ -124,7 +124,9 @@ def _vetoes(planned: Planned, failed: Mapping[str, _Failure], *, keeps: bool) ->
             results = failure.missed
             outcome = planned.drafted.enacted.outcome(index, planned.deployments[workload.name])
             targets = {result.target for result in results}
-            safe_frac = {one.target: one.safe_frac for one in outcome.attained if one.target in targets}
+            safe_frac = {
+                attained.target: attained.safe_frac for attained in outcome.attained if attained.target in targets
+            }
             vetoes[workload.name] = Veto(safe_frac=safe_frac, keeps=keeps)
     return vetoes
 

@@ -99,7 +99,7 @@ class Robustness:
     def fragile(self, action: Action) -> tuple[str, ...]:
         """Return the departures under which workloads of an action miss a target."""
         subjects = {change.subject for change in action.changes}
-        return tuple(one.departure.name for one in self.stressed if subjects & {*one.missed})
+        return tuple(stressed.departure.name for stressed in self.stressed if subjects & {*stressed.missed})
 
 
 def robustness(
@@ -162,7 +162,7 @@ def _of_capacity(planned: Planned, *, runs_ask: bool) -> Iterator[Perturbation]:
         yield LATE_METRICS
     if runs_ask:
         yield NO_CAPACITY_FOR_RUNS
-    if any(isinstance(one.buying, HedgeOnSpot) and one.buying.zones > 1 for one in deployments):
+    if any(isinstance(deployment.buying, HedgeOnSpot) and deployment.buying.zones > 1 for deployment in deployments):
         yield ZONE_LOST
 
 
@@ -185,7 +185,7 @@ def _slow_starts(
     if not scaled and not runs:
         return (), ()
     slow, node_s = starts.slow, settings.assumptions.node_startup_s
-    services = {one.workload.name: planned_start_of(one) for one in scaled}
+    services = {case.workload.name: planned_start_of(case) for case in scaled}
     own_s = {name: slow.own_s[name] for name in (*services, *runs) if name in slow.own_s}
     unknown = sorted(services.keys() - own_s.keys())
     notes = []

@@ -130,7 +130,8 @@ def outlook(
         actions=plan.actions,
         effort_weeks=sum(action.effort_weeks for action in plan.actions),
         spot_frac=_spot_frac(used),
-        committed_usd_mo=usd(sum(one.micro_usd_hr for one in (*planned.owned, *planned.discounts))) * HR_PER_MO,
+        committed_usd_mo=usd(sum(commitment.micro_usd_hr for commitment in (*planned.owned, *planned.discounts)))
+        * HR_PER_MO,
         limits=plan.limits,
         proof_saving_frac=proof.saving_frac,
         targets_kept=sum(result.kept for result in proof.targets),

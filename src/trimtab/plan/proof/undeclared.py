@@ -61,20 +61,22 @@ def undeclared(
 ) -> tuple[Undeclared, ...]:
     """Return what was not declared and would save more than an action must, the most first."""
     rest = _Rest(planned=planned, market=market, settings=settings)
-    largest = sorted(planned.cases.values(), key=lambda one: (-one.workload.gpu_hours, one.workload.name))
+    largest = sorted(planned.cases.values(), key=lambda case: (-case.workload.gpu_hours, case.workload.name))
     asked = [now for now in map(rest.present, largest) if askable(now.case)][:_ASKED]
-    questions = [[[one] for one in ladder] for now in asked for ladder in permissions(now)]
+    questions = [[[permission] for permission in ladder] for now in asked for ladder in permissions(now)]
     questions.append(list(sharers(asked)))
-    admitted = rest.admitted([one for ladder in questions for together in ladder for one in together], progress)
+    admitted = rest.admitted(
+        [permission for ladder in questions for together in ladder for permission in together], progress
+    )
     found = [_strictest([rest.priced(together, admitted) for together in ladder]) for ladder in questions]
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.saves_usd_mo))
+    return tuple(sorted((answer for answer in found if answer is not None), key=lambda answer: -answer.saves_usd_mo))
 
 
 def _strictest(priced: Sequence[Undeclared | None]) -> Undeclared | None:
     """Return the last that frees nearly as much as the one that frees most."""
-    found = [one for one in priced if one is not None]
-    enough = _MOST_OF * max((one.saves_usd_mo for one in found), default=0.0)
-    return next((one for one in reversed(found) if one.saves_usd_mo >= enough), None)
+    found = [answer for answer in priced if answer is not None]
+    enough = _MOST_OF * max((answer.saves_usd_mo for answer in found), default=0.0)
+    return next((answer for answer in reversed(found) if answer.saves_usd_mo >= enough), None)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -103,7 +105,7 @@ class _Rest:
             evaluator=self._evaluator(case),
             market=self.market,
             deployment=self._deployment(case),
-            formats_save=any(quantization.EVALUATE in one.reason for one in refused),
+            formats_save=any(quantization.EVALUATE in refusal.reason for refusal in refused),
         )
 
     def admitted(
@@ -112,10 +114,10 @@ class _Rest:
         """Return what each permission admits; those that admit nothing of use are left out."""
         found: dict[Permission, WorkloadOptions] = {}
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            for number, (one, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
-                progress(f"pricing what was not declared of {one.case.workload.name}", number / len(asked))
+            for number, (permission, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
+                progress(f"pricing what was not declared of {permission.case.workload.name}", number / len(asked))
                 if options is not None:
-                    found[one] = options
+                    found[permission] = options
         return found
 
     def priced(
@@ -144,11 +146,11 @@ class _Rest:
         }
         if not used or saves_usd_mo <= self._least_usd_mo:
             return None
-        mine = [one for one in together if one.case.workload.name in used]
+        mine = [permission for permission in together if permission.case.workload.name in used]
         first = used[mine[0].case.workload.name]
         return Undeclared(
             permission=mine[0].name,
-            declarations={one.case.workload.name: one.fields for one in mine},
+            declarations={permission.case.workload.name: permission.fields for permission in mine},
             known=mine[0].known,
             permits=mine[0].permits,
             gives_up=mine[0].price(first.deployment, first.outcome),
@@ -171,14 +173,14 @@ class _Rest:
         admitted = []
         for way in permission.ways(ask):
             if evaluator.hopeless(way) is None and evaluator.keeps_targets(way) and permission.needs(way):
-                one = candidate_of(case, way, evaluator.outcome(way), self.market)
-                if one is not None and (one.slots or self._list_cost(one) < most):
-                    admitted.append(one)
+                candidate = candidate_of(case, way, evaluator.outcome(way), self.market)
+                if candidate is not None and (candidate.slots or self._list_cost(candidate) < most):
+                    admitted.append(candidate)
         evaluator.forget_replays()
         return _options(evaluator, (*now, *admitted)) if admitted else None
 
-    def _list_cost(self, one: Candidate) -> int:
-        return fixed_cost(one.usage, self.market) + one.own_micro_usd * S_PER_HR
+    def _list_cost(self, candidate: Candidate) -> int:
+        return fixed_cost(candidate.usage, self.market) + candidate.own_micro_usd * S_PER_HR
 
     def _list_cost_now(self, case: Case) -> int:
         return self.market.rate(case.workload.pool) * int(case.workload.held_node_seconds.sum())
@@ -192,15 +194,15 @@ class _Rest:
 
     def _evaluator(self, case: Case) -> Evaluator:
         evaluators = self.planned.drafted.enacted.evaluators.values()
-        return next(one for one in evaluators if one.case is case)
+        return next(evaluator for evaluator in evaluators if evaluator.case is case)
 
     def _planned(self, case: Case) -> tuple[Candidate, ...]:
         """Return the plan's way of a workload; none where it stays as it is."""
         deployment = self._deployment(case)
         if not deployment.changes:
             return ()
-        one = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
-        return () if one is None else (one,)
+        candidate = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
+        return () if candidate is None else (candidate,)
 
     def _solved(self, rows: Sequence[WorkloadOptions | None]) -> tuple[int, tuple[int, ...]]:
         """Return the cost and the choice of the plan that pays best, where the work that it asks for counts.

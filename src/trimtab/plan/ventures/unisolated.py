@@ -54,7 +54,7 @@ def unisolated(
         if tenant is not None and not workload.pool.capacity_type.paid_anyway:
             pools[workload.pool].append(tenant)
     judged = [_judged(pool, tenants, market, settings) for pool, tenants in sorted(pools.items())]
-    return tuple(one for one in judged if one is not None)
+    return tuple(answer for answer in judged if answer is not None)
 
 
 def _tenant(workload: Workload, cases: Mapping[str, Case], settings: Settings) -> _Tenant | None:
@@ -78,12 +78,12 @@ def _judged(pool: Pool, tenants: Sequence[_Tenant], market: Market, settings: Se
         return None
     packed = _packed(tenants, gpu.memory_gib, settings.bands.find_cause_frac)
     per_node = tenants[0].workload.gpus_per_node
-    before = sum(math.ceil(one.replicas / per_node) for one in tenants)
+    before = sum(math.ceil(tenant.replicas / per_node) for tenant in tenants)
     after = math.ceil(len(packed) / per_node)
     if after >= before:
         return None
-    sharers = [one for together in packed if len(together) > 1 for one in together]
-    names = sorted({one.workload.name for one in sharers})
+    sharers = [tenant for together in packed if len(together) > 1 for tenant in together]
+    names = sorted({tenant.workload.name for tenant in sharers})
     felt = _worst(packed)
     return NotWorthDoing(
         lever=sharing.NAME,
@@ -100,14 +100,14 @@ def _judged(pool: Pool, tenants: Sequence[_Tenant], market: Market, settings: Se
 def _packed(tenants: Sequence[_Tenant], memory_gib: float, most_busy: float) -> list[list[_Tenant]]:
     """Put replicas on GPUs, the largest first: memory and time must hold them, and no service stands beside itself."""
     gpus: list[list[_Tenant]] = []
-    for tenant in sorted(tenants, key=lambda one: (-one.need_gib, one.workload.name)):
+    for tenant in sorted(tenants, key=lambda tenant: (-tenant.need_gib, tenant.workload.name)):
         for _ in range(tenant.replicas):
             fitting = [
                 held
                 for held in gpus
                 if tenant not in held
-                and sum(one.need_gib for one in held) + tenant.need_gib <= memory_gib
-                and sum(one.busy for one in held) + tenant.busy <= most_busy
+                and sum(holder.need_gib for holder in held) + tenant.need_gib <= memory_gib
+                and sum(holder.busy for holder in held) + tenant.busy <= most_busy
             ]
             if fitting:
                 fitting[0].append(tenant)
@@ -124,11 +124,11 @@ def _worst(packed: Sequence[Sequence[_Tenant]]) -> str:
         if len(held) > 1
         for tenant in held
         for target in tenant.workload.targets
-        if (kept := _kept(tenant, [one for one in held if one is not tenant], target)) is not None
+        if (kept := _kept(tenant, [neighbour for neighbour in held if neighbour is not tenant], target)) is not None
     ]
     if not left:
         return ""
-    _, tenant, target, kept = min(left, key=lambda one: one[0])
+    _, tenant, target, kept = min(left, key=lambda row: row[0])
     limit = f"within {target.limit_s:.3g} s, not {target.required_frac:.0%}"
     return f" (about {kept:.0%} of {tenant.workload.name}'s would be {limit})"
 
@@ -141,7 +141,7 @@ def _kept(tenant: _Tenant, others: Sequence[_Tenant], target: Target) -> float |
     le_s, count = judging_histogram(tenant.case, service, target.metric)
     if not count.size:
         return None
-    met = min(1.0, _MEET_BOTH_WAYS * sum(_busy_when(tenant.workload, one) for one in others))
+    met = min(1.0, _MEET_BOTH_WAYS * sum(_busy_when(tenant.workload, other) for other in others))
     alone, slowed = (float(share_within(le_s, count.sum(axis=0), limit)) for limit in _limits(target.limit_s))
     return (1 - met) * alone + met * slowed
 

@@ -132,7 +132,7 @@ def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Ve
 
 def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float, float]]:
     """Return by other provider: what moving saves a month, what it would cost there, and the share of spend that can move."""
-    mine = {pool.provider for pool in left.usage}
+    providers = {pool.provider for pool in left.usage}
     total = sum(left.nodes(pool) * left.rate_usd_hr(pool, market) for pool in left.usage)
     found: dict[str, tuple[float, float, float]] = {}
     for pool in sorted(left.usage):
@@ -142,7 +142,7 @@ def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float,
         spend = left.nodes(pool) * left.rate_usd_hr(pool, market)
         gpus = left.nodes(pool) * instance.board_count
         for provider, usd_gpu_hr in _per_gpu(instance.gpu, pool.capacity_type, market).items():
-            if provider in mine:
+            if provider in providers:
                 continue
             saved, cost, moved = found.get(provider, (0.0, 0.0, 0.0))
             there = gpus * usd_gpu_hr
@@ -182,7 +182,7 @@ def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Set
         f"({share:.0%} of the GPU-hours), less ${upkeep:,.0f} a month of upkeep"
     )
     sums = (-upkeep, spend * stated.kernels_gain_frac - upkeep, spend * stated.kernels_gain_high_frac - upkeep)
-    used = tuple(f"ventures.{one.name}" for one in fields(stated) if one.name.startswith("kernels_"))
+    used = tuple(f"ventures.{setting.name}" for setting in fields(stated) if setting.name.startswith("kernels_"))
     used += ("planning.engineer_week_usd",)
     return _judged(VentureKind.OWN_KERNELS, "serving and training", sums, once, why, settings, used)
 
@@ -190,23 +190,23 @@ def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Set
 def _own_hardware(left: ResidualBill, market: Market, settings: Settings) -> Venture:
     """Carry the base of each pool on bought nodes: capital over its life, operations and power, against the plan's rate."""
     stated = settings.ventures
-    used = tuple(f"ventures.{one.name}" for one in fields(stated) if one.name.startswith("hardware_"))
-    found = [one for pool in sorted(left.usage) if (one := _bought(pool, left, market, settings)) is not None]
+    used = tuple(f"ventures.{setting.name}" for setting in fields(stated) if setting.name.startswith("hardware_"))
+    found = [bought for pool in sorted(left.usage) if (bought := _bought(pool, left, market, settings)) is not None]
     if not found:
         why = (
             "no pool has whole nodes in use at nearly all hours, of a GPU that is still sold new and not owned already"
         )
         return _judged(VentureKind.OWN_HARDWARE, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
-    chosen = [one for one in found if one.sums[1] > 0] or [max(found, key=lambda one: one.sums[1])]
-    low, value, high = (sum(one.sums[at] for one in chosen) for at in range(3))
-    names = ", ".join(f"{one.nodes} x {one.pool.instance_type}" for one in chosen)
+    chosen = [base for base in found if base.sums[1] > 0] or [max(found, key=lambda base: base.sums[1])]
+    low, value, high = (sum(base.sums[at] for base in chosen) for at in range(3))
+    names = ", ".join(f"{base.nodes} x {base.pool.instance_type}" for base in chosen)
     why = (
         f"like {names}, in use at nearly all hours: capital over {stated.hardware_years:g} years (low end: one year less), "
         "operations and power, against the plan's rate; bought nodes stay when demand goes"
     )
-    capital = sum(one.capital_usd for one in chosen)
+    capital = sum(base.capital_usd for base in chosen)
     judged = _judged(VentureKind.OWN_HARDWARE, names, (low, value, high), capital, why, settings, used)
-    cash = sum(one.cash_usd_mo for one in chosen)
+    cash = sum(base.cash_usd_mo for base in chosen)
     payback = capital / cash if cash > 0 else None
     worth = low > 0 and payback is not None and payback <= stated.hardware_payback_mo
     return replace(judged, worth=worth, payback_mo=payback)
@@ -275,9 +275,9 @@ def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Ven
     why = "no savings plan rate is known for the nodes it could cover: ask, and give it with --prices"
     if offers:
         why = "weighed in the plan with the reservations: on what the plan leaves, none saves more"
-    bought = [one for one in left.bill.commitments if one.offer.is_spend]
+    bought = [commitment for commitment in left.bill.commitments if commitment.offer.is_spend]
     if bought:
-        spend = sum(usd(one.micro_usd_hr) for one in bought)
+        spend = sum(usd(commitment.micro_usd_hr) for commitment in bought)
         why = f"in the plan: ${spend:,.2f} an hour with what is held, weighed with the reservations; no more would pay"
     return _judged(VentureKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
 
@@ -285,11 +285,11 @@ def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Ven
 def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:
     """Sum what packing small services on whole GPUs would give back, of those whose owners did not admit it."""
     used = ("assumptions.memory_headroom_frac", "bands.find_cause_frac")
-    saving = sum(one.saving_usd_mo or 0.0 for one in shared)
+    saving = sum(refusal.saving_usd_mo or 0.0 for refusal in shared)
     if not shared:
         why = "no pool has two small services that would fit fewer nodes together and whose owners do not admit it already"
         return _judged(VentureKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
     once = len(shared) * effort_of_lever(shared[0].lever, settings).weeks * settings.planning.engineer_week_usd
-    first = max(shared, key=lambda one: one.saving_usd_mo or 0.0)
+    first = max(shared, key=lambda refusal: refusal.saving_usd_mo or 0.0)
     sums = (0.0, saving, saving)
     return _judged(VentureKind.UNISOLATED, first.subject, sums, once, first.reason, settings, used)

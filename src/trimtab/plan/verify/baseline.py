@@ -69,7 +69,7 @@ class Baseline:
     @property
     def usd_hr(self) -> float:
         """Return the bill an hour."""
-        return sum(one.usd_hr for one in self.workloads) + sum(use.usd_hr for use in self.unheld)
+        return sum(workload.usd_hr for workload in self.workloads) + sum(use.usd_hr for use in self.unheld)
 
 
 def baseline_of(fleet: Fleet, market: Market) -> Baseline:
@@ -78,8 +78,8 @@ def baseline_of(fleet: Fleet, market: Market) -> Baseline:
     rates = {pool: usd(market.rate(pool)) for pool in fleet.usage.pools}
 
     def uses(owner: int) -> tuple[PoolUse, ...]:
-        mine = sorted((pool, mean) for (holder, pool), mean in nodes.items() if holder == owner)
-        return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in mine)
+        means = sorted((pool, mean) for (holder, pool), mean in nodes.items() if holder == owner)
+        return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in means)
 
     return Baseline(
         workloads=tuple(_workload_use(fleet, index, uses(index)) for index in range(len(fleet.workloads))),

@@ -54,7 +54,7 @@ def drifts(plan: Plan, fleet: Fleet, market: Market, settings: Settings) -> tupl
 def _places(plan: Plan, fleet: Fleet, market: Market, settings: Settings) -> list[Drift]:
     """Look at workloads that were moved or made to share: do they still fit their GPUs, and do these still keep up?"""
     found = []
-    workloads = {one.name: one for one in fleet.workloads}
+    workloads = {workload.name: workload for workload in fleet.workloads}
     for action in plan.actions:
         for change in action.changes:
             now = workloads.get(change.subject)

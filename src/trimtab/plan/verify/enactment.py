@@ -190,7 +190,7 @@ def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet
 
 def _moving(capacity: FloatArray, block_hr: int) -> float:
     """Return the share of blocks of hours within which capacity did not stand still."""
-    moved = [not is_still(one) for one in _blocks(capacity, block_hr)]
+    moved = [not is_still(block) for block in _blocks(capacity, block_hr)]
     return float(np.mean(moved)) if moved else 0.0
 
 
@@ -198,7 +198,7 @@ def _blocks(capacity: FloatArray, block_hr: int) -> list[FloatArray]:
     """Return capacity in blocks of hours, those in which none is known left out; one block where history is shorter."""
     block = min(block_hr, len(capacity))
     count = len(capacity) // block
-    return [one for one in capacity[: count * block].reshape(count, block) if np.isfinite(one).any()]
+    return [hours for hours in capacity[: count * block].reshape(count, block) if np.isfinite(hours).any()]
 
 
 def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Window) -> float:

@@ -52,8 +52,8 @@ class NodePurchase:
     @property
     def best(self) -> PurchaseOption | None:
         """Return the cheapest way that binds no spot risk; None where nothing is sold."""
-        kept = [one for one in self.options if one.option is not BuyingOption.SPOT]
-        return min(kept, key=lambda one: one.usd_mo, default=None)
+        kept = [option for option in self.options if option.option is not BuyingOption.SPOT]
+        return min(kept, key=lambda option: option.usd_mo, default=None)
 
 
 def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> tuple[NodePurchase, ...]:
@@ -67,20 +67,20 @@ def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> t
         if pool.capacity_type is not CapacityType.OWNED and seconds.any():
             use.setdefault((pool.provider, pool.instance_type, pool.region), {})[pool] = seconds
     found = [_purchase(parts, market, plan, settings) for parts in use.values()]
-    return tuple(sorted(found, key=lambda one: -one.now_usd_mo))
+    return tuple(sorted(found, key=lambda purchase: -purchase.now_usd_mo))
 
 
 def _purchase(parts: dict[Pool, IntArray], market: Market, plan: Plan, settings: Settings) -> NodePurchase:
     pool = min(parts).held_as(CapacityType.ON_DEMAND)
     total = np.sum(list(parts.values()), axis=0)
     hours = len(total)
-    now = sum(float(seconds.sum()) / S_PER_HR * usd(market.rate(one)) for one, seconds in parts.items())
+    now = sum(float(seconds.sum()) / S_PER_HR * usd(market.rate(part)) for part, seconds in parts.items())
     options = tuple(
         _repriced(pool, price, total, market, settings)
         for price in market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
         if price.option is not BuyingOption.OWNED
     )
-    shares = {one.capacity_type.value: float(seconds.sum()) / float(total.sum()) for one, seconds in parts.items()}
+    shares = {part.capacity_type.value: float(seconds.sum()) / float(total.sum()) for part, seconds in parts.items()}
     entry = NodePurchase(
         instance_type=pool.instance_type,
         region=pool.region,

@@ -112,8 +112,8 @@ def verify(
     `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider.
     """
     now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
-    former = {one.workload: one for one in then.workloads}
-    growth = {one.workload: growth_of(former[one.workload], one) for one in now.workloads if one.workload in former}
+    former = {use.workload: use for use in then.workloads}
+    growth = {use.workload: growth_of(former[use.workload], use) for use in now.workloads if use.workload in former}
     enacted = {
         action.id: _enacted(action, then, now, fleet, spend_usd_hr, _bought_before(plan, action))
         for action in plan.actions
@@ -164,15 +164,15 @@ def _earned(
     market: Market,
 ) -> tuple[dict[str, float], float]:
     """Return what each action saved an hour, and what the former way of running would cost an hour at today's demand."""
-    former = {one.workload: one for one in then.workloads}
+    former = {use.workload: use for use in then.workloads}
     earned = dict.fromkeys((action.id for action in plan.actions), 0.0)
     without = sum(use.usd_hr for use in then.unheld)
-    for one in now.workloads:
-        before = former.get(one.workload)
-        cost = one.usd_hr if before is None else before.usd_hr * growth[one.workload]
+    for workload in now.workloads:
+        before = former.get(workload.workload)
+        cost = workload.usd_hr if before is None else before.usd_hr * growth[workload.workload]
         without += cost
         if before is not None:
-            _share_out(one, cost - one.usd_hr, plan, enacted, market, earned)
+            _share_out(workload, cost - workload.usd_hr, plan, enacted, market, earned)
     unheld = sum(use.usd_hr for use in then.unheld) - sum(use.usd_hr for use in now.unheld)
     for action in plan.actions:
         if any(isinstance(change.effect, ReleaseNodes) for change in action.changes):
@@ -182,11 +182,13 @@ def _earned(
 
 def _buyer(actions: Sequence[Action], kind: type | UnionType) -> Action | None:
     """Return the action that buys nodes in a way."""
-    return next((one for one in actions if any(isinstance(change.effect, kind) for change in one.changes)), None)
+    return next(
+        (action for action in actions if any(isinstance(change.effect, kind) for change in action.changes)), None
+    )
 
 
 def _share_out(
-    one: WorkloadUse,
+    workload: WorkloadUse,
     saved: float,
     plan: Plan,
     enacted: Mapping[str, Mapping[str, float]],
@@ -194,11 +196,13 @@ def _share_out(
     earned: dict[str, float],
 ) -> None:
     """Give a workload's saving to its actions: discounts first, then the rest by prediction times enactment."""
-    mine = [action for action in plan.actions if any(change.subject == one.workload for change in action.changes)]
-    spot = _buyer(mine, SetCapacityType | HedgeOnSpot)
-    block = _buyer(mine, BookBlocks)
+    own_actions = [
+        action for action in plan.actions if any(change.subject == workload.workload for change in action.changes)
+    ]
+    spot = _buyer(own_actions, SetCapacityType | HedgeOnSpot)
+    block = _buyer(own_actions, BookBlocks)
     rest = saved
-    for use in one.uses:
+    for use in workload.uses:
         match use.pool.capacity_type:
             case CapacityType.SPOT:
                 owner = spot
@@ -211,8 +215,8 @@ def _share_out(
         for name, share in buyers.items():
             earned[name] += discount * share
             rest -= discount * share
-    others = [action for action in mine if action not in (spot, block)]
-    weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][one.workload] for action in others]
+    others = [action for action in own_actions if action not in (spot, block)]
+    weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][workload.workload] for action in others]
     for action, weight in zip(others, weights, strict=True):
         earned[action.id] += rest * weight / sum(weights) if sum(weights) else 0.0
 
@@ -234,7 +238,7 @@ def _saved_by_spend(
 
 def _spend_plan(effect: BuySpendPlan, share: float) -> Commitment:
     """Return the plan that a share of an effect's spend buys."""
-    rates = {one.pool: one.rate_micro_usd_hr for one in effect.rates}
+    rates = {rate.pool: rate.rate_micro_usd_hr for rate in effect.rates}
     offer = CommitmentOffer(option=effect.option, rates_micro_usd_hr=rates)
     return Commitment(offer=offer, quantity=round(effect.spend_micro_usd_hr * share))
 
@@ -256,7 +260,7 @@ def _purchases(plan: Plan, pool: Pool, enacted: Mapping[str, Mapping[str, float]
 def _bought_before(plan: Plan, action: Action) -> dict[str, int]:
     """Return the nodes that earlier actions of a plan commit to, by instance type: what is held fills theirs first."""
     before: dict[str, int] = {}
-    for earlier in takewhile(lambda one: one.id != action.id, plan.actions):
+    for earlier in takewhile(lambda other: other.id != action.id, plan.actions):
         for change in earlier.changes:
             if isinstance(change.effect, BuyCommitment):
                 name = change.effect.pool.instance_type
@@ -277,8 +281,8 @@ def _enacted(
     bought_before: Mapping[str, int],
 ) -> dict[str, float]:
     """Return how much of each change of an action was made, by its subject."""
-    former = {one.workload: one for one in then.workloads}
-    held = {one.workload: one.uses for one in now.workloads}
+    former = {use.workload: use for use in then.workloads}
+    held = {use.workload: use.uses for use in now.workloads}
     places = {workload.name: place for place, workload in enumerate(fleet.workloads)}
 
     def made(change: Change) -> float:
@@ -333,7 +337,7 @@ def _cause(enacted: Mapping[str, float], growth: Mapping[str, float]) -> str:
 
 
 def _notes(former: Mapping[str, WorkloadUse], now: Baseline) -> tuple[str, ...]:
-    today = {one.workload for one in now.workloads}
+    today = {use.workload for use in now.workloads}
     notes = []
     if today - former.keys():
         notes.append(f"new since the plan, at the same cost either way: {', '.join(sorted(today - former.keys()))}")

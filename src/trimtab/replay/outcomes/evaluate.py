@@ -225,8 +225,8 @@ def _cramped(workload: Workload, place: Placement, now: Placement) -> str | None
     """Say why its pods cannot stand there; None where they can, and no run spans more nodes than it does now."""
     # each size of pod alone, and then whole runs
     gpus = np.array([workload.gpus_per_pod, *(size.gpus for size in workload.pod_sizes)])
-    one = np.ones(len(gpus), dtype=np.int64)
-    if place.shared is None and np.any(place.nodes_of(one, place.pod_gpus(gpus)) > now.nodes_of(one, gpus)):
+    one_pod = np.ones(len(gpus), dtype=np.int64)
+    if place.shared is None and np.any(place.nodes_of(one_pod, place.pod_gpus(gpus)) > now.nodes_of(one_pod, gpus)):
         return "would spread a run over more nodes"
     if workload.jobs is not None and np.any(nodes_of_runs(workload.jobs, place) > nodes_of_runs(workload.jobs, now)):
         return "would spread a run over more nodes"

@@ -123,7 +123,11 @@ class Outcome:
 
     def missed(self, margin_frac: float) -> tuple[Target, ...]:
         """Return the targets that are not kept with that share of their allowed misses left unused."""
-        return tuple(one.target for one in self.attained if one.safe_frac < safe_required_frac(one.target, margin_frac))
+        return tuple(
+            attained.target
+            for attained in self.attained
+            if attained.safe_frac < safe_required_frac(attained.target, margin_frac)
+        )
 
     def usage(self, place: Placement) -> dict[Pool, IntArray]:
         """Return the node-seconds by the pool that is billed, at a place; of shared nodes, those that it fills alone."""
@@ -164,10 +168,10 @@ def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...
     Time between tokens is not touched: a stream's round trip is paid once. A limit below the trip leaves nothing.
     """
     return tuple(
-        replace(one, limit_s=max(0.0, one.limit_s - place.rtt_s))
-        if one.limit_s is not None and place.rtt_s and one.metric in _ROUND_TRIP
-        else one
-        for one in targets
+        replace(target, limit_s=max(0.0, target.limit_s - place.rtt_s))
+        if target.limit_s is not None and place.rtt_s and target.metric in _ROUND_TRIP
+        else target
+        for target in targets
     )
 
 

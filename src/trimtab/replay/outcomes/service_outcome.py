@@ -86,7 +86,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
     margin = case.settings.planning.target_margin_frac
-    excused = np.array([_excuses_who_comes_first(place, one) for one in targets], dtype=np.bool_)
+    excused = np.array([_excuses_who_comes_first(place, target) for target in targets], dtype=np.bool_)
     safe = np.array([safe_required_frac(target, margin) for target in targets])
     # these targets are judged by another replay below, in which one replica stays up
     safe[excused] = 0.0
@@ -136,7 +136,7 @@ def _with_one_up(place: Placement) -> Placement:
 def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outcome:
     """Return an outcome with some targets attained as they are while a replica is up."""
     both = zip(found.attained, while_up.attained, excused, strict=True)
-    attained = tuple(up if is_excused else one for one, up, is_excused in both)
+    attained = tuple(up if is_excused else before for before, up, is_excused in both)
     return replace(found, attained=attained, stopped=found.stopped or while_up.stopped)
 
 
@@ -371,7 +371,7 @@ def service_model(
         metrics_late_s=case.stress.metrics_late_s,
         # nobody gives up before a target is missed, or before what holds requests lets them go
         queue_limit_s=max(
-            [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
+            [QUEUE_LIMIT_S, _held_s(place), *(target.limit_s for target in targets if target.limit_s is not None)]
         ),
     )
 

@@ -60,7 +60,7 @@ def described(client: AwsClient, reading: CloudReading) -> dict[str, CloudMachin
     except CredentialsError:
         reading.notes.append("ec2:DescribeInstances was refused: machines count as on demand, their zones are unknown")
         return {}
-    known = {name: one for name, one in reading.machines.items() if _id(one) in found}
+    known = {name: machine for name, machine in reading.machines.items() if _id(machine) in found}
     lost = len(reading.machines) - len(known)
     if lost:
         reading.counts["machines that EC2 no longer knows: on demand assumed"] += lost

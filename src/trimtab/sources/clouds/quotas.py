@@ -75,7 +75,10 @@ def settings_text(quotas: Iterable[NodeQuota]) -> str:
     for quota in quotas:
         held = tightest.get(quota.key)
         tightest[quota.key] = quota if held is None or quota.nodes < held.nodes else held
-    lines = [f'"{key}" = {one.nodes}  # {one.limit:g} {one.unit}: {one.quota}' for key, one in sorted(tightest.items())]
+    lines = [
+        f'"{key}" = {quota.nodes}  # {quota.limit:g} {quota.unit}: {quota.quota}'
+        for key, quota in sorted(tightest.items())
+    ]
     return "\n".join(["[limits.quotas]", *lines, ""])
 
 

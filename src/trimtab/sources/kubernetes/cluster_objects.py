@@ -184,14 +184,14 @@ def queued_rows(objects: Objects) -> list[Row]:
     waiting = [*_waiting_in_kueue(objects), *_waiting_in_volcano(objects)]
     parents = owners_of(objects).parents
     rows: list[Row] = []
-    for one, gpus, queue in waiting:
-        created = moment_at(one, "metadata", "creationTimestamp")
+    for run, gpus, queue in waiting:
+        created = moment_at(run, "metadata", "creationTimestamp")
         if gpus <= 0 or created is None:
             continue
         rows.append(
             {
-                "job": _run(one),
-                "workload": _workload(one, parents),
+                "job": _run(run),
+                "workload": _workload(run, parents),
                 "submit": created,
                 "start": None,
                 "end": None,

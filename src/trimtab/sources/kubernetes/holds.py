@@ -62,11 +62,11 @@ def device_holds(holdings: PodHoldings, devices: Mapping[str, GpuLabels]) -> lis
         labels = devices[device]
         share = mig_share(labels.mig_profile, labels.product) if labels.mig_profile else 1.0
         counts = {key: holdings.counts(key) for key in keys if key.pod}
-        held = np.sum([np.minimum(mine * watch.step_s / S_PER_HR, 1.0) for mine in counts.values()], axis=0)
-        for key, mine in counts.items():
-            gpus = share / max(1.0, float(np.round(np.median(held[mine > 0]))))
+        held = np.sum([np.minimum(counted * watch.step_s / S_PER_HR, 1.0) for counted in counts.values()], axis=0)
+        for key, counted in counts.items():
+            gpus = share / max(1.0, float(np.round(np.median(held[counted > 0]))))
             who = {"namespace": key.namespace, "pod": key.pod, "node": labels.node}
-            found += [Hold(**who, device=device, gpus=gpus, life=life) for life in lifetimes(mine, watch)]
+            found += [Hold(**who, device=device, gpus=gpus, life=life) for life in lifetimes(counted, watch)]
     return found
 
 

@@ -171,7 +171,7 @@ def _eks(words: Sequence[str]) -> Object:
             "capacityType": _first(options, "--capacity-type") or "ON_DEMAND",
             "scalingConfig": {key: _count(value) for key, value in sizes.items()},
             "labels": _pairs(_first(options, "--labels")),
-            "taints": [{**one, "effect": _EFFECTS.get(one.get("effect", ""), "")} for one in taints],
+            "taints": [{**taint, "effect": _EFFECTS.get(taint.get("effect", ""), "")} for taint in taints],
         },
     }
 

@@ -63,9 +63,9 @@ class Objects:
 
     def of(self, kind: str, group: str | None = None) -> Iterator[Object]:
         """Return the objects of a kind (of one API group), ordered by namespace and name."""
-        for key, one in sorted(self.by_kind.get(kind, {}).items(), key=lambda item: item[0]):
+        for key, found in sorted(self.by_kind.get(kind, {}).items(), key=lambda item: item[0]):
             if group is None or key[0] == group:
-                yield one
+                yield found
 
     def count(self, reason: str, number: int = 1) -> None:
         """Add to a reason."""

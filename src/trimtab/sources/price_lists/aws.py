@@ -96,7 +96,10 @@ def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, re
         else:
             offer.upfront_usd += line.amount
     for (name, region, option), found in offers.items():
-        offer = min(found.values(), key=lambda one: (_UPFRONT.index(one.line.purchase or _UPFRONT[0]), one.line.term))
+        offer = min(
+            found.values(),
+            key=lambda offered: (_UPFRONT.index(offered.line.purchase or _UPFRONT[0]), offered.line.term),
+        )
         if not 0 < offer.usd_hr(option) < math.inf:
             reading.skip("aws: price of 0, or no number")
             continue

@@ -154,7 +154,7 @@ def _usd_hr(sku: _BillingSku, today: date, reading: PriceReading) -> float | Non
     if not held:
         reading.skip("gcp: SKU whose price starts later")
         return None
-    pricing = max(held, key=lambda one: one.since)
+    pricing = max(held, key=lambda price: price.since)
     per_hour = _UNITS.get(pricing.expression.unit)
     if per_hour is None:
         reading.skip(f"gcp: SKU in the unit {pricing.expression.unit!r}")

@@ -333,22 +333,22 @@ def collect_statistics(
     taken: dict[UsageKey, Floats] = {}
     spoilt: dict[UsageKey, Ints] = {}
     target = "gpu_util" if metric.canonical == "gr_engine_active" else metric.canonical
-    for wanted in gauge_questions(metric, cube.grid):
-        for series in ask(wanted):
+    for question in gauge_questions(metric, cube.grid):
+        for series in ask(question):
             found = tally.key_of(series)
             if found is None or not _applies(metric, found[1]):
                 continue
             hours = cube.grid.hour_of(series.times_ms)
             key = found[0]
-            if wanted.statistic is Statistic.MIN:
+            if question.statistic is Statistic.MIN:
                 spoilt[key] = np.union1d(spoilt.get(key, hours), hours)
                 continue
-            if wanted.statistic is Statistic.MAX:
+            if question.statistic is Statistic.MAX:
                 free = np.isnan(cube.of(f"{target}_max", key))
                 mine = taken.setdefault(key, np.zeros(cube.grid.hours, dtype=np.float64))
                 mine[hours] = free[hours]
             ours = taken.get(key, np.zeros(cube.grid.hours))[hours] > 0
-            name = f"{target}_{wanted.statistic.label}"
+            name = f"{target}_{question.statistic.label}"
             cube.put(name, key, hours[ours], series.values[ours] * scale.of(found[1].node))
     HourRepair(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).repair(taken, spoilt)
 

@@ -184,7 +184,7 @@ def collect_gpu_usage(
     kept = (journal or Journal(folder=None)).of(identity_of(server.url, server.selector, metrics, mig, with_raw))
     values = HourlyValues(server=server, recorded=metrics.recorded)
     missing = [piece for piece in pieces if not kept.holds(piece)]
-    questions = [wanted for piece in missing for wanted in _questions(metrics, piece, mig=mig)]
+    questions = [question for piece in missing for question in _questions(metrics, piece, mig=mig)]
     with prefetch(questions, values.ask, server.at_once) as fetched:
         for piece in pieces:
             span = kept.read(piece)

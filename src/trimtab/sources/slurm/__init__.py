@@ -387,15 +387,15 @@ def nodes_of_sinfo(path: Path, content: str, account: Account) -> Iterator[Slurm
 def nodes_of_json(path: Path, content: str, account: Account) -> Iterator[SlurmNode]:
     """Read `scontrol show node --json`, or the groups of nodes of `sinfo --json`."""
     parsed = parsed_json(path, content)
-    for index, one in enumerate([*listed(parsed, "nodes"), *listed(parsed, "sinfo")]):
+    for index, node in enumerate([*listed(parsed, "nodes"), *listed(parsed, "sinfo")]):
         account.read += 1
-        names = at(one, "nodes", "nodes")
-        gres = text(one, "gres") or text(one, "gres", "total")
-        state = at(one, "state") or at(one, "node", "state")
+        names = at(node, "nodes", "nodes")
+        gres = text(node, "gres") or text(node, "gres", "total")
+        state = at(node, "state") or at(node, "node", "state")
         words = "+".join(str(word) for word in state) if isinstance(state, list) else str(state or "")
-        partitions = at(one, "partitions")
-        within = ",".join(map(str, partitions)) if isinstance(partitions, list) else text(one, "partition", "name")
-        plain = (text(one, "name") or text(one, "hostname"),)
+        partitions = at(node, "partitions")
+        within = ",".join(map(str, partitions)) if isinstance(partitions, list) else text(node, "partition", "name")
+        plain = (text(node, "name") or text(node, "hostname"),)
         listed_names = tuple(str(name) for name in names) if isinstance(names, list) else plain
         if not any(listed_names):
             account.bad(Fault(what="no name of a node", where=f"{path.name} record {index}"))

@@ -167,9 +167,9 @@ def _of_tasks(job: str, gpus: Gpus) -> Gpus:
 
 def jobs_of_json(path: Path, content: str, account: Account) -> Iterator[SlurmJob]:
     """Read `sacct --json`; its moments are seconds since 1970, so no zone is needed."""
-    for index, one in enumerate(listed(parsed_json(path, content), "jobs")):
+    for index, record in enumerate(listed(parsed_json(path, content), "jobs")):
         account.read += 1
-        job = _of_record(one, f"{path.name} jobs[{index}]", account)
+        job = _of_record(record, f"{path.name} jobs[{index}]", account)
         if job is not None:
             yield job
 

@@ -33,13 +33,13 @@ class LinkedRows:
     def __init__(self, program: Program, linked: Sequence[LinkedRow]) -> None:
         self._links: list[tuple[LinkedRow, dict[int, int]]] = []
         self._coefficients: dict[int, list[tuple[int, float]]] = {}
-        for one in linked:
+        for link in linked:
             # x - z <= 0
-            lines = {workload: program.add_row(-INFINITY, 0.0) for workload in one.users}
-            self._links.append((one, lines))
-            self._coefficients[one.row] = [(line, -1.0) for line in lines.values()]
+            lines = {workload: program.add_row(-INFINITY, 0.0) for workload in link.users}
+            self._links.append((link, lines))
+            self._coefficients[link.row] = [(line, -1.0) for line in lines.values()]
             for workload, line in lines.items():
-                for row in one.users[workload].tolist():
+                for row in link.users[workload].tolist():
                     self._coefficients.setdefault(row, []).append((line, 1.0))
 
     def coefficients(self, row: int) -> Coefficients:

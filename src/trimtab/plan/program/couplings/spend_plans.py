@@ -30,8 +30,10 @@ from trimtab.units import usd
 
 def spend_pools(problem: Problem) -> frozenset[Pool]:
     """Return the pools that a spend plan may cover, bought or owned: those of one provider share its spend."""
-    offers = (*problem.spend_offers, *(one.offer for one in problem.owned_spend))
-    return frozenset(pool for one in offers for pool in one.rates_micro_usd_hr if pool in problem.rates_micro_usd_hr)
+    offers = (*problem.spend_offers, *(commitment.offer for commitment in problem.owned_spend))
+    return frozenset(
+        pool for offer in offers for pool in offer.rates_micro_usd_hr if pool in problem.rates_micro_usd_hr
+    )
 
 
 def cut_together(problem: Problem) -> dict[Pool, str]:
@@ -48,7 +50,9 @@ class SpendPlanRows:
         plans: list[tuple[Mapping[Pool, int], float | None]] = [
             (offer.rates_micro_usd_hr, None) for offer in problem.spend_offers
         ]
-        plans += [(one.offer.rates_micro_usd_hr, usd(one.micro_usd_hr)) for one in problem.owned_spend]
+        plans += [
+            (commitment.offer.rates_micro_usd_hr, usd(commitment.micro_usd_hr)) for commitment in problem.owned_spend
+        ]
         place_of = {tracked.pool: place for place, tracked in enumerate(inputs.tracked)}
         self._plans = []
         for rates, owned_usd_hr in plans:
@@ -131,7 +135,7 @@ class HeldSpendPlans:
 
     def hold(self, bought: Iterable[Commitment]) -> None:
         """Hold what is bought; owned plans apply first."""
-        self._plans = (*self._owned, *(one for one in bought if one.offer.is_spend))
+        self._plans = (*self._owned, *(commitment for commitment in bought if commitment.offer.is_spend))
         self._covered = frozenset(pool for plan in self._plans for pool in plan.offer.rates_micro_usd_hr)
 
     def take(self, left: dict[Pool, IntArray], present: Uses) -> None:
