@@ -9,6 +9,7 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.bill import spend_blocks, use_blocks, waste_blocks
 from trimtab.emit.sections.plan import (
+    bridge_blocks,
     closer_look_blocks,
     not_worth_blocks,
     plan_blocks,
@@ -44,6 +45,12 @@ def _sections(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) ->
     bill = dollars(document.bill_usd_mo)
     what_if = "; ".join(document.what_if.scenario) if document.what_if else ""
     made: tuple[tuple[str, str, str, Made], ...] = (
+        (
+            "bridge",
+            "From today's bill to the plan's",
+            "dollars a month; savings overlap, so each step is an action's fair share; thin lines: 80% intervals",
+            bridge_blocks,
+        ),
         ("spend", "Where the money goes", "GPU active: mean share of the GPU at work while held", spend_blocks),
         ("buys", "What it buys", f"$/month; together they are the bill, {bill}", waste_blocks),
         ("plan", "The plan", "what to do first stands first" if document.plan.actions else "", plan_blocks),

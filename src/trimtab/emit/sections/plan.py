@@ -46,8 +46,13 @@ _COLUMNS = (
 )
 
 
+def bridge_blocks(document: AuditDocument) -> list[Block]:
+    """Return the picture of how the actions take the bill down; a form without pictures has the plan's table for it."""
+    return [Chart(draw=lambda: waterfall(document))] if document.plan.actions else []
+
+
 def plan_blocks(document: AuditDocument) -> list[Block]:
-    """Return the actions, how they take the bill down, and how near the best the plan is."""
+    """Return the actions, and how near the best the plan is."""
     plan = document.plan
     if not plan.actions:
         return [Paragraph(words="Nothing that is worth doing was found; what was judged and refused stands below.")]
@@ -55,10 +60,6 @@ def plan_blocks(document: AuditDocument) -> list[Block]:
     star = " ★: a quick win, little work of low risk that is paid back within a month." if wins else ""
     rest = plan.actions[_BRIEF_ACTIONS:]
     return [
-        Chart(
-            title="From today's bill to the plan's, dollars a month; thin lines: 80% intervals",
-            draw=lambda: waterfall(document),
-        ),
         Table(
             columns=_COLUMNS,
             rows=tuple(_action_row(document, action, action.id in wins) for action in plan.actions),
