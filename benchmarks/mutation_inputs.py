@@ -30,7 +30,7 @@ from trimtab.cli.outcome_cache import OutcomeCache, encoded
 from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
-from trimtab.emit.audit_json import parse_document
+from trimtab.emit.audit_data import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
 from trimtab.errors import InputError, SourceError

@@ -9,7 +9,7 @@ import pytest
 
 from trimtab.cli import main
 from trimtab.cli.kept_audits import recall
-from trimtab.emit.audit_json import published_schema
+from trimtab.emit.audit_data import published_schema
 
 
 def run(capsys, *arguments):

@@ -8,9 +8,8 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, FleetEffect, ReleaseNodes
-from trimtab.emit.manifests.action_names import action_names
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.plan_files import action_names, emit_plan
 from trimtab.plan.model import Change
 
 PLAN = example_audit().plan

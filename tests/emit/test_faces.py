@@ -9,10 +9,9 @@ import yaml
 from tests.emit.example import example_audit
 
 from trimtab.emit.actions_csv import COLUMNS, render_csv
+from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.audit_json import render_json
 from trimtab.emit.audit_markdown import COMMENT_MARKER, render_github_comment, render_markdown
-from trimtab.emit.audit_yaml import render_yaml
 from trimtab.emit.explain import explain_action
 
 

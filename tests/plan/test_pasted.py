@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.fleets import FleetRows
 
-from trimtab.emit.from_audit.undeclared import undeclared_part
+from trimtab.emit.audit_document import undeclared_part
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit
 from trimtab.tables.workloads import parse_workloads

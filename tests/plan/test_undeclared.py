@@ -11,7 +11,7 @@ from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
-from trimtab.emit.from_audit.undeclared import undeclared_part
+from trimtab.emit.audit_document import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings

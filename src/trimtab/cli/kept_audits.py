@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.cli.state import TRUST_VARIABLE, is_sealed, prepared_folder, seal_of, state_folder, trusts_others, user_key
-from trimtab.emit.audit_json import parse_document, render_json
+from trimtab.emit.audit_data import parse_document, render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.errors import InputError, UnknownName

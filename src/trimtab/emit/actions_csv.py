@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.emit.document import ActionPart, AuditDocument
-from trimtab.emit.roadmap_words import quick_wins
+from trimtab.emit.words import quick_wins
 from trimtab.safe_text import csv_text
 
 COLUMNS = (

@@ -1,9 +1,25 @@
-"""Turn an audit into its document. Money is rounded here, once: parts sum to their totals to the cent in every face."""
+"""Turn an audit into its document. Money is rounded here, once: parts sum to their totals to the cent in every form."""
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
+
+import yaml
+
 from trimtab._version import __version__
-from trimtab.emit.document import SCHEMA_VERSION, AuditDocument
+from trimtab.emit.comparison import compared
+from trimtab.emit.document import (
+    SCHEMA_VERSION,
+    AuditDocument,
+    BillByHour,
+    CapacityPart,
+    ComparedPart,
+    HeatMapPart,
+    Pictures,
+    UndeclaredPart,
+    WhatIfPart,
+)
 from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.bill import (
     coverage_part,
@@ -15,14 +31,14 @@ from trimtab.emit.from_audit.bill import (
     verdict_part,
     waste_parts,
 )
-from trimtab.emit.from_audit.laws import law_part
-from trimtab.emit.from_audit.pictures import pictures_part
 from trimtab.emit.from_audit.plan import plan_part
-from trimtab.emit.from_audit.proof import proof_part, robustness_part
-from trimtab.emit.from_audit.scenario import what_if_part
-from trimtab.emit.from_audit.undeclared import undeclared_part
+from trimtab.emit.from_audit.proof import law_part, proof_part, robustness_part
 from trimtab.emit.money import month_usd
-from trimtab.plan.audit import Audit
+from trimtab.fleet.model import FloatArray
+from trimtab.plan.audit import Audit, HeatMap
+from trimtab.plan.model import CapacityPicture
+from trimtab.plan.proof.scenario import WhatIf
+from trimtab.plan.proof.undeclared import Undeclared
 
 
 def audit_document(audit: Audit) -> AuditDocument:
@@ -50,4 +66,75 @@ def audit_document(audit: Audit) -> AuditDocument:
         undeclared=tuple(undeclared_part(undeclared) for undeclared in audit.undeclared),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
+    )
+
+
+def what_if_part(found: WhatIf) -> WhatIfPart:
+    """Return the part: both worlds, figure by figure."""
+    return WhatIfPart(
+        scenario=found.scenario.words(),
+        refused=found.refused,
+        figures=tuple(
+            ComparedPart(section=row.section, what=row.what, unit=row.unit.value, base=row.base, scenario=row.scenario)
+            for row in compared(found)
+        ),
+    )
+
+
+_DIGITS = 4
+
+
+def pictures_part(audit: Audit) -> Pictures:
+    """Return the series; what was not measured is null."""
+    start = audit.proof.window.start
+    return Pictures(
+        bill_by_hour=BillByHour(
+            start=start,
+            before_usd=_known_series(audit.proof.hourly_before_usd),
+            after_usd=_known_series(audit.proof.hourly_after_usd),
+        ),
+        heat_map=_heat_map(audit.heat_map),
+        capacity=tuple(_capacity(picture, start) for picture in audit.capacity),
+    )
+
+
+def _heat_map(heat_map: HeatMap) -> HeatMapPart:
+    return HeatMapPart(rows=heat_map.rows, activity_frac=tuple(_series(row) for row in heat_map.activity_frac))
+
+
+def _capacity(picture: CapacityPicture, start: datetime) -> CapacityPart:
+    return CapacityPart(
+        workload=picture.workload,
+        start=start,
+        demand_gpus=_series(picture.demand_gpus),
+        before_gpus=_series(picture.before_gpus),
+        after_gpus=_series(picture.after_gpus),
+    )
+
+
+def _series(values: FloatArray) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(value) else round(value, _DIGITS) for value in values.tolist())
+
+
+def _known_series(values: FloatArray) -> tuple[float, ...]:
+    return tuple(round(value, _DIGITS) for value in values.tolist())
+
+
+_WIDTH = 10_000
+"""No line is folded."""
+
+
+def undeclared_part(found: Undeclared) -> UndeclaredPart:
+    """Return the part of a declaration that is missing, with the YAML to paste."""
+    return UndeclaredPart(
+        workloads=tuple(found.declarations),
+        permission=found.permission,
+        known=found.known,
+        permits=found.permits,
+        gives_up=found.gives_up,
+        saves_usd_mo=round(found.saves_usd_mo, 2),
+        declaration="\n".join(
+            yaml.safe_dump({name: dict(fields)}, default_flow_style=None, sort_keys=False, width=_WIDTH).strip()
+            for name, fields in found.declarations.items()
+        ),
     )

@@ -1,13 +1,10 @@
 """How a replica answers once it serves several requests at once: its capacity, and its latency at each load.
 
-Within a minute requests come as a Poisson stream (what a history by the minute can tell); each load is one replay of such a
-stream through the batcher, with the same random numbers for every load and rule. At full load a request takes the batch before
-it and its own, beyond its wait for the backlog.
-
-Latency of a replica that serves several requests at once: whole batches that leave together, or requests that come and go.
-
-Requests arrive one by one; `run_s[n]` is how long a batch of `n` takes, or a request among `n` in a continuous batch. The
-loops are compiled; run through `.py_func` they give the same bytes.
+Requests leave in whole batches, or come and go in a continuous one; `run_s[n]` is how long a batch of `n` takes, or a request
+among `n`. Within a minute requests come as a Poisson stream (what a history by the minute can tell); each load is one replay
+of such a stream through the batcher, with the same random numbers for every load and rule. At full load a request takes the
+batch before it and its own, beyond its wait for the backlog. The loops are compiled; run through `.py_func` they give the
+same bytes.
 """
 
 from __future__ import annotations

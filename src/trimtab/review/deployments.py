@@ -2,12 +2,12 @@
 
 Where its pods go is read as the scheduler and Karpenter have it: every label that a pod selects must be a node's, every taint
 that keeps pods off must be tolerated (kubernetes.io, Assigning Pods to Nodes; Taints and Tolerations), and of the instance
-types that a NodePool may start the cheapest is started, spot before on demand where both are allowed (karpenter.sh, NodePools).
+types that a NodePool may start the cheapest is started, spot before on demand where both are allowed (karpenter.sh,
+NodePools).
 
-Hours of the week in which KEDA's cron triggers hold replicas: a ScaledObject of such triggers, and none outside them.
-
-As KEDA has it (keda.sh, scalers/cron): between `start` and `end`, which are cron expressions, a trigger asks for
-`desiredReplicas`; the highest trigger counts. Read are times on the hour, in UTC, on any days of the week.
+KEDA's cron triggers hold replicas in some hours of the week and none outside them (keda.sh, scalers/cron): between `start`
+and `end`, which are cron expressions, a trigger asks for `desiredReplicas`; the highest trigger counts. Read are times on the
+hour, in UTC, on any days of the week.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import yaml
 
 from trimtab.cli.output import Format
 from trimtab.emit.actions_csv import COLUMNS, render_csv
-from trimtab.emit.audit_json import render_json
+from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_markdown import render_github_comment, render_markdown
-from trimtab.emit.audit_yaml import render_yaml
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.writers import html, terminal

@@ -7,7 +7,17 @@ The docstring under each field is its description in the published schema (`sche
 from __future__ import annotations
 
 from trimtab.emit.document.actions import ActionPart, ChangePart, TargetPart
-from trimtab.emit.document.audit import SCHEMA_VERSION, AuditDocument
+from trimtab.emit.document.audit import (
+    SCHEMA_VERSION,
+    AuditDocument,
+    BillByHour,
+    CapacityPart,
+    ComparedPart,
+    HeatMapPart,
+    Pictures,
+    UndeclaredPart,
+    WhatIfPart,
+)
 from trimtab.emit.document.bill import (
     CoveragePart,
     OwnedPart,
@@ -19,12 +29,22 @@ from trimtab.emit.document.bill import (
     VerdictPart,
     WastePart,
 )
-from trimtab.emit.document.laws import BackTestPart, HeldPart, LawPart
 from trimtab.emit.document.part import EvidencePart, WindowPart
-from trimtab.emit.document.pictures import BillByHour, CapacityPart, HeatMapPart, Pictures
-from trimtab.emit.document.plan import LimitPart, NotWorthPart, PlanPart, VenturePart
+from trimtab.emit.document.plan import (
+    EffortSensitivityPart,
+    LimitPart,
+    NotWorthPart,
+    PlanPart,
+    RoadmapPart,
+    SchedulePart,
+    StepPart,
+    VenturePart,
+)
 from trimtab.emit.document.proof import (
     ActionProofPart,
+    BackTestPart,
+    HeldPart,
+    LawPart,
     PromisePart,
     ProofPart,
     RepairPart,
@@ -32,9 +52,6 @@ from trimtab.emit.document.proof import (
     StressedPart,
     StressedTargetPart,
 )
-from trimtab.emit.document.roadmap import EffortSensitivityPart, RoadmapPart, SchedulePart, StepPart
-from trimtab.emit.document.scenario import ComparedPart, WhatIfPart
-from trimtab.emit.document.undeclared import UndeclaredPart
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -1,7 +1,8 @@
-"""The whole document."""
+"""The whole document of an audit, with its scenario, the series behind its pictures, and the price of what was not declared."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from trimtab.emit.document.actions import ActionPart
@@ -15,13 +16,101 @@ from trimtab.emit.document.bill import (
     VerdictPart,
     WastePart,
 )
-from trimtab.emit.document.laws import LawPart
 from trimtab.emit.document.part import Part
-from trimtab.emit.document.pictures import Pictures
 from trimtab.emit.document.plan import PlanPart
-from trimtab.emit.document.proof import ProofPart, RobustnessPart
-from trimtab.emit.document.scenario import WhatIfPart
-from trimtab.emit.document.undeclared import UndeclaredPart
+from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
+
+
+class ComparedPart(Part):
+    """One figure in the world as it is and in the scenario."""
+
+    section: str
+    """What it belongs to: the plan, actions, limits, budget or deadline."""
+    what: str
+    """The figure."""
+    unit: str
+    """usd_mo, frac, weeks, count or text."""
+    base: float | str | None
+    """As it is; null where that world has none."""
+    scenario: float | str | None
+    """In the scenario; null where that world has none."""
+
+
+class WhatIfPart(Part):
+    """A scenario planned beside the world as it is."""
+
+    scenario: tuple[str, ...]
+    """What is different."""
+    refused: str
+    """Why there is no plan in that world; empty where there is one."""
+    figures: tuple[ComparedPart, ...]
+    """Both worlds, figure by figure."""
+
+
+class BillByHour(Part):
+    """The bill over the proof window, hour by hour."""
+
+    start: datetime
+    """The first hour."""
+    before_usd: tuple[float, ...]
+    """As it was."""
+    after_usd: tuple[float, ...]
+    """Under the plan."""
+
+
+class HeatMapPart(Part):
+    """Mean activity by row and hour of the week."""
+
+    rows: tuple[str, ...]
+    """What each row is."""
+    activity_frac: tuple[tuple[float | None, ...], ...]
+    """168 values a row, from Monday 00:00 UTC; null where nothing was held or measured."""
+
+
+class CapacityPart(Part):
+    """Demand against capacity of one service over the proof window, hour by hour, in GPUs."""
+
+    workload: str
+    """Namespace and name."""
+    start: datetime
+    """The first hour."""
+    demand_gpus: tuple[float | None, ...]
+    """What its requests needed; null where not measured."""
+    before_gpus: tuple[float | None, ...]
+    """What was held."""
+    after_gpus: tuple[float | None, ...]
+    """What the plan holds."""
+
+
+class Pictures(Part):
+    """The series behind the pictures of the HTML report."""
+
+    bill_by_hour: BillByHour
+    """Bill before and after."""
+    heat_map: HeatMapPart
+    """Utilization through the week."""
+    capacity: tuple[CapacityPart, ...]
+    """Demand against capacity, one entry a service."""
+
+
+class UndeclaredPart(Part):
+    """What was not declared in workloads.yaml, and what the plan would save if it were."""
+
+    workloads: tuple[str, ...]
+    """Whom it concerns: one, or several that it takes together."""
+    permission: str
+    """interruptible, latency, min_replicas, quantize, open_hours or isolation."""
+    known: str
+    """What history says about it."""
+    permits: str
+    """What would be declared, in words."""
+    gives_up: str
+    """What the owner accepts with it."""
+    saves_usd_mo: float
+    """Dollars a month beside the plan, the rest of it as it is; alternatives, which do not add up."""
+    declaration: str
+    """YAML to put under `workloads:` in workloads.yaml, or into the entry that is there."""
+
 
 SCHEMA_VERSION: Literal[1] = 1
 

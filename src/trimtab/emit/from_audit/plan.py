@@ -1,17 +1,26 @@
-"""The plan as a part of the audit's document: actions whose shares sum to the joint saving to the cent, limits, the rest."""
+"""The plan and its year as parts of the document: actions whose shares sum to the joint saving to the cent, limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.emit.document import LimitPart, NotWorthPart, PlanPart, TargetPart, VenturePart
+from trimtab.emit.document import (
+    EffortSensitivityPart,
+    LimitPart,
+    NotWorthPart,
+    PlanPart,
+    RoadmapPart,
+    SchedulePart,
+    StepPart,
+    TargetPart,
+    VenturePart,
+)
 from trimtab.emit.from_audit.actions import action_part
-from trimtab.emit.from_audit.roadmap import roadmap_part
 from trimtab.emit.from_audit.shared import share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.audit import Audit
-from trimtab.plan.model import NotWorthDoing
+from trimtab.plan.model import NotWorthDoing, Roadmap, Schedule
 from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 
@@ -82,4 +91,54 @@ def _venture(venture: Venture) -> VenturePart:
         worth=venture.worth,
         reason=venture.reason,
         assumptions=venture.assumptions,
+    )
+
+
+FOLKLORE_LOW_FRAC, FOLKLORE_HIGH_FRAC = 0.60, 0.75
+"""What vendors' case studies and guides promise within a year, whatever the fleet; held against the plan, never used in it."""
+_MO_DIGITS = 3
+
+
+def roadmap_part(found: Roadmap) -> RoadmapPart:
+    """Return the document's part."""
+    course = _course(found.course)
+    today, end = course.bill_usd_mo[0], course.bill_usd_mo[-1]
+    fixed = _course(found.fixed)
+    return RoadmapPart(
+        course=course,
+        fixed=fixed,
+        gain_usd=round(fixed.year_usd - course.year_usd, 2),
+        best=found.best,
+        per_week_loss_usd=None if found.per_week_loss_usd is None else round(found.per_week_loss_usd, 2),
+        year_end_bill_usd_mo=end,
+        year_end_saving_frac=1 - end / today if today else 0.0,
+        folklore_low_frac=FOLKLORE_LOW_FRAC,
+        folklore_high_frac=FOLKLORE_HIGH_FRAC,
+        sways=tuple(
+            EffortSensitivityPart(
+                lever=sway.lever,
+                factor=sway.factor,
+                same_frac=round(sway.same_frac, 4),
+                first=sway.first,
+                regret_usd=round(sway.regret_usd, 2),
+            )
+            for sway in found.sways
+        ),
+    )
+
+
+def _course(course: Schedule) -> SchedulePart:
+    return SchedulePart(
+        steps=tuple(
+            StepPart(
+                action=step.action,
+                start_mo=round(step.start_mo, _MO_DIGITS),
+                done_mo=round(step.done_mo, _MO_DIGITS),
+                bill_usd_mo=round(step.bill_usd_mo, 2),
+                quick_win=step.quick_win,
+            )
+            for step in course.steps
+        ),
+        bill_usd_mo=tuple(round(bill, 2) for bill in course.bill_usd_mo),
+        year_usd=round(course.year_usd, 2),
     )

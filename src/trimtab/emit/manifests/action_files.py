@@ -38,11 +38,10 @@ from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
 from trimtab.emit.manifests.pool_specs import PoolSpec
-from trimtab.emit.manifests.precision import precision_page
+from trimtab.emit.manifests.program_settings import precision_page, training_page
 from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
-from trimtab.emit.manifests.training import training_page
 from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
 from trimtab.emit.manifests.workload_patch import patchable, queued_component

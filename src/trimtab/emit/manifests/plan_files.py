@@ -1,13 +1,17 @@
-"""A plan as files, in a safe order; the same plan and facts give the same bytes."""
+"""A plan as files, in a safe order; the same plan and facts give the same bytes.
+
+Paths, annotations and labels of alerts name an action by what it changes, since ids count the actions of one plan and the
+next plan counts anew: a folder under version control changes where the plan does and nowhere else.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.emit.manifests.action_files import action_files, page_file, purchase_pages, shared_files
-from trimtab.emit.manifests.action_names import action_names
 from trimtab.emit.manifests.apply_order import apply_order
 from trimtab.emit.manifests.clusters import actions_in, clusters_of, facts_in
 from trimtab.emit.manifests.decision_record import decision_index, decision_record
@@ -17,8 +21,7 @@ from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.machine_files import machine_files
-from trimtab.emit.manifests.node_classes import node_class_templates
-from trimtab.emit.manifests.node_files import layout_files, pool_files
+from trimtab.emit.manifests.node_files import layout_files, node_class_templates, pool_files
 from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
@@ -215,3 +218,34 @@ def _record(
     left = [f"`{left_out.subject}`: {left_out.reason}" for left_out in withheld if left_out.action == action.id]
     text = decision_record(action, plan, written=written, withheld=left, owners=owners)
     return page_file(action, name, text, ApplyStage.DECIDE)
+
+
+def action_names(actions: Iterable[Action]) -> dict[str, str]:
+    """Return id -> name, a DNS-1123 label of the lever and what it changes; the second of a name is numbered."""
+    seen: Counter[str] = Counter()
+    names = {}
+    for action in actions:
+        name = node_name(action.lever, _about(action))
+        seen[name] += 1
+        names[action.id] = name if seen[name] == 1 else node_name(name, str(seen[name]))
+    return names
+
+
+def _about(action: Action) -> str:
+    """Return what an action is about, without counts: the pool that is bought, or the first of the workloads it changes."""
+    effects = [change.effect for change in action.changes]
+    for effect in effects:
+        match effect:
+            case BuyCommitment():
+                return "-".join(
+                    (effect.pool.provider, effect.pool.instance_type, effect.pool.region, effect.option.value)
+                )
+            case BuySpendPlan():
+                return f"{effect.provider}-{effect.option.value}"
+            case ReleaseNodes():
+                return "unheld-nodes"
+            case _:
+                pass
+    subjects = sorted({change.subject for change in action.changes})
+    others = "-and-others" if len(subjects) > 1 else ""
+    return f"{subjects[0] if subjects else ''}{others}".replace("/", "-").replace("@", "-")

@@ -25,10 +25,17 @@ from trimtab.emit.blocks import (
 from trimtab.emit.document import ActionPart, AuditDocument, RoadmapPart, VenturePart
 from trimtab.emit.html.charts import waterfall, year_picture
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
 from trimtab.emit.sections.actions import action_sections
-from trimtab.emit.venture_words import venture_subject
-from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, interval, plan_note, undeclared_line
+from trimtab.emit.words import (
+    UNDECLARED_LEAD,
+    UNDECLARED_NOTE,
+    interval,
+    plan_note,
+    quick_wins,
+    roadmap_lines,
+    undeclared_line,
+    venture_subject,
+)
 
 _BRIEF_ACTIONS = 20
 _BRIEF_LINES = 8

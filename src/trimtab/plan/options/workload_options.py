@@ -1,8 +1,8 @@
 """Every way to run each workload that fits and keeps its targets, and why the others were dropped.
 
-Which pools make one workload's use another's concern: those with a commitment, a quota, or all where spot is limited.
-
-Declared targets that a workload misses today and that nothing on offer keeps: what stays as it is for their sake.
+`Coupling` says which pools make one workload's use another's concern (those with a commitment, a quota, or all where spot is
+limited), so that pruning one workload's ways drops none that another could need. `unkept` names declared targets that a
+workload misses today and that nothing on offer keeps.
 """
 
 from __future__ import annotations

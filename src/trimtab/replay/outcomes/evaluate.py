@@ -1,9 +1,8 @@
 """One place that replays a workload under a deployment, whatever its kind, and remembers what it replayed.
 
-Outcomes by content: what a replay gave is looked up by everything that it depends on, prices not among it.
-
-A changed price, quota or budget finds every outcome; a changed history, target or assumption finds none. Nor does a changed
-program: who keeps outcomes keeps them by program (`OutcomeStore`), since no list of what a replay runs stays whole.
+An outcome is found again by all that it depends on, and prices are not part of that: a changed price, quota or budget finds
+every outcome; a changed history, target or assumption finds none. Nor does a changed program: outcomes are kept by program
+(`OutcomeStore`), since no list of what a replay runs stays whole.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What a workload would have used and kept under a deployment: one replay, whatever its kind.
 
 The same functions judge the fit window (to plan) and the proof window (to prove): `Case` says whose history is replayed and
-which targets and service law, both learnt on the fit window, apply.
-
-Judge a workload that simply holds nodes (notebooks, and whatever shows neither requests nor runs) hour by hour.
+which targets and service law, both learnt on the fit window, apply. A workload that simply holds nodes (a notebook, or whatever
+shows neither requests nor runs) is judged hour by hour.
 """
 
 from __future__ import annotations

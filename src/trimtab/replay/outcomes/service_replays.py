@@ -1,8 +1,7 @@
 """A service's replays, each done once: places of one speed share it, whatever their nodes; target loads share a forecast.
 
-The course of a replay without its nodes: replicas do the same wherever they are as fast.
-
-Other nodes are only billed anew. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
+What is shared is the trace of replicas without their nodes: replicas do the same wherever they are as fast, and other nodes are
+only billed anew. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Manifests as people keep them: folders of YAML, kustomizations, and shell scripts that make node groups.
 
-Commands that make node groups, read out of shell scripts as the objects that would declare the same groups.
-
-`aws eks create-nodegroup`, `gcloud container node-pools create` and `az aks nodepool add` (their reference pages) become a
-Nodegroup (AWS Controllers for Kubernetes), a ContainerNodePool (Config Connector) and a ManagedClustersAgentPool (Azure Service
-Operator). Nothing is run: a value that a variable gives stays as it is written.
+In a script, `aws eks create-nodegroup`, `gcloud container node-pools create` and `az aks nodepool add` (their reference
+pages) become a Nodegroup (AWS Controllers for Kubernetes), a ContainerNodePool (Config Connector) and a
+ManagedClustersAgentPool (Azure Service Operator). Nothing is run: a value that a variable gives stays as it is written.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The audit's document as JSON text, its published schema, and the way back."""
+"""The audit's document for programs: JSON and YAML with the same keys, the published schema, and the way back from JSON."""
 
 from __future__ import annotations
 
 import json
 from importlib.resources import files
 
+import yaml
 from pydantic import ValidationError
 
 from trimtab.emit.document import SCHEMA_VERSION, AuditDocument
@@ -39,3 +40,11 @@ def schema_text() -> str:
     schema = AuditDocument.model_json_schema(mode="serialization")
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+_WIDTH = 120
+
+
+def render_yaml(document: AuditDocument) -> str:
+    """Return the document as YAML text."""
+    return yaml.safe_dump(document.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=_WIDTH)
