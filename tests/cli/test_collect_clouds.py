@@ -25,7 +25,8 @@ START = datetime.fromtimestamp(START_S, tz=UTC)
 WINDOW = ("--from", START.isoformat(), "--to", (START + timedelta(hours=72)).isoformat())
 
 
-def test_cloudwatch_becomes_a_bundle_that_audit_takes(run, tmp_path):
+def test_cloudwatch_becomes_a_bundle_that_audit_takes(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what an audit keeps lies in the working folder
     fleet = str(tmp_path / "fleet")
     with answering(cloudwatch(hours=72)) as (_, url):
         code, out, err = run(

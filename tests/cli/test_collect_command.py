@@ -43,7 +43,8 @@ def test_an_unreachable_server_exits_with_1_and_says_what_to_do(capsys):
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_a_kubernetes_dump_becomes_a_bundle_that_audit_takes(tmp_path, capsys):
+def test_a_kubernetes_dump_becomes_a_bundle_that_audit_takes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what an audit keeps lies in the working folder
     dumped = tmp_path / "dump.json"
     dumped.write_text(json.dumps(dump()))
 
@@ -73,7 +74,8 @@ def test_the_read_only_role_is_printed_alone(capsys):
     assert [one["kind"] for one in yaml.safe_load_all(out)][-1] == "ClusterRoleBinding"
 
 
-def test_dumps_of_slurm_become_a_bundle_priced_by_the_owners_figures(tmp_path, capsys):
+def test_dumps_of_slurm_become_a_bundle_priced_by_the_owners_figures(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what an audit keeps lies in the working folder
     data = Path(__file__).parents[1] / "data" / "slurm"
     dumps = ["--slurm", str(data / "jobs.txt"), "--slurm", str(data / "nodes.txt")]
     assert run(*dumps, "--gpu", "a100=A100-SXM4-80GB", "--out", str(tmp_path / "fleet")) == 0

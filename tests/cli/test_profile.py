@@ -113,7 +113,8 @@ def test_a_trace_adds_what_counters_cannot_see(nvml_script, capsys, tmp_path):
     assert "CPU input: 70% of the trace waits for the data loader" in capsys.readouterr().out
 
 
-def test_a_bundle_of_three_days_can_be_audited(tmp_path, nvml_script, capsys):
+def test_a_bundle_of_three_days_can_be_audited(tmp_path, nvml_script, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what an audit keeps lies in the working folder
     hours = [
         {"start_epoch_s": 1_780_000_000 // 3600 * 3600 + 3600 * k, "samples": 3600, "power_mean_w": 300.0,
          "gpu_util_frac": spread(0.9), "sm_active_frac": spread(0.2), "dram_active_frac": spread(0.1),
