@@ -15,7 +15,7 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit, kept_plan, verify_plan
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend
-from trimtab.plan.venture import VentureKind
+from trimtab.plan.model import VentureKind
 from trimtab.plan.verify.verification import ActionStatus
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle

@@ -43,10 +43,11 @@ from trimtab.plan.model import (
     Schedule,
     ScheduledAction,
     TargetResult,
+    Venture,
+    VentureKind,
 )
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
 from trimtab.plan.proof.undeclared import Undeclared
-from trimtab.plan.venture import Venture, VentureKind
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate, Evidence
 from trimtab.tables.workloads import TargetMetric

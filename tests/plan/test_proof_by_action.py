@@ -5,8 +5,8 @@ from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
 from trimtab.plan.actions import roadmap_planner
+from trimtab.plan.model import VentureKind
 from trimtab.plan.proof import proof_by_action as module
-from trimtab.plan.venture import VentureKind
 from trimtab.units import per_month, usd
 
 DAYS = 28

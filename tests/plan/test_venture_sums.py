@@ -11,9 +11,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings, Ventures
 from trimtab.levers import sharing
-from trimtab.plan.model import NotWorthDoing
+from trimtab.plan.model import NotWorthDoing, VentureKind
 from trimtab.plan.program.exact_cost import exact_bill
-from trimtab.plan.venture import VentureKind
 from trimtab.plan.ventures.venture_sums import ResidualBill, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd
 

@@ -16,9 +16,9 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.effort import with_effort
 from trimtab.plan.options.candidate import candidate_of
 from trimtab.plan.options.composition import bought, on_demand, places
-from trimtab.plan.options.spared import spared_sites
+from trimtab.plan.options.dominated_sites import dominated_sites
 from trimtab.plan.options.veto import Veto
-from trimtab.plan.options.workload_options import NO_FEWER, SPARED, options_of
+from trimtab.plan.options.workload_options import DOMINATED, NO_FEWER, options_of
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -107,9 +107,9 @@ def cost_of_the_best(cases, rows, market):
 def test_the_plan_is_the_one_with_every_way_replayed(requests_hr, limit_s, replicas):
     market = market_of_the_day()
     cases = services(*requests_hr, limit_s=limit_s, replicas=replicas)
-    spared = spared_sites(asks_of(cases, market), {})
+    dominated = dominated_sites(asks_of(cases, market), {})
 
-    left = [options_of(case, market, spared=spared).candidates for case in cases]
+    left = [options_of(case, market, unneeded=dominated).candidates for case in cases]
     everything = [every_way(ask) for ask in asks_of(cases, market)]
 
     gap = SETTINGS.planning.mip_gap_frac
@@ -122,27 +122,27 @@ def test_quiet_neighbours_are_not_asked_for_where_all_stand_among_busier_ones(ma
     cases = services(100.0, 170.0)
     asks = asks_of(cases, market)
 
-    spared = spared_sites(asks, {})
+    dominated = dominated_sites(asks, {})
 
     slots = {place.sharing.shared for ask in asks for place in places(ask) if place.sharing is not None}
     offered = {shared.site for shared in slots if not shared.is_isolated}
-    assert spared < offered
-    assert len(spared) > len(offered) / 2
-    assert options_of(cases[0], market, spared=spared).dropped[SPARED] > 0
+    assert dominated < offered
+    assert len(dominated) > len(offered) / 2
+    assert options_of(cases[0], market, unneeded=dominated).dropped[DOMINATED] > 0
 
 
 def test_nodes_stay_on_offer_where_a_way_to_do_without_them_is_vetoed(market):
     cases = services(100.0, 170.0)
     everybody_stays = {case.workload.name: Veto(safe_frac={}, keeps=True) for case in cases}
 
-    assert spared_sites(asks_of(cases, market), {})
-    assert not spared_sites(asks_of(cases, market), everybody_stays)
+    assert dominated_sites(asks_of(cases, market), {})
+    assert not dominated_sites(asks_of(cases, market), everybody_stays)
 
 
 def test_no_site_is_spared_for_whom_may_hold_no_replica(market):
     closed = services(100.0, 170.0, open_hours={"days": ["mon", "tue"], "from_hour": 8, "to_hour": 18})
 
-    assert not spared_sites(asks_of(closed, market), {})
+    assert not dominated_sites(asks_of(closed, market), {})
 
 
 def test_no_autoscaler_is_replayed_where_the_replicas_that_there_are_will_do(market):

@@ -1,6 +1,7 @@
-"""What a plan says: actions with savings that sum to the joint one, the bound, the proof.
+"""What a plan says: actions with savings that sum to the joint one, the bound, the year ahead, the proof.
 
-The year ahead in values: when each action is done, the bill month by month, and how firm the order is.
+Beside it stands what is judged for every fleet though no plan contains it: another cloud, own kernels, own hardware, a savings
+plan.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from trimtab.deployment.effects import Effect
 from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.levers.lever import Risk
 from trimtab.plan.program.limits import LimitPrice
-from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
 
@@ -305,3 +305,31 @@ class Roadmap:
     def gain_usd(self) -> float:
         """Return what the plan's order saves over the year against the fixed one."""
         return self.fixed.year_usd - self.course.year_usd
+
+
+class VentureKind(Enum):
+    """What people propose whatever the fleet."""
+
+    ANOTHER_CLOUD = "another cloud"
+    OWN_KERNELS = "own kernels"
+    OWN_HARDWARE = "buying hardware"
+    SAVINGS_PLAN = "a savings plan"
+    UNISOLATED = "sharing without isolation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Venture:
+    """One of them with its sum, beside the plan's bill. The saving is after what it costs to run, not what it costs to do."""
+
+    kind: VentureKind
+    subject: str
+    saving_usd_mo: Estimate
+    once_usd: float
+    """What doing it costs once: work, data, machines."""
+    worth: bool
+    """Whether the low end of the saving pays `once_usd` back in time."""
+    payback_mo: float | None
+    """Months after which `once_usd` is paid back, as estimated; None where never."""
+    reason: str
+    assumptions: tuple[str, ...]
+    """`setting = value`, as in force; where each comes from stands in the reference of settings."""

@@ -27,9 +27,9 @@ from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
-from trimtab.plan.options.spared import spared_sites
+from trimtab.plan.options.dominated_sites import dominated_sites
 from trimtab.plan.options.veto import Veto
-from trimtab.plan.options.workload_options import SPARED, WorkloadOptions, options_of, unkept
+from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
@@ -86,7 +86,7 @@ class Prospects:
     owned: tuple[Commitment, ...]
     vetoes: Mapping[str, Veto] = field(default_factory=dict)
     """Ways that the proof showed to miss their targets, by workload."""
-    spared: frozenset[Site] = frozenset()
+    unneeded: frozenset[Site] = frozenset()
     """Shared nodes that no plan needs."""
 
     def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
@@ -112,8 +112,8 @@ class Prospects:
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
-        spared = spared_sites([self._ask(judged) for judged in self.options if judged is not None], self.vetoes)
-        freed = self.spared - spared  # where one stands no more, others may need the nodes that they were spared
+        unneeded = dominated_sites([self._ask(judged) for judged in self.options if judged is not None], self.vetoes)
+        freed = self.unneeded - unneeded  # where one stands no more, others may need those nodes
 
         def anew(judged: WorkloadOptions) -> WorkloadOptions:
             name = judged.evaluator.case.workload.name
@@ -125,16 +125,16 @@ class Prospects:
                 among_largest=name in largest,
                 evaluator=evaluator,
                 veto=self.vetoes.get(name),
-                spared=spared,
+                unneeded=unneeded,
             )
 
         options = tuple(
             anew(judged)
-            if judged is not None and (workload.name in names or (freed and judged.dropped[SPARED]))
+            if judged is not None and (workload.name in names or (freed and judged.dropped[DOMINATED]))
             else judged
             for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
         )
-        return replace(self, options=options, spared=spared)
+        return replace(self, options=options, unneeded=unneeded)
 
     def _ask(self, judged: WorkloadOptions) -> LeverRequest:
         """Return a workload as levers are asked about it in the world of these settings."""
@@ -166,7 +166,7 @@ def judge(
         for name, case in cases.items()
         if isinstance(case, Case)
     }
-    spared = spared_sites(list(asks.values()), {})
+    unneeded = dominated_sites(list(asks.values()), {})
     evaluators = [asks[workload.name].evaluator if workload.name in asks else None for workload in fleet.workloads]
     return Prospects(
         fleet=fleet,
@@ -174,9 +174,9 @@ def judge(
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, evaluators, market, owned, spared, progress)),
+        options=tuple(_options(fleet, evaluators, market, owned, unneeded, progress)),
         owned=owned,
-        spared=spared,
+        unneeded=unneeded,
     )
 
 
@@ -252,7 +252,7 @@ def _options(
     evaluators: Sequence[Evaluator | None],
     market: Market,
     owned: tuple[Commitment, ...],
-    spared: frozenset[Site],
+    unneeded: frozenset[Site],
     progress: Progress,
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
@@ -263,7 +263,7 @@ def _options(
             return None
         case = evaluator.case
         largest = case.workload.name in names
-        return options_of(case, market, owned, among_largest=largest, evaluator=evaluator, spared=spared)
+        return options_of(case, market, owned, among_largest=largest, evaluator=evaluator, unneeded=unneeded)
 
     options = []
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:

@@ -1,14 +1,22 @@
-"""The rollup of a long history, a bounded span of hours at a time: what a span yields fits memory, whatever the window."""
+"""The rollup of a long history, a bounded span of hours at a time: what a span yields fits memory, whatever the window.
+
+The `gpu_usage` table is written span by span: complete, or not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from trimtab.errors import BundleError, Fault, InputError
+from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.rollup import SAMPLE_SCHEMA, rollup
 from trimtab.units import HR_PER_DAY
 
@@ -62,3 +70,28 @@ def rollup_spans(samples: ir.Table, execute: Execute, *, step_s: float) -> Itera
 
 def _naive(moment: datetime) -> datetime:
     return moment.replace(tzinfo=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a table holds."""
+
+    rows: int
+    hours: int
+
+
+def write_usage(path: Path, pieces: Iterable[pa.Table]) -> Written:
+    """Write pieces of `gpu_usage` to one Parquet file, which takes its name when it is whole."""
+    rows = hours = 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.partial")
+    try:
+        with pq.ParquetWriter(fresh, arrow_schema("gpu_usage")) as writer:
+            for piece in pieces:
+                writer.write_table(piece)
+                rows += piece.num_rows
+                hours += pc.count_distinct(piece.column("hour")).as_py()
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return Written(rows=rows, hours=hours)

@@ -20,9 +20,8 @@ from trimtab.emit.from_audit.shared import share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.audit import Audit
-from trimtab.plan.model import NotWorthDoing, Roadmap, Schedule
+from trimtab.plan.model import NotWorthDoing, Roadmap, Schedule, Venture
 from trimtab.plan.program.limits import LimitPrice
-from trimtab.plan.venture import Venture
 
 
 def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:

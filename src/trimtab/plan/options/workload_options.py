@@ -34,7 +34,7 @@ from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of
 from trimtab.units import S_PER_HR
 
 VETOED = "no safer than a way that missed a target on unseen history"
-SPARED = "all who could share such nodes share the same ones another way, for no more"
+DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
 _WHERE = ("offering", "relocation", "sharing", "gpu_count", "precision")
 """What a deployment changes of where replicas run, and on what; all else stays as history had it."""
@@ -65,11 +65,11 @@ def options_of(
     among_largest: bool = True,
     evaluator: Evaluator | None = None,
     veto: Veto | None = None,
-    spared: frozenset[Site] = frozenset(),
+    unneeded: frozenset[Site] = frozenset(),
 ) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
 
-    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `spared` are shared
+    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `unneeded` are shared
     nodes that no plan of its fleet needs.
     """
     ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
@@ -77,8 +77,8 @@ def options_of(
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
     sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()), veto=veto)
     for place in places(ask):
-        if place.sharing is not None and place.sharing.shared.site in spared:
-            sieve.drop(SPARED)
+        if place.sharing is not None and place.sharing.shared.site in unneeded:
+            sieve.drop(DOMINATED)
         else:
             for way in at_place(place, ask):
                 _judge(sieve, way)

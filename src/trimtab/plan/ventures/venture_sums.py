@@ -21,8 +21,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill
 from trimtab.levers import commitments
 from trimtab.levers.registry import effort_of_lever
-from trimtab.plan.model import NotWorthDoing
-from trimtab.plan.venture import Venture, VentureKind
+from trimtab.plan.model import NotWorthDoing, Venture, VentureKind
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, usd

@@ -3,15 +3,15 @@
 Services in time slices and under MPS are offered every number of shares, and each class of busy neighbours. Replaying each
 rule of each of them is most of an audit's work, and nearly all are for nothing: where everybody stands among busier neighbours,
 nobody needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps the targets; where no way of
-its workload may ever hold fewer, it holds the least. So the site `s` is spared for `t`, of the same pool, if all who could use
-`s` have a standing way in `t`, and
+its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the same pool, if all who could
+use `s` have a standing way in `t`, and
 
 - take no more of a node of `t` than the least that they could take of one of `s`; or
 - all who could use `s` or `t` stand in `t`, on one node together.
 
 Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can stand in `t`, in each hour on no
-more nodes of that pool, and with no more work asked of the team. Sites are spared one by one, each for one that is not, so that
-no two are spared for each other.
+more nodes of that pool, and with no more work asked of the team. Sites leave one by one, each dominated by one that stays, so
+that no two leave for each other.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Sites:
 
     users: dict[Site, _Users] = field(default_factory=dict)
 
-    def spares(self, site: Site, other: Site) -> bool:
-        """Tell whether a site can be done without, where another one is there."""
+    def is_dominated(self, site: Site, other: Site) -> bool:
+        """Tell whether another site takes a site's place in any plan."""
         mine, others = self.users[site], self.users[other]
         if site.pool != other.pool or not mine.keys() <= others.keys():
             return False
@@ -68,11 +68,11 @@ class _Sites:
         return steady and None not in everybody and sum(standing or 0.0 for standing in everybody) <= 1 + _ROUNDING
 
 
-def spared_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
+def dominated_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
     """Return the sites that no plan of these workloads needs; standing ways are replayed.
 
-    A way that a veto refuses does not stand. None is spared where the share of spot is limited: fewer nodes on demand make it
-    larger.
+    A way that a veto refuses does not stand. None is dominated where the share of spot is limited: fewer nodes on demand make
+    it larger.
     """
     if any(ask.settings.limits.spot_max_frac < 1 for ask in asks):
         return frozenset()
@@ -83,12 +83,15 @@ def spared_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> fr
             known.least = min(known.least, user.least)
             standing = [standing_frac for standing_frac in (known.standing, user.standing) if standing_frac is not None]
             known.standing = min(standing, default=None)
-    spared: set[Site] = set()
+    dominated: set[Site] = set()
     # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
     for site in sorted(sites.users, reverse=True):
-        if any(other != site and other not in spared and sites.spares(site, other) for other in sorted(sites.users)):
-            spared.add(site)
-    return frozenset(spared)
+        if any(
+            other != site and other not in dominated and sites.is_dominated(site, other)
+            for other in sorted(sites.users)
+        ):
+            dominated.add(site)
+    return frozenset(dominated)
 
 
 def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
