@@ -116,14 +116,14 @@ def test_a_multiple_of_what_was_not_measured_says_so_and_what_to_collect():
         assert "latency_le_s" in note
 
 
-def test_a_limit_without_a_histogram_is_held_against_the_wait_for_a_replica_and_says_so():
+def test_a_limit_without_a_histogram_is_compared_with_the_wait_for_a_replica_and_says_so():
     target = {"metric": "latency", "quantile": 0.95, "limit_s": 1.5}
 
     for name in (UNMEASURED, QUIET):
         (held,) = declared_targets(target, name)
         (note,) = notes(target, name)
         assert held.limit_s == 1.5
-        assert "against the wait for a replica alone" in note
+        assert "compared with the wait for a replica alone" in note
 
 
 def test_a_measured_latency_needs_no_note():

@@ -65,7 +65,7 @@ def command(options: DoctorOptions) -> None:
     if (options.bundle is None and not options.source.url) or (options.bundle is not None and is_typed("urls")):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
     if options.quotas is not None and options.bundle is None:
-        raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
+        raise UsageError("--quotas are compared with the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
     found, refused = _of_bundle(options.bundle, options) if options.bundle else _of_server(options.source)
     rows = [
         {

@@ -101,7 +101,7 @@ def judged_instead(target: Target, service: ServiceObservation | None) -> str | 
     if service is not None and histogram_of(service, target.metric)[1].sum() > 0:
         return None
     if service is None or not service.latency_count.sum() > 0:
-        judged = "held against the wait for a replica alone"
+        judged = "compared with the wait for a replica alone"
     else:
         judged = "judged by the whole request, which is longer"
     return f"{judged}: {_UNMEASURED[target.metric]}: collect {_HISTOGRAM[target.metric]}"

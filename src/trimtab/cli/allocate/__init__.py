@@ -58,7 +58,7 @@ class AllocateOptions:
     rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
     budgets: Path | None = option(
         "--budgets", type=FILE, metavar="FILE",
-        help="Budgets, CSV of name,usd_mo: held against where the month will end.",
+        help="Budgets, CSV of name,usd_mo: compared with where the month will end.",
     )  # fmt: skip
     prices: Path | None = prices_option()
     at: date | None = at_option("List prices that held on this day.")

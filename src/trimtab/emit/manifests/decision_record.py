@@ -123,7 +123,7 @@ def _context(action: Action, plan: Plan) -> str:
 
 def _evidence(action: Action) -> Iterable[str]:
     for row in action.evidence:
-        against = f" (held against {row.threshold})" if row.threshold else ""
+        against = f" (compared with {row.threshold})" if row.threshold else ""
         yield f"{row.what}: {row.value}{against}. From `{row.query}`, {row.window}."
 
 

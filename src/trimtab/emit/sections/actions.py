@@ -46,7 +46,7 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
 
 
 def _evidence(row: EvidencePart) -> ListItem:
-    bound = f" (held against: {row.threshold})" if row.threshold else ""
+    bound = f" (compared with: {row.threshold})" if row.threshold else ""
     return ListItem(words=(f"{row.what}: ", strong(row.value), bound), beneath=f"from {row.query}, {row.window}")
 
 
