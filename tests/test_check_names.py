@@ -1,4 +1,4 @@
-"""scripts/check-names finds class names of two meanings, words that the glossary replaces, docstrings that begin badly."""
+"""scripts/check-names finds names of two meanings, words that the glossary replaces, docstrings that begin badly."""
 
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -31,6 +31,14 @@ def test_each_kind_of_bad_name_is_found(check, tmp_path, monkeypatch):
         "two.py: sway_of says 'sway'; the glossary's term is 'roadmap'",
         "class Plan is defined in one.py, two.py: give each its own name",
     ]
+
+
+def test_a_name_that_a_package_exports_is_no_module_of_it(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    (tmp_path / "__init__.py").write_text('"""A package."""\n\nfrom x.bill import bill\n\n__all__ = ["bill", "tax"]\n')
+    (tmp_path / "bill.py").write_text('"""The bill."""\n')
+
+    assert list(check.findings(tmp_path, {})) == ["__init__.py: exports bill, which is a module of it as well"]
 
 
 def test_the_glossary_names_a_term_for_each_word_that_it_refuses(check):

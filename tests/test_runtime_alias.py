@@ -24,7 +24,7 @@ def test_every_public_name_is_the_same_object_under_both_names(name):
     assert getattr(trimtab.runtime, name) is getattr(trimtab_runtime, name)
 
 
-@pytest.mark.parametrize("part", ["batcher", "batcher.buckets", "checkpoint.files", "http", "notice.aws", "profile"])
+@pytest.mark.parametrize("part", ["batcher", "batcher.bucketing", "checkpoint.files", "http", "notice.aws", "profile"])
 def test_a_module_is_one_module_under_both_names(part):
     former = importlib.import_module(f"trimtab.runtime.{part}")
 
@@ -37,6 +37,18 @@ def test_the_former_name_first_gives_the_same_module_too():
         "import trimtab.runtime.checkpoint.files as former, trimtab_runtime.checkpoint.files as now, trimtab.runtime as r\n"
         "from trimtab.runtime.batcher import Batcher\n"
         "assert former is now and r.checkpoint.files is now and r.Batcher is Batcher"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_asking_for_modules_under_the_former_name_changes_no_public_name():
+    program = (
+        "import importlib, pkgutil, trimtab_runtime, trimtab_runtime.batcher as b, trimtab.runtime\n"
+        "before = {name: getattr(b, name) for name in b.__all__}\n"
+        "for module in pkgutil.iter_modules(b.__path__):\n"
+        "    importlib.import_module(f'trimtab.runtime.batcher.{module.name}')\n"
+        "assert {name: getattr(b, name) for name in b.__all__} == before"
     )
 
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

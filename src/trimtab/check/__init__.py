@@ -2,7 +2,7 @@
 
 from trimtab.check.checking import CheckResult, check_folder
 from trimtab.check.cluster import Cluster, read_cluster
-from trimtab.check.differences import Difference, differences
+from trimtab.check.comparison import Difference, differences
 from trimtab.check.faults import ObjectFault, Severity
 from trimtab.check.schemas import Schemas
 

@@ -1,7 +1,7 @@
 """Money: one bill for history, objective and replay; commitments and allocation."""
 
 from trimtab.ledger.allocation import IDLE, Allocation, Holdings, allocate
-from trimtab.ledger.bill import Bill, Usage, bill
+from trimtab.ledger.billing import Bill, Usage, bill
 from trimtab.ledger.commitments import (
     Commitment,
     CommitmentOffer,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups
-from trimtab.ledger.bill import Bill
+from trimtab.ledger.billing import Bill
 
 IDLE = -1
 """The owner index of node time that no workload held."""

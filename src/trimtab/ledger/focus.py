@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.ledger.bill import Bill
+from trimtab.ledger.billing import Bill
 from trimtab.ledger.commitments import CommitmentOffer
 from trimtab.tables.arrow import arrow_schema
 from trimtab.units import S_PER_HR, usd

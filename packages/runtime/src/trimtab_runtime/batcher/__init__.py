@@ -1,7 +1,7 @@
 """The dynamic batcher: many callers of one item each, few calls of a function of many."""
 
 from trimtab_runtime.batcher.batcher import Batcher, StreamBatcher, metrics_text
-from trimtab_runtime.batcher.buckets import buckets
+from trimtab_runtime.batcher.bucketing import buckets
 from trimtab_runtime.batcher.decorator import BatchMethod, batch
 from trimtab_runtime.batcher.metrics import Stats
 from trimtab_runtime.batcher.options import BatchReport, Options, is_out_of_memory

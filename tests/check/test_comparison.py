@@ -3,7 +3,7 @@
 import yaml
 
 from trimtab.check import Cluster, differences
-from trimtab.check.differences import ObjectChange
+from trimtab.check.comparison import ObjectChange
 from trimtab.check.documents import read_folder
 
 POOL = {
