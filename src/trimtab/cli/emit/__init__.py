@@ -1,4 +1,4 @@
-"""`trimtab emit`: write the files that enact the plan of the last audit."""
+"""`trimtab emit`: write the files that enact the plan of the last audit, or those that watch a cluster without a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.options import FILE, FILE_OR_FOLDER, NEW_FOLDER, option, options_from
+from trimtab.cli.options import (
+    FILE,
+    FILE_OR_FOLDER,
+    NEW_FOLDER,
+    bundle_argument,
+    demo_option,
+    option,
+    options_from,
+    prices_option,
+)
 from trimtab.cli.output import ROW_FORMATS, Format
 
 _AUTOSCALERS = ("keda", "hpa")
@@ -18,6 +27,8 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 class EmitOptions:
     """What was asked of `trimtab emit`."""
 
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("With --monitoring: a demonstration fleet.")
     out: Path = option(
         "--out", type=NEW_FOLDER, default=Path("manifests"), show_default=True,
         help="The folder to write to; files of an earlier emit in it are replaced.",
@@ -35,6 +46,13 @@ class EmitOptions:
         "-o", "--output", "--format", type=click.Choice([form.value for form in ROW_FORMATS]), default=Format.TABLE.value,
         show_default=True, help="The form of the list of what was written.",
     )  # fmt: skip
+    monitoring: bool = option(
+        "--monitoring", help="Write what watches a cluster, alerts and boards, from a bundle alone: no audit is needed."
+    )  # fmt: skip
+    thresholds: Path | None = option(
+        "--thresholds", type=FILE, metavar="FILE", help="With --monitoring: your limits of the alerts (YAML)."
+    )
+    prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they go over the list.")
     dry_run: bool = option("--dry-run", help="List the files, write none.")
     force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
     checked: Path | None = option(
@@ -78,6 +96,7 @@ def command(options: EmitOptions) -> int:
       trimtab emit --autoscaler hpa --cluster cluster.yaml
       trimtab emit --dry-run -o json | jq '.rows[].path'
       trimtab emit --check manifests/ --against fleet/
+      trimtab emit --monitoring fleet/ --out monitoring
       kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
       trimtab emit --diff manifests/ --against now.json
     """
@@ -105,6 +124,19 @@ def command(options: EmitOptions) -> int:
         or options.metrics is not None
     ):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
+    if options.monitoring:
+        from trimtab.cli.emit.monitoring import run_monitoring
+
+        if (options.bundle is None) == (options.demo is None):
+            raise UsageError(
+                "watch which cluster? give the folder of a bundle (trimtab emit --monitoring fleet/), or --demo"
+            )
+        run_monitoring(options)
+        return 0
+    if any(given is not None for given in (options.bundle, options.demo, options.thresholds, options.prices)):
+        raise UsageError(
+            "a bundle, --demo, --thresholds and --prices go with --monitoring; else the last audit is emitted"
+        )
     from trimtab.cli.emit.run import EmitRequest, run_emit
     from trimtab.emit.manifests.facts import Autoscaler
 

@@ -17,7 +17,7 @@ from trimtab.plan.model import Action
 from trimtab.units import usd
 
 _SCHEMA_VERSION = 39
-_DATASOURCE: Mapping[str, Plain] = {"type": "prometheus", "uid": "${datasource}"}
+DATASOURCE: Mapping[str, Plain] = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS = 24
 _HEIGHT = 8
 _INSTANCE_TYPE = "label_node_kubernetes_io_instance_type"
@@ -28,10 +28,18 @@ _CAPACITY_TYPE = "label_karpenter_sh_capacity_type"
 def dashboard(actions: Sequence[Action], facts: EmitFacts, recorded: Container[str]) -> str:
     """Return the dashboard as JSON text: fleet panels first, then two for each scaled service that has recording rules."""
     panels = [*_fleet_panels(facts), *_service_panels(actions, facts, recorded)]
+    return board_text("trimtab", "trimtab: plan in effect", _description(actions), panels)
+
+
+def board_text(
+    uid: str, title: str, description: str, panels: Sequence[Mapping[str, Plain]], variables: Sequence[Plain] = ()
+) -> str:
+    """Return a board as JSON text; its panels stand two in a row, in their order."""
+    source: Plain = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}
     body: dict[str, Plain] = {
-        "uid": "trimtab",
-        "title": "trimtab: plan in effect",
-        "description": _description(actions),
+        "uid": uid,
+        "title": title,
+        "description": description,
         "tags": ["trimtab", "gpu", "cost"],
         "schemaVersion": _SCHEMA_VERSION,
         "version": 1,
@@ -39,9 +47,7 @@ def dashboard(actions: Sequence[Action], facts: EmitFacts, recorded: Container[s
         "timezone": "utc",
         "refresh": "1m",
         "time": {"from": "now-7d", "to": "now"},
-        "templating": {
-            "list": [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}]
-        },
+        "templating": {"list": [source, *variables]},
         "annotations": {"list": []},
         "panels": [_placed(panel, number) for number, panel in enumerate(panels)],
     }
@@ -61,14 +67,14 @@ def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
         if pool.rate_micro_usd_hr is not None:
             spend.setdefault(str(pool.pool.held_as(held)), _spend(pool.pool, pool.rate_micro_usd_hr))
     if spend:
-        yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
+        yield panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
     namespace = facts.namespace_label
-    yield _panel(
+    yield panel(
         "GPU activity (SM_ACTIVE) by namespace",
         "percentunit",
         {"{{" + namespace + "}}": f"avg by ({namespace}) (DCGM_FI_PROF_SM_ACTIVE)"},
     )
-    yield _panel(
+    yield panel(
         "GPUs held, of those there are",
         "short",
         {
@@ -99,7 +105,7 @@ def _service_panels(
 
 def _replica_panel(effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
     policy, demand = effect.hpa, series(DEMAND, known)
-    return _panel(
+    return panel(
         f"{known.name}: replicas against demand",
         "short",
         {
@@ -116,16 +122,17 @@ def _target_panels(known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
     for target in known.service.targets if known.service else ():
         quantile = latency_quantile(known.service, target, known) if known.service else None
         if quantile is not None and target.limit_s is not None:
-            yield _panel(
+            yield panel(
                 f"{known.name}: {target.describe()}",
                 "s",
                 {"measured": quantile, "target": f"vector({target.limit_s:.6g})"},
             )
 
 
-def _panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
+def panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
+    """Return a panel of curves: `queries` are legend -> PromQL, `unit` is Grafana's name of one."""
     targets: list[Plain] = [
-        {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": _DATASOURCE}
+        {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": DATASOURCE}
         for number, (legend, query) in enumerate(queries.items())
     ]
     custom: Mapping[str, Plain] = {
@@ -135,7 +142,7 @@ def _panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = F
     return {
         "type": "timeseries",
         "title": title,
-        "datasource": _DATASOURCE,
+        "datasource": DATASOURCE,
         "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
         "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "targets": targets,

@@ -30,10 +30,10 @@ RUN_KINDS = frozenset(
 """Owner kinds whose pods run to an end."""
 TEAM_LABELS = ("label_team", "label_owner", "label_cost_center", "label_app_kubernetes_io_part_of")
 """Pod and namespace labels that name who pays, the surest first (kube-state-metrics exports them on request only)."""
-_REPLICA_SET_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{6,10}-[a-z0-9]{5}$")
+REPLICA_SET_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{6,10}-[a-z0-9]{5}$")
 _REPLICA_SET = re.compile(r"^(?P<owner>.+)-[a-z0-9]{6,10}$")
-_NUMBERED_POD = re.compile(r"^(?P<owner>.+)-\d+$")
-_HASHED_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{5}$")
+NUMBERED_POD = re.compile(r"^(?P<owner>.+)-\d+$")
+HASHED_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{5}$")
 _RUN_NUMBER = re.compile(r"([-.](\d{1,4}|\d{6,14}|\d{4}-\d{2}-\d{2}([-t]\d{2,6})?))+$")
 _CRON_JOB_RUN = re.compile(r"^(?P<owner>.+)-\d{8,10}$")
 
@@ -87,11 +87,11 @@ class Owners:
 
 def name_without_suffix(pod: str) -> tuple[str, str | None]:
     """Return a pod's name without what a controller appended, and the kind that appends so: a guess, used when none told."""
-    if matched := _REPLICA_SET_POD.match(pod):
+    if matched := REPLICA_SET_POD.match(pod):
         return matched["owner"], "Deployment"
-    if matched := _NUMBERED_POD.match(pod):
+    if matched := NUMBERED_POD.match(pod):
         return matched["owner"], "StatefulSet"
-    if matched := _HASHED_POD.match(pod):
+    if matched := HASHED_POD.match(pod):
         return matched["owner"], "Job"
     return pod, None
 

@@ -25,6 +25,11 @@ class MetricUnit(Enum):
     WATT = "W"
     MILLIJOULE = "mJ"
     JOULE = "J"
+    CELSIUS = "C"
+    BITS = "bits"
+    """A mask: NVML's reasons of clock events."""
+    DURATION = "duration"
+    """A counter whose unit differs by version (us, ns): only whether it rises says something."""
 
     @property
     def factor(self) -> float:
@@ -37,7 +42,7 @@ class MetricUnit(Enum):
             MetricUnit.WATT: 1.0,
             MetricUnit.MILLIJOULE: 1.0 / MJ_PER_KWH,
             MetricUnit.JOULE: MS_PER_S / MJ_PER_KWH,
-        }[self]
+        }.get(self, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,36 @@ METRICS: tuple[ExportedMetric, ...] = (
     ),
 )
 """Every spelling known, the older first: where one device exports both, the first is taken."""
+
+WATCHED_METRICS: tuple[ExportedMetric, ...] = (
+    *_metrics(
+        "sm_occupancy",
+        DCGM_FI_PROF_SM_OCCUPANCY=MetricUnit.SHARE,
+        DCGM_FI_PROF_SM_OCCUPANCY_RATIO=MetricUnit.SHARE,
+        nvidia_smi_mig_sm_occupancy_ratio=MetricUnit.SHARE,
+    ),
+    *_metrics(
+        "temperature_c",
+        DCGM_FI_DEV_GPU_TEMP=MetricUnit.CELSIUS,
+        DCGM_FI_DEV_GPU_TEMP_CELSIUS=MetricUnit.CELSIUS,
+        nvidia_smi_temperature_gpu=MetricUnit.CELSIUS,
+    ),
+    *_metrics(
+        "power_limit_w",
+        DCGM_FI_DEV_ENFORCED_POWER_LIMIT=MetricUnit.WATT,
+        DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS=MetricUnit.WATT,
+        DCGM_FI_DEV_POWER_MGMT_LIMIT=MetricUnit.WATT,
+        DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS=MetricUnit.WATT,
+        nvidia_smi_enforced_power_limit_watts=MetricUnit.WATT,
+    ),
+    *_metrics(
+        "clock_reasons",
+        DCGM_FI_DEV_CLOCK_THROTTLE_REASONS=MetricUnit.BITS,
+        DCGM_FI_DEV_CLOCKS_EVENT_REASONS=MetricUnit.BITS,
+    ),
+    *_metrics("thermal_violation", DCGM_FI_DEV_THERMAL_VIOLATION=MetricUnit.DURATION),
+)
+"""Readings that alerts and boards watch and that no bundle keeps (same sources)."""
 
 SHARES = ("gpu_util", "sm_active", "tensor_active", "dram_active", "gr_engine_active")
 """Readings in 0..1."""
