@@ -17,6 +17,7 @@ import yaml
 
 import trimtab
 import trimtab_runtime
+from benchmarks.proving.world.rules import RecordingRule
 
 Json = Mapping[str, "object"]
 _CALL = """
@@ -215,10 +216,12 @@ class Autoscaler:
     period_s: int
     tolerance_up_frac: float
     tolerance_down_frac: float
-    records: Mapping[str, str]
-    """The recording rules, in their order: record and expression."""
+    rules: tuple[RecordingRule, ...]
+    """In the order in which one group evaluates them."""
     follows: str
     """The record that its first trigger asks for."""
+    query: str
+    """What that trigger asks."""
     mean_s: int
     """Over how long its demand is a mean; 0 where it is the last value."""
     cooldown_s: float = 300.0
@@ -234,12 +237,8 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     rules = _object(claim, "PrometheusRule", namespace, f"trimtab-{name}")
     if scaled is None or rules is None:
         return f"no autoscaler was emitted for {workload}: {'; '.join(claim.withheld) or 'and nothing says why'}"
-    expressions = {
-        str(rule["record"]): str(rule["expr"])
-        for group in _parts(_part(rules["spec"])["groups"])
-        for rule in _parts(group["rules"])
-        if "record" in rule
-    }
+    recording = tuple(_recording(rules))
+    expressions = {rule.record: rule.expression for rule in recording}
     per_replica = expressions.get("trimtab:demand_per_replica", "")
     spec = _part(scaled["spec"])
     triggers = {str(one["name"]): _part(one["metadata"]) for one in _parts(spec["triggers"])}
@@ -273,13 +272,23 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         period_s=int(max(_number(one["periodSeconds"]) for one in _parts(up["policies"]))),
         tolerance_up_frac=float(str(up.get("tolerance", 0.1))),
         tolerance_down_frac=float(str(down.get("tolerance", 0.1))),
-        records=expressions,
+        rules=recording,
         follows=followed[1],
+        query=str(demand["query"]),
         mean_s=int(averaged[1]) if averaged else 0,
         cooldown_s=_number(spec["cooldownPeriod"]),
         polling_s=_number(spec["pollingInterval"]),
         wakes_on=str(triggers["wake"]["query"]) if "wake" in triggers else None,
     )
+
+
+def _recording(rules: Json) -> Iterator[RecordingRule]:
+    """Yield the recording rules of a PrometheusRule, whose groups are evaluated one after the other."""
+    for group in _parts(_part(rules["spec"])["groups"]):
+        for rule in _parts(group["rules"]):
+            if "record" in rule:
+                labels = {str(name): str(value) for name, value in _part(rule.get("labels") or {}).items()}
+                yield RecordingRule(record=str(rule["record"]), expression=str(rule["expr"]), labels=labels)
 
 
 def _policy(behaviour: Json, kind: str) -> float:

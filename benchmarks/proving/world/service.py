@@ -19,8 +19,9 @@ latencies that the server exports begin when it gets them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import CFUNCTYPE, c_double
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ from numba import njit
 
 from benchmarks.proving.world.clock import MINUTE_S, TICK_S
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
+from benchmarks.proving.world.promql import NotUnderstood
+from benchmarks.proving.world.rules import Monitoring, Pod
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -72,12 +75,12 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: `signal`.
+    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: what `monitoring` says.
 
     3: arrivals and queue, as the referee has it: 0 before the first value is there, where the others keep the replicas.
     """
-    signal: Floats | None = None
-    """A recorded number of replicas, by decision (n_ticks,)."""
+    monitoring: Monitoring | None = None
+    """What scrapes the pods and evaluates recording rules before each decision; where it says nothing, replicas stay."""
     mean_ticks: int = 1
     """How many of the last values of answers and growth the rule takes the mean of; the queue itself counts as it is."""
     tolerance_up_frac: float = 0.1
@@ -207,6 +210,7 @@ def play(
         ],
         dtype=np.float64,
     )
+    asked = _Asked(rule.monitoring)
     out = _play(
         np.ascontiguousarray(arrival_s),
         np.ascontiguousarray(work_s),
@@ -218,13 +222,17 @@ def play(
         np.array(start.speeds, dtype=np.float64),
         numbers,
         np.array(rule.guards, dtype=np.float64).reshape(-1, 2),
-        np.zeros(0) if rule.signal is None else rule.signal,
+        asked.pods,
+        asked.shown,
+        _ASK(asked.told),
         places,
         np.array(nodes.refusals, dtype=np.float64).reshape(-1, 2),
         float(horizon_s),
         gives_up_s,
         BOUNDS_S,
     )
+    if asked.error is not None:
+        raise asked.error
     return Played(
         latency_s=out.latency,
         nodes=np.stack([out.node_start[: out.n_nodes], out.node_end[: out.n_nodes]], axis=1),
@@ -232,6 +240,48 @@ def play(
         minutes=out.minutes,
         replicas=out.replicas,
     )
+
+
+_ASK = CFUNCTYPE(c_double, c_double)
+_STATE, _BORN, _ANSWERED, _ACTIVITY = range(4)
+"""Rows of what the loop shows of its pods."""
+
+
+class _Asked:
+    """What the compiled loop calls at each decision of an autoscaler that follows recorded series."""
+
+    def __init__(self, monitoring: Monitoring | None) -> None:
+        self.pods = np.zeros((4, _MOST))
+        self.shown = np.zeros(3, np.int64)
+        """Places for pods in use, requests that wait, replicas."""
+        self.error: NotUnderstood | None = None
+        self._monitoring = monitoring
+        self._numbers: dict[tuple[int, float], int] = {}
+
+    def told(self, at_s: float) -> float:
+        """Return what the autoscaler's query says now; NaN for nothing."""
+        if self._monitoring is None or self.error is not None:
+            return nan
+        high, waiting, replicas = (int(count) for count in self.shown)
+        try:
+            return self._monitoring.told(
+                at_s, [self._pod(at) for at in range(high) if self.pods[_STATE, at]], waiting, replicas
+            )
+        except NotUnderstood as error:
+            # nothing is raised through compiled code
+            self.error = error
+            return nan
+
+    def _pod(self, at: int) -> Pod:
+        state, born, answered, activity = self.pods[:, at].tolist()
+        return Pod(
+            # a place is taken again, but never twice at the same moment
+            number=self._numbers.setdefault((at, born), len(self._numbers)),
+            serves=state != 1,
+            ready=state == 2,
+            answered=answered,
+            activity_frac=activity,
+        )
 
 
 @njit(cache=True)
@@ -253,8 +303,8 @@ def _quantile(counts: Floats, bounds: Floats, quantile: float) -> float:
 
 @njit(cache=True)
 def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the arguments; see `play`
-    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, signal, places, refusals, horizon_s,
-    gives_up_s, bounds,
+    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, pods, shown, ask, places, refusals,
+    horizon_s, gives_up_s, bounds,
 ):  # fmt: skip
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
     follows, tolerance, up_steps, down_steps = int(rule[5]), rule[6], int(rule[7]), int(rule[8])
@@ -279,6 +329,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     place_end = np.full((_MOST, slots), _FAR)  # value of `clock` at which the request in a place is finished
     place_request = np.full((_MOST, slots), -1, np.int64)
     sm_tick = np.zeros(_MOST)
+    answered = np.zeros(_MOST)
     load_ring = np.zeros(mean_ticks)
 
     # nodes, each for one life
@@ -341,6 +392,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 woken_at = t
             state[who] = 2
             seen[who] = t
+            answered[who] = 0.0
         elif what == 2:
             rate = speed[who] / _slowness(running[who], crowding, knee)
             sm_tick[who] += (
@@ -363,6 +415,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             place_end[who, first] = _FAR
             running[who] -= 1
             completed_tick += 1
+            answered[who] += 1
             touched = who
             if state[who] == 3 and running[who] == 0:
                 state[who] = 0
@@ -413,6 +466,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if r < n0 and state[r] > 0:
                 activity[r, minute] += sm_tick[r] / MINUTE_S
             sm_sum += sm_tick[r] / TICK_S
+            pods[_ACTIVITY, r] = sm_tick[r] / TICK_S
             sm_tick[r] = 0.0
             if state[r] == 2:
                 ready += 1
@@ -442,12 +496,17 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             elif follows == 1:
                 value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
             else:
-                value = signal[min(tick, len(signal) - 1)]
+                for r in range(high):
+                    pods[_STATE, r], pods[_BORN, r], pods[_ANSWERED, r] = float(state[r]), born[r], answered[r]
+                shown[0], shown[1], shown[2] = high, waiting, current
+                value = ask(t)
             if to_none and ready == 0:
                 value = 0.0  # no pod is there to export anything
-            values[0] = max(value, 0.0)
+            values[0] = value if np.isnan(value) else max(value, 0.0)
             waiting_before, tail_before = waiting, tail
             value = values[lag] if tick >= lag or follows == 3 else target * current
+            if np.isnan(value):
+                value = target * current  # a metric that cannot be read moves nothing
             enough = target * (1 - tolerance_down) * ready <= value <= target * current
             if follows != 2 and enough:
                 value = target * current  # as the emitted rule says: ready replicas with enough to do are kept

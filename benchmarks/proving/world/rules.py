@@ -1,0 +1,144 @@
+"""A group of recording rules, and the server that scrapes a service's pods, evaluates it and answers an autoscaler's query.
+
+As prometheus.io/docs/prometheus/latest/configuration/recording_rules documents it: at each interval a group's rules are
+evaluated one after the other at the same moment, each over what those before it recorded; a series that a rule no longer
+yields has ended.
+
+What pods export follows vLLM's documentation (docs.vllm.ai, usage/metrics): the counter of requests that ended
+`vllm:request_success_total`, which a server has from its start on, and the gauge `vllm:num_requests_waiting`;
+kube-state-metrics tells which pods are ready and how many replicas a Deployment has (docs/metrics/workload:
+`kube_pod_status_ready`, `kube_deployment_status_replicas`). Requests that wait are shared evenly by the pods that are ready. A
+pod that is being removed still serves what it has, and is no longer ready.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from benchmarks.proving.world.promql import Expression, Moment, NotUnderstood, Vector, parse
+from benchmarks.proving.world.samples import Labels, Store, labels_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRule:
+    """A rule as a file has it."""
+
+    record: str
+    expression: str
+    labels: Mapping[str, str]
+
+
+class Group:
+    """Rules that are evaluated in their order; raises NotUnderstood for one that cannot be read, with its name."""
+
+    def __init__(self, rules: Sequence[RecordingRule]) -> None:
+        """Read all expressions."""
+        self.reach_s: dict[str, float] = {}
+        """How far back the rules look at each series."""
+        self._rules = [(rule, _read(rule, self.reach_s)) for rule in rules]
+
+    def evaluate(self, store: Store, at_s: float) -> None:
+        """Evaluate every rule at a moment and write what it yields."""
+        for rule, expression in self._rules:
+            value = expression.value(Moment(store, at_s))
+            found: Vector = {(): value} if isinstance(value, float) else value
+            store.write(rule.record, at_s, {_labelled(labels, rule.labels): one for labels, one in found.items()})
+
+
+def _read(rule: RecordingRule, reach_s: dict[str, float]) -> Expression:
+    try:
+        return parse(rule.expression, reach_s)
+    except NotUnderstood as error:
+        raise NotUnderstood(f"{rule.record}: {error}") from error
+
+
+def _labelled(labels: Labels, further: Mapping[str, str]) -> Labels:
+    return labels_of({**dict(labels), **further}) if further else labels
+
+
+class Pod(NamedTuple):
+    """What there is to scrape of a pod that has not gone yet."""
+
+    number: int
+    """Its own: no later pod has it again."""
+    serves: bool
+    ready: bool
+    answered: float
+    """Requests, since it began."""
+    activity_frac: float
+    """SM activity since the last scrape."""
+
+
+EXPORTED = frozenset(
+    {
+        "vllm:request_success_total",
+        "vllm:num_requests_waiting",
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "kube_pod_status_ready",
+        "kube_deployment_status_replicas",
+    }
+)
+"""The series that there are to scrape."""
+
+
+class Monitoring:
+    """A Prometheus server beside one service, which an autoscaler asks one query."""
+
+    def __init__(self, namespace: str, deployment: str, rules: Sequence[RecordingRule], query: str) -> None:
+        """Read the rules and the query; raises NotUnderstood, for a series too that nothing here exports or records."""
+        self._group = Group(rules)
+        self._query = parse(query, self._group.reach_s)
+        unknown = self._group.reach_s.keys() - EXPORTED - {rule.record for rule in rules}
+        if unknown:
+            raise NotUnderstood(f"nothing exports or records {', '.join(sorted(unknown))}")
+        self.store = Store(self._group.reach_s)
+        self._namespace, self._deployment = namespace, deployment
+
+    def told(self, at_s: float, pods: Sequence[Pod], waiting: int, replicas: int) -> float:
+        """Scrape, evaluate the rules and return what the query says; NaN where it yields nothing, or more than one element."""
+        self._scrape(at_s, pods, waiting, replicas)
+        self._group.evaluate(self.store, at_s)
+        value = self._query.value(Moment(self.store, at_s))
+        if isinstance(value, float):
+            return value
+        # KEDA takes an answer of several elements, and of none, for a fault
+        return next(iter(value.values())) if len(value) == 1 else math.nan
+
+    def _scrape(self, at_s: float, pods: Sequence[Pod], waiting: int, replicas: int) -> None:
+        ready = sum(pod.ready for pod in pods)
+        serving = [(self._labels(pod), pod) for pod in pods if pod.serves]
+        each = waiting / max(ready, 1)
+        write = self.store.write
+        write("vllm:request_success_total", at_s, {labels: pod.answered for labels, pod in serving})
+        write("vllm:num_requests_waiting", at_s, {labels: each if pod.ready else 0.0 for labels, pod in serving})
+        write("DCGM_FI_PROF_SM_ACTIVE", at_s, {labels: pod.activity_frac for labels, pod in serving})
+        write(
+            "kube_pod_status_ready",
+            at_s,
+            {self._labels(pod, condition="true"): float(pod.ready) for pod in pods},
+        )
+        deployment = labels_of({"namespace": self._namespace, "deployment": self._deployment})
+        write("kube_deployment_status_replicas", at_s, {deployment: float(replicas)})
+
+    def _labels(self, pod: Pod, **further: str) -> Labels:
+        name = f"{self._deployment}-{_HASH}-{_letters(pod.number)}"
+        return labels_of({"namespace": self._namespace, "pod": name, **further})
+
+
+_HASH = "7d4b9c6f5"
+"""Of one pod template; its digits and letters are such as Kubernetes makes names of."""
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@cache
+def _letters(number: int) -> str:
+    """Return the five letters that tell a pod from its siblings (k8s.io/apimachinery, util/rand)."""
+    found = ""
+    for _ in range(5):
+        number, at = divmod(number, len(_LETTERS))
+        found += _LETTERS[at]
+    return found
