@@ -32,13 +32,13 @@ from benchmarks.proving.world.billing import HOME_REGION, Committed, Kind, bill_
 from benchmarks.proving.world.clock import HOUR_S, MINUTE_S, TICK_S
 from benchmarks.proving.world.promql import NotUnderstood
 from benchmarks.proving.world.rules import Monitoring
-from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs
+from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs, taken_over
 from benchmarks.proving.world.service import NO_QUOTA, Nodes, Scaling, Start
 from trimtab.catalog import BuyingOption, load_catalog
 
 Floats = npt.NDArray[np.float64]
 WARM_UP_S = 6 * HOUR_S
-"""A plan is in force for so long before the proof window begins, so that it does not begin with history's replicas."""
+"""A service's plan is in force for so long before the proof window, so that it does not begin with history's replicas."""
 
 
 class NotPlayed(Exception):
@@ -328,6 +328,8 @@ def _runs(fleet: Fleet, one: RunsTruth, claim: Claim) -> _Played:
         horizon_s=fleet.horizon_s,
         checkpoints=one.checkpoints,
         seed=fleet.seed,
+        # before the window runs went as history had them: what a plan did there would cost nothing
+        taken=taken_over(fleet.stories[one.name], claim.proof_start_hr * HOUR_S),
     )
     return _Played(lives=_lives(story, machine), ended=story.ended)
 
