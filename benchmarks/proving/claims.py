@@ -18,6 +18,7 @@ import yaml
 import trimtab
 import trimtab_runtime
 from benchmarks.proving.world.rules import RecordingRule
+from benchmarks.proving.world.service import Guard
 
 Json = Mapping[str, "object"]
 _CALL = """
@@ -206,7 +207,7 @@ class Autoscaler:
     threshold: float
     capacity_req_s: float | None
     """None: it follows GPU activity."""
-    guards: tuple[tuple[float, float], ...]
+    guards: tuple[Guard, ...]
     up_window_s: int
     down_window_s: int
     up_percent: float
@@ -252,11 +253,10 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     )
     behaviours = _part(_part(_part(spec["advanced"])["horizontalPodAutoscalerConfig"])["behavior"])
     up, down = _part(behaviours["scaleUp"]), _part(behaviours["scaleDown"])
-    guards = [
-        (float(found[2]), float(found[1]))
-        for one in triggers.values()
-        if (found := re.search(rf"histogram_quantile\({_NUMBER},.*\)\s*/\s*{_NUMBER}", str(one["query"])))
-    ]
+    guarding = [str(one["query"]) for one in triggers.values() if "histogram_quantile" in str(one["query"])]
+    guards = [guard for query in guarding if (guard := guard_of(query)) is not None]
+    if len(guards) < len(guarding):
+        return f"a guard of {workload} is not understood: {'; '.join(guarding)}"
     return Autoscaler(
         minimum=int(_number(spec["minReplicaCount"])),
         maximum=int(_number(spec["maxReplicaCount"])),
@@ -280,6 +280,21 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         polling_s=_number(spec["pollingInterval"]),
         wakes_on=str(triggers["wake"]["query"]) if "wake" in triggers else None,
     )
+
+
+_GUARDED = re.compile(
+    r"sum\(min_over_time\(trimtab:replicas_ready\{[^}]*\}\[5m\]\)\) \* "
+    rf"clamp\(\(sum\(histogram_quantile\({_NUMBER}, .*\[5m\]\)\)\)\) / {_NUMBER}\) > 1, {_NUMBER}, {_NUMBER}\) or vector\(0\)"
+)
+
+
+def guard_of(query: str) -> Guard | None:
+    """Return the numbers of a guard on a quantile of latency; None for a query of another form than the emitted one."""
+    found = _GUARDED.fullmatch(" ".join(query.split()))
+    if found is None:
+        return None
+    quantile, limit_s, least, most = (float(number) for number in found.groups())
+    return Guard(limit_s=limit_s, quantile=quantile, least=least, most=most)
 
 
 def _recording(rules: Json) -> Iterator[RecordingRule]:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.proving import referee
 from benchmarks.proving.__main__ import main
 from benchmarks.proving.bound import bound_usd
-from benchmarks.proving.claims import Claim, Target
+from benchmarks.proving.claims import Claim, Target, guard_of
 from benchmarks.proving.enact import NotPlayed, enact
 from benchmarks.proving.families import FAMILIES, multi_pod_runs, price_cut, small_runs
 from benchmarks.proving.families_after import ADDED_AFTER, maintenance, two_regions
@@ -18,6 +18,7 @@ from benchmarks.proving.runner import families
 from benchmarks.proving.score import Verdict, judge, totals
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY
 from benchmarks.proving.world.runs import Ground, Run, play_runs, taken_over
+from benchmarks.proving.world.service import Guard
 from hypothesis import given, strategies as st
 
 DAYS = 4
@@ -189,6 +190,19 @@ def test_the_bound_lies_below_what_history_cost_and_above_nothing() -> None:
         true = enact(fleet, claim())
 
         assert 0 < bound_usd(fleet, claim()) < true.before_usd
+
+
+GUARD = (
+    'sum(min_over_time(trimtab:replicas_ready{namespace="prod",workload="chat"}[5m])) * clamp((sum(histogram_quantile(0.95,\n'
+    '  sum by (namespace, le) (rate(vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"}[5m]))))\n'
+    "  / 30.127) > 1, 1.2, 2) or vector(0)"
+)
+
+
+def test_a_guard_is_read_as_it_is_emitted_and_in_no_other_form() -> None:
+    assert guard_of(GUARD) == Guard(limit_s=30.127, quantile=0.95, least=1.2, most=2.0)
+    assert guard_of(GUARD.replace("min_over_time", "max_over_time")) is None
+    assert guard_of(GUARD.replace("[5m]", "[10m]")) is None
 
 
 def backlog() -> Fleet:

@@ -12,7 +12,7 @@ from benchmarks.proving.world.clock import DAY_S, HOUR_S, MINUTE_S
 from benchmarks.proving.world.hardware import relative_speed
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
 from benchmarks.proving.world.runs import Checkpoints, Ground, Run, play_runs
-from benchmarks.proving.world.service import Nodes, Played, Scaling, Server, Start, play
+from benchmarks.proving.world.service import Guard, Nodes, Played, Scaling, Server, Start, play
 
 
 def erlang_c_wait_s(rate_s: float, work_s: float, servers: int) -> float:
@@ -162,6 +162,28 @@ def test_a_rule_on_a_mean_does_not_follow_every_clump() -> None:
         return float(played.minutes[30:, 2].sum())
 
     assert replica_seconds(20) < 0.7 * replica_seconds(1)
+
+
+def test_a_guard_adds_to_the_replicas_that_served_while_latency_was_measured() -> None:
+    # given: ten replicas of which five are at work, on requests of 10 s
+    def most(guards: list[Guard]) -> int:
+        arrival_s = np.arange(0.0, 900.0, 2.0)
+        played = play(
+            arrival_s,
+            np.full(len(arrival_s), 10.0),
+            server=Server(slots=1),
+            nodes=Nodes(boot_s=600.0, load_s=90.0),
+            start=Start.packed(10, 1),
+            horizon_s=900.0,
+            scaling=Scaling(minimum=10, maximum=64, target_frac=1.0, capacity_req_s=0.1, guards=guards),
+        )
+        return int(played.replicas.max())
+
+    # 10 s lie in the bucket up to 10 s, whose 95th percentile reads as 9.75 s
+    assert most([]) == 10
+    assert most([Guard(limit_s=9.7, quantile=0.95, least=1.2)]) == 12
+    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2)]) == 20
+    assert most([Guard(limit_s=9.8, quantile=0.95, least=1.2)]) == 10
 
 
 def test_a_quota_keeps_pods_pending() -> None:

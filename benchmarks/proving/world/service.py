@@ -65,6 +65,18 @@ class Server:
         return self.rate(self.slots) / work_s
 
 
+class Guard(NamedTuple):
+    """Ask for the replicas that would bring a quantile of five minutes' latency back to its limit, where it is above.
+
+    That is the fewest that were ready within those minutes, times the quantile over the limit, between `least` and `most`.
+    """
+
+    limit_s: float
+    quantile: float
+    least: float = 1.0
+    most: float = 2.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """An autoscaler: what it follows, its target, limits and behaviours. Rates as in the manifest (percent and pods)."""
@@ -92,8 +104,7 @@ class Scaling:
     down_percent: float = 100.0
     down_pods: int = 0
     period_s: int = 15
-    guards: Sequence[tuple[float, float]] = ()
-    """(limit_s, quantile): the replicas that would bring that quantile of five minutes back to its limit, at most twice."""
+    guards: Sequence[Guard] = ()
     cooldown_s: float = 300.0
     """With a minimum of 0: how long nothing must be active before the last replica goes."""
     polling_s: float = 30.0
@@ -221,7 +232,7 @@ def play(
         np.array(start.node_of, dtype=np.int64),
         np.array(start.speeds, dtype=np.float64),
         numbers,
-        np.array(rule.guards, dtype=np.float64).reshape(-1, 2),
+        np.array(rule.guards, dtype=np.float64).reshape(-1, 4),
         asked.pods,
         asked.shown,
         _ASK(asked.told),
@@ -362,6 +373,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     values = np.zeros(16)
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
     sm_ring = np.zeros(_GUARD_TICKS)
+    ready_ring = np.full(_GUARD_TICKS, n0)
     full_rate = slots / _slowness(slots, crowding, knee)
     head, tail, completed_tick, waiting_before, tail_before = 0, 0, 0, 0, 0
     t, tick = 0.0, 0
@@ -486,6 +498,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             for at in range(lag, 0, -1):
                 values[at] = values[at - 1]
             sm_ring[tick % _GUARD_TICKS] = sm_sum
+            ready_ring[tick % _GUARD_TICKS] = ready
             if follows == 0:
                 came = completed_tick + waiting - waiting_before
                 load_ring[tick % mean_ticks] = max(came / TICK_S / capacity, 0.0)
@@ -513,9 +526,10 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             asked = desired_replicas(current, value, target, tolerance, tolerance_down)
             for g in range(len(guards)):
                 counts = ring.sum(axis=0)
-                over = min(_quantile(counts, bounds, guards[g, 1]) / guards[g, 0], 2.0)
+                over = _quantile(counts, bounds, guards[g, 1]) / guards[g, 0]
                 if over > 1:
-                    asked = max(asked, desired_replicas(current, ready * over, 1.0, tolerance, tolerance_down))
+                    over = ready_ring.min() * min(max(over, guards[g, 2]), guards[g, 3])
+                    asked = max(asked, desired_replicas(current, over, 1.0, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
             asked = min(max(asked, 1 if to_none else least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)
