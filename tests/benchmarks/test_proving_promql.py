@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 from benchmarks.proving.world.clock import TICK_S
-from benchmarks.proving.world.promql import NotUnderstood, Value, Vector, evaluate, parse
+from benchmarks.proving.world.promql import NotUnderstood, Scope, Value, Vector, evaluate, parse
 from benchmarks.proving.world.rules import Group, Monitoring, Pod, RecordingRule
 from benchmarks.proving.world.samples import Labels, Store
 from benchmarks.proving.world.service import Nodes, Scaling, Server, Start, play
@@ -131,11 +131,11 @@ def test_a_series_that_ended_is_not_read_and_one_that_merely_missed_a_scrape_is(
 
 
 def test_a_series_is_forgotten_once_no_rule_looks_so_far_back() -> None:
-    reach_s: dict[str, float] = {}
-    parse("irate(done[1m] offset 1m) + max_over_time(done[90s])", reach_s)
-    assert reach_s == {"done": 120.0}
+    scope = Scope()
+    parse("irate(done[1m] offset 1m) + max_over_time(done[90s])", scope)
+    assert scope.reach_s == {"done": 120.0}
 
-    pods = Store(reach_s)
+    pods = Store(scope.reach_s)
     pods.write("done", 15.0, {A: 1.0, B: 2.0})
     for step in range(2, 12):
         pods.write("done", step * 15.0, {A: float(step)})
@@ -150,7 +150,7 @@ def test_rules_of_a_group_see_what_those_before_them_recorded_and_themselves_an_
             RecordingRule(record="total", expression="(last_over_time(total[1h]) or 0 * twice) + twice", labels={}),
         ]
     )
-    found = Store(group.reach_s)
+    found = Store(group.scope.reach_s)
     for step in range(1, 4):
         found.write("load", step * 15.0, {A: float(step)})
         group.evaluate(found, step * 15.0)

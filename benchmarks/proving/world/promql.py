@@ -12,6 +12,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -27,26 +28,45 @@ class NotUnderstood(Exception):
 
 
 class Moment(NamedTuple):
-    """When, and over which series, something is evaluated."""
+    """When, and over which series, something is evaluated: anew for each rule of a group."""
 
     store: Store
     at_s: float
+    group: object = None
+    """The same for all rules of a group at one evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What expressions that are evaluated together share."""
+
+    records: frozenset[str] = frozenset()
+    """The series that they record: what does not read these has one value for all of them."""
+    reach_s: dict[str, float] = field(default_factory=dict)
+    """How far back they look at each series, by name."""
+    known: dict[str, Expression] = field(default_factory=dict)
+    """Every part of them, by its text."""
 
 
 class Expression:
-    """What an expression's text says; its value is worked out once a moment, however often the text repeats it."""
+    """What an expression's text says; its value is worked out once a moment, however often the text repeats it.
 
-    def __init__(self, text: str, value: Callable[[Moment], Value]) -> None:
+    Where it is `shared` it is worked out once for a whole group of rules.
+    """
+
+    def __init__(self, text: str, value: Callable[[Moment], Value], *, shared: bool) -> None:
         """Take the text, for messages, and how to work its value out."""
         self.text = text
         self._work_out = value
-        self._asked: Moment | None = None
+        self._shared = shared
+        self._asked: object = None
         self._value: Value = math.nan
 
     def value(self, moment: Moment) -> Value:
         """Return a number or a vector."""
-        if moment is not self._asked:
-            self._value, self._asked = self._work_out(moment), moment
+        asked = moment.group if self._shared and moment.group is not None else moment
+        if asked is not self._asked:
+            self._value, self._asked = self._work_out(moment), asked
         return self._value
 
     def vector(self, moment: Moment) -> Vector:
@@ -64,12 +84,9 @@ class Expression:
         return value
 
 
-def parse(text: str, reach_s: dict[str, float] | None = None) -> Expression:
-    """Return an expression; raises NotUnderstood, with the function or the sign that is not known.
-
-    How far back it looks at each series is noted in `reach_s`, by name, where that is more than what stands there.
-    """
-    reader = _Reader(text, {} if reach_s is None else reach_s)
+def parse(text: str, scope: Scope | None = None) -> Expression:
+    """Return an expression, noted in its scope; raises NotUnderstood, with the function or the sign that is not known."""
+    reader = _Reader(text, scope or Scope())
     found = reader.binary(0)
     if reader.peek():
         raise NotUnderstood(f"{' '.join(reader.texts[reader.at : reader.at + 4])!r} after the end of an expression")
@@ -115,11 +132,10 @@ class _Matching(NamedTuple):
 class _Reader:
     """Reads an expression from left to right; equal parts of its text become one expression."""
 
-    def __init__(self, text: str, reach_s: dict[str, float]) -> None:
-        self.reach_s = reach_s
+    def __init__(self, text: str, scope: Scope) -> None:
+        self.scope = scope
         self.kinds: list[str] = []
         self.texts: list[str] = []
-        self.known: dict[str, Expression] = {}
         self.at = place = 0
         while text[place:].strip():
             found = _TOKEN.match(text, place)
@@ -147,8 +163,9 @@ class _Reader:
         return self.kinds[self.at] if self.at < len(self.kinds) else ""
 
     def _made(self, begin: int, value: Callable[[Moment], Value]) -> Expression:
-        text = " ".join(self.texts[begin : self.at])
-        return self.known.setdefault(text, Expression(text, value))
+        words = self.texts[begin : self.at]
+        text, shared = " ".join(words), self.scope.records.isdisjoint(words)
+        return self.scope.known.setdefault(text, Expression(text, value, shared=shared))
 
     def binary(self, level: int) -> Expression:
         """Read operators of a level and of those that bind more."""
@@ -228,7 +245,7 @@ class _Reader:
         return self._made(begin, value)
 
     def _reaches(self, name: str, back_s: float) -> None:
-        self.reach_s[name] = max(self.reach_s.get(name, 0.0), back_s)
+        self.scope.reach_s[name] = max(self.scope.reach_s.get(name, 0.0), back_s)
 
     def _selected(self, name: str) -> Callable[[Store], Iterator[tuple[Labels, Series]]]:
         """Read a selector's labels; return what finds its series."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from benchmarks.proving.world.promql import Expression, Moment, NotUnderstood, Vector, parse
+from benchmarks.proving.world.promql import Expression, Moment, NotUnderstood, Scope, Vector, parse
 from benchmarks.proving.world.samples import Labels, Store, labels_of
 
 
@@ -37,21 +37,21 @@ class Group:
 
     def __init__(self, rules: Sequence[RecordingRule]) -> None:
         """Read all expressions."""
-        self.reach_s: dict[str, float] = {}
-        """How far back the rules look at each series."""
-        self._rules = [(rule, _read(rule, self.reach_s)) for rule in rules]
+        self.scope = Scope(records=frozenset(rule.record for rule in rules))
+        self._rules = [(rule, _read(rule, self.scope)) for rule in rules]
 
     def evaluate(self, store: Store, at_s: float) -> None:
         """Evaluate every rule at a moment and write what it yields."""
+        group = object()
         for rule, expression in self._rules:
-            value = expression.value(Moment(store, at_s))
+            value = expression.value(Moment(store, at_s, group))
             found: Vector = {(): value} if isinstance(value, float) else value
             store.write(rule.record, at_s, {_labelled(labels, rule.labels): one for labels, one in found.items()})
 
 
-def _read(rule: RecordingRule, reach_s: dict[str, float]) -> Expression:
+def _read(rule: RecordingRule, scope: Scope) -> Expression:
     try:
-        return parse(rule.expression, reach_s)
+        return parse(rule.expression, scope)
     except NotUnderstood as error:
         raise NotUnderstood(f"{rule.record}: {error}") from error
 
@@ -91,11 +91,12 @@ class Monitoring:
     def __init__(self, namespace: str, deployment: str, rules: Sequence[RecordingRule], query: str) -> None:
         """Read the rules and the query; raises NotUnderstood, for a series too that nothing here exports or records."""
         self._group = Group(rules)
-        self._query = parse(query, self._group.reach_s)
-        unknown = self._group.reach_s.keys() - EXPORTED - {rule.record for rule in rules}
+        scope = self._group.scope
+        self._query = parse(query, scope)
+        unknown = scope.reach_s.keys() - EXPORTED - scope.records
         if unknown:
             raise NotUnderstood(f"nothing exports or records {', '.join(sorted(unknown))}")
-        self.store = Store(self._group.reach_s)
+        self.store = Store(scope.reach_s)
         self._namespace, self._deployment = namespace, deployment
 
     def told(self, at_s: float, pods: Sequence[Pod], waiting: int, replicas: int) -> float:

@@ -97,12 +97,11 @@ class Store:
             if labels not in known:
                 known[labels] = Series()
             known[labels].add(at_s, value)
-        before = self._current.get(name)
-        if before != values.keys():
-            for labels in (before or set()) - values.keys():
-                known[labels].end(at_s)
-                ended[labels] = at_s
-            self._current[name] = set(values)
+        before, now = self._current.get(name, set()), set(values)
+        for labels in before - now:
+            known[labels].end(at_s)
+            ended[labels] = at_s
+        self._current[name] = now
         if ended and self._reach_s is not None:
             self._forget(known, ended, at_s - self._reach_s.get(name, 0.0))
 
