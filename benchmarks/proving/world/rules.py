@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from ctypes import CFUNCTYPE, c_double
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+import numpy as np
 
 from benchmarks.proving.world.promql import Expression, Moment, NotUnderstood, Scope, Vector, parse
 from benchmarks.proving.world.samples import Labels, Store, labels_of
@@ -143,3 +146,46 @@ def _letters(number: int) -> str:
         number, at = divmod(number, len(_LETTERS))
         found += _LETTERS[at]
     return found
+
+
+ASK = CFUNCTYPE(c_double, c_double)
+STATE, BORN, ANSWERED, ACTIVITY = range(4)
+"""Rows of what the loop shows of its pods."""
+
+
+class Asked:
+    """What the compiled loop calls at each decision of an autoscaler that follows recorded series."""
+
+    def __init__(self, monitoring: Monitoring | None, places: int) -> None:
+        """Take what scrapes the pods (None: nothing does) and for how many there are places."""
+        self.pods = np.zeros((4, places))
+        self.shown = np.zeros(3, np.int64)
+        """Places for pods in use, requests that wait, replicas."""
+        self.error: NotUnderstood | None = None
+        self._monitoring = monitoring
+        self._numbers: dict[tuple[int, float], int] = {}
+
+    def told(self, at_s: float) -> float:
+        """Return what the autoscaler's query says now; NaN for nothing."""
+        if self._monitoring is None or self.error is not None:
+            return math.nan
+        high, waiting, replicas = (int(count) for count in self.shown)
+        try:
+            return self._monitoring.told(
+                at_s, [self._pod(at) for at in range(high) if self.pods[STATE, at]], waiting, replicas
+            )
+        except NotUnderstood as error:
+            # nothing is raised through compiled code
+            self.error = error
+            return math.nan
+
+    def _pod(self, at: int) -> Pod:
+        state, born, answered, activity = self.pods[:, at].tolist()
+        return Pod(
+            # a place is taken again, but never twice at the same moment
+            number=self._numbers.setdefault((at, born), len(self._numbers)),
+            serves=state != 1,
+            ready=state == 2,
+            answered=answered,
+            activity_frac=activity,
+        )

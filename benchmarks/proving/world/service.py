@@ -19,9 +19,8 @@ latencies that the server exports begin when it gets them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import CFUNCTYPE, c_double
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +29,7 @@ from numba import njit
 
 from benchmarks.proving.world.clock import MINUTE_S, TICK_S
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
-from benchmarks.proving.world.promql import NotUnderstood
-from benchmarks.proving.world.rules import Monitoring, Pod
+from benchmarks.proving.world.rules import ACTIVITY, ANSWERED, ASK, BORN, STATE, Asked, Monitoring
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -221,7 +219,7 @@ def play(
         ],
         dtype=np.float64,
     )
-    asked = _Asked(rule.monitoring)
+    asked = Asked(rule.monitoring, _MOST)
     out = _play(
         np.ascontiguousarray(arrival_s),
         np.ascontiguousarray(work_s),
@@ -235,7 +233,7 @@ def play(
         np.array(rule.guards, dtype=np.float64).reshape(-1, 4),
         asked.pods,
         asked.shown,
-        _ASK(asked.told),
+        ASK(asked.told),
         places,
         np.array(nodes.refusals, dtype=np.float64).reshape(-1, 2),
         float(horizon_s),
@@ -251,48 +249,6 @@ def play(
         minutes=out.minutes,
         replicas=out.replicas,
     )
-
-
-_ASK = CFUNCTYPE(c_double, c_double)
-_STATE, _BORN, _ANSWERED, _ACTIVITY = range(4)
-"""Rows of what the loop shows of its pods."""
-
-
-class _Asked:
-    """What the compiled loop calls at each decision of an autoscaler that follows recorded series."""
-
-    def __init__(self, monitoring: Monitoring | None) -> None:
-        self.pods = np.zeros((4, _MOST))
-        self.shown = np.zeros(3, np.int64)
-        """Places for pods in use, requests that wait, replicas."""
-        self.error: NotUnderstood | None = None
-        self._monitoring = monitoring
-        self._numbers: dict[tuple[int, float], int] = {}
-
-    def told(self, at_s: float) -> float:
-        """Return what the autoscaler's query says now; NaN for nothing."""
-        if self._monitoring is None or self.error is not None:
-            return nan
-        high, waiting, replicas = (int(count) for count in self.shown)
-        try:
-            return self._monitoring.told(
-                at_s, [self._pod(at) for at in range(high) if self.pods[_STATE, at]], waiting, replicas
-            )
-        except NotUnderstood as error:
-            # nothing is raised through compiled code
-            self.error = error
-            return nan
-
-    def _pod(self, at: int) -> Pod:
-        state, born, answered, activity = self.pods[:, at].tolist()
-        return Pod(
-            # a place is taken again, but never twice at the same moment
-            number=self._numbers.setdefault((at, born), len(self._numbers)),
-            serves=state != 1,
-            ready=state == 2,
-            answered=answered,
-            activity_frac=activity,
-        )
 
 
 @njit(cache=True)
@@ -478,7 +434,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if r < n0 and state[r] > 0:
                 activity[r, minute] += sm_tick[r] / MINUTE_S
             sm_sum += sm_tick[r] / TICK_S
-            pods[_ACTIVITY, r] = sm_tick[r] / TICK_S
+            pods[ACTIVITY, r] = sm_tick[r] / TICK_S
             sm_tick[r] = 0.0
             if state[r] == 2:
                 ready += 1
@@ -510,7 +466,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
             else:
                 for r in range(high):
-                    pods[_STATE, r], pods[_BORN, r], pods[_ANSWERED, r] = float(state[r]), born[r], answered[r]
+                    pods[STATE, r], pods[BORN, r], pods[ANSWERED, r] = float(state[r]), born[r], answered[r]
                 shown[0], shown[1], shown[2] = high, waiting, current
                 value = ask(t)
             if to_none and ready == 0:
