@@ -4,7 +4,8 @@ Per service and hour: the work that came in, at the rate of a full replica and t
 that is cheapest, fractions of nodes allowed; never below the replicas that must stand. Runs: the GPU-seconds that they held,
 at the true speed, on the cheapest node that holds one of their pods. Loading, waiting for nodes, headroom for latency and whole
 nodes are left out, so that no plan on demand reaches it.
-Runs keep their width; edges of the window are taken as history had them.
+Runs keep their width and start no later than they did. The window begins with the runs that history left: what it had not done
+by then is done by every plan, which is in force from there on.
 """
 
 from __future__ import annotations
@@ -101,14 +102,18 @@ def _replica_hours(work_s: Floats, late_s: Floats, least: int, rate: float) -> f
 def _runs_usd(fleet: Fleet, one: RunsTruth, start_s: float, end_s: float) -> float:
     width = {run.name: run.pod_gpus for run in one.runs}
     spot = bool(one.declared.get("interruptible"))
-    cheapest: dict[int, float] = {}
+    rates: dict[int, list[tuple[float, float]]] = {}
     total = 0.0
     for hold in fleet.stories[one.name].holds:
+        begin_s, done_s = max(hold.start_s, start_s), min(hold.end_s, end_s)
+        if begin_s >= done_s:
+            continue
         gpus = width[hold.run]
-        if gpus not in cheapest:
-            cheapest[gpus] = min(usd / speed for speed, usd in _rates(fleet, one, one.machine.region, gpus, spot=spot))
-        held_s = max(0.0, min(hold.end_s, end_s) - max(hold.start_s, start_s))
-        total += held_s / HOUR_S * len(hold.places) * cheapest[gpus]
+        if gpus not in rates:
+            rates[gpus] = _rates(fleet, one, one.machine.region, gpus, spot=spot)
+        # a slower GPU may be at work on it when the window ends
+        usd = min(min((done_s - begin_s) / speed, end_s - begin_s) * usd_gpu_hr for speed, usd_gpu_hr in rates[gpus])
+        total += usd / HOUR_S * len(hold.places)
     return total
 
 

@@ -17,6 +17,8 @@ import yaml
 
 import trimtab
 import trimtab_runtime
+from benchmarks.proving.world.rules import RecordingRule
+from benchmarks.proving.world.service import Guard
 
 Json = Mapping[str, "object"]
 _CALL = """
@@ -205,7 +207,7 @@ class Autoscaler:
     threshold: float
     capacity_req_s: float | None
     """None: it follows GPU activity."""
-    guards: tuple[tuple[float, float], ...]
+    guards: tuple[Guard, ...]
     up_window_s: int
     down_window_s: int
     up_percent: float
@@ -215,10 +217,12 @@ class Autoscaler:
     period_s: int
     tolerance_up_frac: float
     tolerance_down_frac: float
-    records: Mapping[str, str]
-    """The recording rules, in their order: record and expression."""
+    rules: tuple[RecordingRule, ...]
+    """In the order in which one group evaluates them."""
     follows: str
     """The record that its first trigger asks for."""
+    query: str
+    """What that trigger asks."""
     mean_s: int
     """Over how long its demand is a mean; 0 where it is the last value."""
     cooldown_s: float = 300.0
@@ -234,12 +238,8 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     rules = _object(claim, "PrometheusRule", namespace, f"trimtab-{name}")
     if scaled is None or rules is None:
         return f"no autoscaler was emitted for {workload}: {'; '.join(claim.withheld) or 'and nothing says why'}"
-    expressions = {
-        str(rule["record"]): str(rule["expr"])
-        for group in _parts(_part(rules["spec"])["groups"])
-        for rule in _parts(group["rules"])
-        if "record" in rule
-    }
+    recording = tuple(_recording(rules))
+    expressions = {rule.record: rule.expression for rule in recording}
     per_replica = expressions.get("trimtab:demand_per_replica", "")
     spec = _part(scaled["spec"])
     triggers = {str(one["name"]): _part(one["metadata"]) for one in _parts(spec["triggers"])}
@@ -253,11 +253,10 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     )
     behaviours = _part(_part(_part(spec["advanced"])["horizontalPodAutoscalerConfig"])["behavior"])
     up, down = _part(behaviours["scaleUp"]), _part(behaviours["scaleDown"])
-    guards = [
-        (float(found[2]), float(found[1]))
-        for one in triggers.values()
-        if (found := re.search(rf"histogram_quantile\({_NUMBER},.*\)\s*/\s*{_NUMBER}", str(one["query"])))
-    ]
+    guarding = [str(one["query"]) for one in triggers.values() if "histogram_quantile" in str(one["query"])]
+    guards = [guard for query in guarding if (guard := guard_of(query)) is not None]
+    if len(guards) < len(guarding):
+        return f"a guard of {workload} is not understood: {'; '.join(guarding)}"
     return Autoscaler(
         minimum=int(_number(spec["minReplicaCount"])),
         maximum=int(_number(spec["maxReplicaCount"])),
@@ -273,13 +272,38 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         period_s=int(max(_number(one["periodSeconds"]) for one in _parts(up["policies"]))),
         tolerance_up_frac=float(str(up.get("tolerance", 0.1))),
         tolerance_down_frac=float(str(down.get("tolerance", 0.1))),
-        records=expressions,
+        rules=recording,
         follows=followed[1],
+        query=str(demand["query"]),
         mean_s=int(averaged[1]) if averaged else 0,
         cooldown_s=_number(spec["cooldownPeriod"]),
         polling_s=_number(spec["pollingInterval"]),
         wakes_on=str(triggers["wake"]["query"]) if "wake" in triggers else None,
     )
+
+
+_GUARDED = re.compile(
+    r"sum\(min_over_time\(trimtab:replicas_ready\{[^}]*\}\[5m\]\)\) \* "
+    rf"clamp\(\(sum\(histogram_quantile\({_NUMBER}, .*\[5m\]\)\)\)\) / {_NUMBER}\) > 1, {_NUMBER}, {_NUMBER}\) or vector\(0\)"
+)
+
+
+def guard_of(query: str) -> Guard | None:
+    """Return the numbers of a guard on a quantile of latency; None for a query of another form than the emitted one."""
+    found = _GUARDED.fullmatch(" ".join(query.split()))
+    if found is None:
+        return None
+    quantile, limit_s, least, most = (float(number) for number in found.groups())
+    return Guard(limit_s=limit_s, quantile=quantile, least=least, most=most)
+
+
+def _recording(rules: Json) -> Iterator[RecordingRule]:
+    """Yield the recording rules of a PrometheusRule, whose groups are evaluated one after the other."""
+    for group in _parts(_part(rules["spec"])["groups"]):
+        for rule in _parts(group["rules"]):
+            if "record" in rule:
+                labels = {str(name): str(value) for name, value in _part(rule.get("labels") or {}).items()}
+                yield RecordingRule(record=str(rule["record"]), expression=str(rule["expr"]), labels=labels)
 
 
 def _policy(behaviour: Json, kind: str) -> float:

@@ -30,14 +30,15 @@ from benchmarks.proving.history import Machine
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.billing import HOME_REGION, Committed, Kind, bill_usd, node_hours
 from benchmarks.proving.world.clock import HOUR_S, MINUTE_S, TICK_S
-from benchmarks.proving.world.promql import NotUnderstood, evaluate
-from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs
+from benchmarks.proving.world.promql import NotUnderstood
+from benchmarks.proving.world.rules import Monitoring
+from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs, taken_over
 from benchmarks.proving.world.service import NO_QUOTA, Nodes, Scaling, Start
 from trimtab.catalog import BuyingOption, load_catalog
 
 Floats = npt.NDArray[np.float64]
 WARM_UP_S = 6 * HOUR_S
-"""A plan is in force for so long before the proof window begins, so that it does not begin with history's replicas."""
+"""A service's plan is in force for so long before the proof window, so that it does not begin with history's replicas."""
 
 
 class NotPlayed(Exception):
@@ -183,7 +184,7 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
         rule = autoscaler(claim, service.name)
         if isinstance(rule, str):
             raise NotPlayed(rule)
-        scaling = _scaling(rule, service, claim)
+        scaling = _scaling(rule, service)
         replicas = min(max(replicas, rule.minimum), rule.maximum)
     pool = _pool(claim, machine.instance_type, "services")
     begin_s = max(claim.proof_start_hr * HOUR_S - WARM_UP_S, 0)
@@ -231,47 +232,29 @@ def _most_nodes(fleet: Fleet, instance_type: str, pool: NodePool | None, per_nod
     return min(limits)
 
 
-_BASE = "trimtab:load_replicas"
-_FORECAST = (
-    "demand_steady",
-    "forecast_fast",
-    "forecast_slow",
-    "forecast_error_squared",
-    "forecast_spread",
-    "load_wanted",
-)
+def _monitoring(rule: Autoscaler, service: ServiceTruth) -> Monitoring | None:
+    """Return what evaluates the emitted rules from the moment on at which the plan is in force.
 
-
-def _signal(rule: Autoscaler, service: ServiceTruth, claim: Claim, begin_s: float) -> Floats | None:
-    """Return what the emitted recording rules make of the requests, by decision from `begin_s` on; None where none is followed.
-
-    The rules see requests as they come in; that servers count answers, a moment later, is left out.
+    None for rules on demand as it is, or as it was on average: the world knows what those come to.
     """
     if rule.follows == "trimtab:scaling_demand":
         return None
-    ticks = (claim.proof_start_hr + claim.proof_hours) * HOUR_S // TICK_S
-    counts = np.bincount((service.arrival_s // TICK_S).astype(np.int64), minlength=ticks)[:ticks]
-    series: dict[str, Floats] = {_BASE: counts / TICK_S / (rule.capacity_req_s or 1.0)}
-    for name in _FORECAST:
-        expression = rule.records.get(f"trimtab:{name}")
-        if expression is None:
-            raise NotPlayed(f"{service.name}: no rule records trimtab:{name}")
-        try:
-            series[f"trimtab:{name}"] = evaluate(expression, series)
-        except NotUnderstood as error:
-            raise NotPlayed(f"{service.name}: trimtab:{name} is not understood at {error}") from error
-    return np.nan_to_num(series[rule.follows])[int(begin_s // TICK_S) :]
+    namespace, deployment = service.name.split("/")
+    try:
+        return Monitoring(namespace, deployment, rule.rules, rule.query)
+    except NotUnderstood as error:
+        raise NotPlayed(f"{service.name}: not understood: {error}") from error
 
 
-def _scaling(rule: Autoscaler, service: ServiceTruth, claim: Claim) -> Scaling:
-    signal = _signal(rule, service, claim, max(claim.proof_start_hr * HOUR_S - WARM_UP_S, 0))
+def _scaling(rule: Autoscaler, service: ServiceTruth) -> Scaling:
+    monitoring = _monitoring(rule, service)
     return Scaling(
         minimum=rule.minimum,
         maximum=rule.maximum,
         target_frac=rule.threshold,
         capacity_req_s=rule.capacity_req_s or 1.0,
-        follows=2 if signal is not None else 0 if rule.capacity_req_s else 1,
-        signal=signal,
+        follows=2 if monitoring else 0 if rule.capacity_req_s else 1,
+        monitoring=monitoring,
         mean_ticks=rule.mean_s // TICK_S + 1,
         up_window_s=rule.up_window_s,
         down_window_s=rule.down_window_s,
@@ -345,6 +328,8 @@ def _runs(fleet: Fleet, one: RunsTruth, claim: Claim) -> _Played:
         horizon_s=fleet.horizon_s,
         checkpoints=one.checkpoints,
         seed=fleet.seed,
+        # before the window runs went as history had them: what a plan did there would cost nothing
+        taken=taken_over(fleet.stories[one.name], claim.proof_start_hr * HOUR_S),
     )
     return _Played(lives=_lives(story, machine), ended=story.ended)
 

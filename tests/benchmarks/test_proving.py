@@ -8,15 +8,18 @@ import pytest
 from benchmarks.proving import referee
 from benchmarks.proving.__main__ import main
 from benchmarks.proving.bound import bound_usd
-from benchmarks.proving.claims import Claim, Target
+from benchmarks.proving.claims import Claim, Target, guard_of
 from benchmarks.proving.enact import NotPlayed, enact
 from benchmarks.proving.families import FAMILIES, multi_pod_runs, price_cut, small_runs
 from benchmarks.proving.families_after import ADDED_AFTER, maintenance, two_regions
 from benchmarks.proving.families_recorded import TRACES, recorded, recorded_jobs
-from benchmarks.proving.fleet import kind_of
+from benchmarks.proving.fleet import P4D, Fleet, RunsTruth, kind_of
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import Verdict, judge, totals
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY
+from benchmarks.proving.world.runs import Ground, Run, play_runs, taken_over
+from benchmarks.proving.world.service import Guard
+from hypothesis import given, strategies as st
 
 DAYS = 4
 
@@ -187,6 +190,85 @@ def test_the_bound_lies_below_what_history_cost_and_above_nothing() -> None:
         true = enact(fleet, claim())
 
         assert 0 < bound_usd(fleet, claim()) < true.before_usd
+
+
+GUARD = (
+    'sum(min_over_time(trimtab:replicas_ready{namespace="prod",workload="chat"}[5m])) * clamp((sum(histogram_quantile(0.95,\n'
+    '  sum by (namespace, le) (rate(vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"}[5m]))))\n'
+    "  / 30.127) > 1, 1.2, 2) or vector(0)"
+)
+
+
+def test_a_guard_is_read_as_it_is_emitted_and_in_no_other_form() -> None:
+    assert guard_of(GUARD) == Guard(limit_s=30.127, quantile=0.95, least=1.2, most=2.0)
+    assert guard_of(GUARD.replace("min_over_time", "max_over_time")) is None
+    assert guard_of(GUARD.replace("[5m]", "[10m]")) is None
+
+
+def backlog() -> Fleet:
+    """Return two days' queue for one node: the runs that wait as the window begins came more than a day before."""
+    runs = [
+        Run(
+            name=f"run-{at}",
+            workload="research/queue",
+            submit_s=at * 3600.0,
+            pods=1,
+            pod_gpus=1,
+            work_s=2.0 * DAY_S,
+        )
+        for at in range(20)
+    ]
+    truth = RunsTruth(name="research/queue", machine=P4D, standing=1, runs=runs)
+    return Fleet(family="backlog", seed=1, hours=DAYS * HOURS_PER_DAY, runs=(truth,))
+
+
+def test_a_plan_does_not_do_in_advance_what_history_left_to_the_window() -> None:
+    fleet = backlog()
+    change = ("research/queue", "ReleaseIdle", {"startup_s": 300.0})
+
+    true = enact(fleet, claim(changes=(change,)))
+
+    # at the window's start 8 runs have most of a day left and the other 4 all of theirs: 12 GPUs for most of a day
+    assert bound_usd(fleet, claim()) < true.after_usd
+    assert true.after_usd > 1.4 * true.before_usd
+
+
+def test_runs_go_on_where_they_were_before_those_that_waited() -> None:
+    # given: two nodes of one GPU; at 50 s `a` has half of its work left, `b` nine tenths, `c` waits and `d` has ended
+    runs = [
+        Run(name=name, workload="a/b", submit_s=submit_s, pods=1, pod_gpus=1, work_s=work_s)
+        for name, submit_s, work_s in (("d", 0.0, 10.0), ("a", 0.0, 100.0), ("c", 20.0, 30.0), ("b", 10.0, 400.0))
+    ]
+    before = play_runs(runs, Ground(gpus_per_node=1, standing=2), horizon_s=1000.0)
+    taken = taken_over(before, 50.0)
+
+    after = play_runs(runs, Ground(gpus_per_node=1, standing=1, speed=2.0), horizon_s=1000.0, taken=taken)
+
+    assert {ended.run.name: (ended.start_s, ended.end_s) for ended in after.ended} == {
+        "a": (50.0, 75.0),
+        "b": (75.0, 255.0),
+        "c": (255.0, 270.0),
+    }
+
+
+@given(
+    lengths=st.lists(st.floats(60.0, 5000.0), min_size=1, max_size=12), nodes=st.integers(1, 4), at_s=st.floats(0, 8000)
+)
+def test_no_work_is_lost_or_done_twice_where_a_plan_takes_over(lengths: list[float], nodes: int, at_s: float) -> None:
+    runs = [
+        Run(name=f"{at}", workload="a/b", submit_s=at * 300.0, pods=1, pod_gpus=1, work_s=work_s)
+        for at, work_s in enumerate(lengths)
+    ]
+    horizon_s = 1e6
+    before = play_runs(runs, Ground(gpus_per_node=1, standing=nodes), horizon_s=horizon_s)
+    ground = Ground(gpus_per_node=1, elastic=True, boot_s=60.0)
+
+    after = play_runs(runs, ground, horizon_s=horizon_s, taken=taken_over(before, at_s))
+
+    first_s = sum(max(0.0, min(hold.end_s, at_s) - hold.start_s) for hold in before.holds)
+    then_s = sum(hold.end_s - hold.start_s for hold in after.holds)
+    assert first_s + then_s == pytest.approx(sum(lengths))
+    assert all(hold.start_s >= at_s for hold in after.holds)
 
 
 def test_the_bound_of_runs_is_their_gpu_hours_at_the_cheapest_true_speed() -> None:

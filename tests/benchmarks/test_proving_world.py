@@ -11,9 +11,8 @@ from benchmarks.proving.world.billing import Committed, Kind, bill_usd, node_hou
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, MINUTE_S
 from benchmarks.proving.world.hardware import relative_speed
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
-from benchmarks.proving.world.promql import NotUnderstood, evaluate
 from benchmarks.proving.world.runs import Checkpoints, Ground, Run, play_runs
-from benchmarks.proving.world.service import Nodes, Played, Scaling, Server, Start, play
+from benchmarks.proving.world.service import Guard, Nodes, Played, Scaling, Server, Start, play
 
 
 def erlang_c_wait_s(rate_s: float, work_s: float, servers: int) -> float:
@@ -165,6 +164,28 @@ def test_a_rule_on_a_mean_does_not_follow_every_clump() -> None:
     assert replica_seconds(20) < 0.7 * replica_seconds(1)
 
 
+def test_a_guard_adds_to_the_replicas_that_served_while_latency_was_measured() -> None:
+    # given: ten replicas of which five are at work, on requests of 10 s
+    def most(guards: list[Guard]) -> int:
+        arrival_s = np.arange(0.0, 900.0, 2.0)
+        played = play(
+            arrival_s,
+            np.full(len(arrival_s), 10.0),
+            server=Server(slots=1),
+            nodes=Nodes(boot_s=600.0, load_s=90.0),
+            start=Start.packed(10, 1),
+            horizon_s=900.0,
+            scaling=Scaling(minimum=10, maximum=64, target_frac=1.0, capacity_req_s=0.1, guards=guards),
+        )
+        return int(played.replicas.max())
+
+    # 10 s lie in the bucket up to 10 s, whose 95th percentile reads as 9.75 s
+    assert most([]) == 10
+    assert most([Guard(limit_s=9.7, quantile=0.95, least=1.2)]) == 12
+    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2)]) == 20
+    assert most([Guard(limit_s=9.8, quantile=0.95, least=1.2)]) == 10
+
+
 def test_a_quota_keeps_pods_pending() -> None:
     arrival_s = np.arange(0, 3600, 0.2)
     played = play(
@@ -267,21 +288,6 @@ def test_counts_cluster_as_asked() -> None:
 
     assert counts.mean() == pytest.approx(60, rel=0.01)
     assert counts.var() / counts.mean() == pytest.approx(6.0, rel=0.1)
-
-
-def test_recording_rules_are_read_as_prometheus_documents_them() -> None:
-    load = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    series = {"a:load": load, "a:none": np.full(6, np.nan)}
-
-    assert evaluate('avg_over_time(a:load{x="y"}[29s])', series) == pytest.approx([1, 1.5, 2.5, 3.5, 4.5, 5.5])
-    assert evaluate("max_over_time(a:load[29s] offset 15s)", series)[1:] == pytest.approx([1, 2, 3, 4, 5])
-    assert evaluate("15 * deriv(a:load[60s])", series)[1:] == pytest.approx(np.ones(5))
-    assert evaluate("(a:load >= 4) or (0.5 * a:load)", series) == pytest.approx([0.5, 1, 1.5, 4, 5, 6])
-    assert evaluate("a:none or 0 * a:load + 2", series) == pytest.approx(np.full(6, 2.0))
-    assert evaluate("sqrt(clamp_min(a:load - 5, 0)) + 2 ^ 2", series) == pytest.approx([4, 4, 4, 4, 4, 5])
-    assert np.isnan(evaluate("a:load and a:none", series)).all()
-    with pytest.raises(NotUnderstood):
-        evaluate("histogram_quantile(0.9, a:load)", series)
 
 
 def test_keda_gives_up_the_last_replica_and_starts_one_for_who_asks_at_the_gateway() -> None:

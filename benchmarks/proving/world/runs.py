@@ -9,7 +9,7 @@ part of; the run goes back to the head of the queue and resumes from its last ch
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, inf
 
@@ -162,16 +162,17 @@ class _World:
             self.at(min(now + life, taken), "taken", node)
         return node
 
-    def play(self, runs: Sequence[Run]) -> Story:
-        for run in runs:
-            self.at(run.submit_s, "submit", run)
+    def play(self, runs: Sequence[Run], taken: TakenOver) -> Story:
+        for run in sorted(runs, key=taken.place):
+            self.at(max(run.submit_s, taken.at_s), "submit", run)
         for begin, end in (*self.ground.refusals, *self.ground.held):
             self.at(begin, "look", None)
             self.at(end, "look", None)
         while self.events and self.events[0][0] <= self.horizon_s:
             now, _, kind, what = heapq.heappop(self.events)
             if kind == "submit" and isinstance(what, Run):
-                self.waiting.append(_Live(run=what, left_s=what.work_s / self.ground.speed))
+                left_s = what.work_s * (1 - taken.done_frac.get(what.name, 0.0))
+                self.waiting.append(_Live(run=what, left_s=left_s / self.ground.speed))
             elif kind == "done" and isinstance(what, tuple):
                 live, turn = what
                 if live.turn == turn:
@@ -295,12 +296,47 @@ class _World:
         self.up.remove(node)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """Where a play begins in the middle of another: runs in progress go on where they were, before those that waited."""
+
+    at_s: float = 0.0
+    since_s: Mapping[str, float] = field(default_factory=dict)
+    """By run in progress: when it began."""
+    done_frac: Mapping[str, float] = field(default_factory=dict)
+    """By run in progress: the share of its work that is done."""
+    over: frozenset[str] = frozenset()
+    """The runs that have ended."""
+
+    def place(self, run: Run) -> tuple[bool, float, str]:
+        """Return a run's place in the queue."""
+        return run.name not in self.since_s, self.since_s.get(run.name, run.submit_s), run.name
+
+
+def taken_over(story: Story, at_s: float) -> TakenOver:
+    """Return how a story that knew no losses stood at a moment; its runs went at the home GPU's speed."""
+    going = [ended for ended in story.ended if ended.start_s < at_s < ended.end_s]
+    return TakenOver(
+        at_s=at_s,
+        since_s={ended.run.name: ended.start_s for ended in going},
+        done_frac={ended.run.name: (at_s - ended.start_s) / ended.run.work_s for ended in going},
+        over=frozenset(ended.run.name for ended in story.ended if ended.end_s <= at_s),
+    )
+
+
 def play_runs(
-    runs: Sequence[Run], ground: Ground, *, horizon_s: float, checkpoints: Checkpoints | None = None, seed: int = 0
+    runs: Sequence[Run],
+    ground: Ground,
+    *,
+    horizon_s: float,
+    checkpoints: Checkpoints | None = None,
+    seed: int = 0,
+    taken: TakenOver | None = None,
 ) -> Story:
-    """Play all runs to the horizon."""
-    ordered = sorted(runs, key=lambda run: (run.submit_s, run.name))
-    return _World(ground, checkpoints or Checkpoints(), horizon_s, seed).play(ordered)
+    """Play all runs to the horizon, from the start or from where another play of theirs stood."""
+    taken = taken or TakenOver()
+    left = [run for run in runs if run.name not in taken.over]
+    return _World(ground, checkpoints or Checkpoints(), horizon_s, seed).play(left, taken)
 
 
 def busy(holds: Sequence[Hold]) -> Iterator[tuple[int, int, Hold]]:

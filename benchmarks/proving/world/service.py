@@ -29,6 +29,7 @@ from numba import njit
 
 from benchmarks.proving.world.clock import MINUTE_S, TICK_S
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
+from benchmarks.proving.world.rules import ACTIVITY, ANSWERED, ASK, BORN, STATE, Asked, Monitoring
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -62,6 +63,18 @@ class Server:
         return self.rate(self.slots) / work_s
 
 
+class Guard(NamedTuple):
+    """Ask for the replicas that would bring a quantile of five minutes' latency back to its limit, where it is above.
+
+    That is the fewest that were ready within those minutes, times the quantile over the limit, between `least` and `most`.
+    """
+
+    limit_s: float
+    quantile: float
+    least: float = 1.0
+    most: float = 2.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """An autoscaler: what it follows, its target, limits and behaviours. Rates as in the manifest (percent and pods)."""
@@ -72,12 +85,12 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: `signal`.
+    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: what `monitoring` says.
 
     3: arrivals and queue, as the referee has it: 0 before the first value is there, where the others keep the replicas.
     """
-    signal: Floats | None = None
-    """A recorded number of replicas, by decision (n_ticks,)."""
+    monitoring: Monitoring | None = None
+    """What scrapes the pods and evaluates recording rules before each decision; where it says nothing, replicas stay."""
     mean_ticks: int = 1
     """How many of the last values of answers and growth the rule takes the mean of; the queue itself counts as it is."""
     tolerance_up_frac: float = 0.1
@@ -89,8 +102,7 @@ class Scaling:
     down_percent: float = 100.0
     down_pods: int = 0
     period_s: int = 15
-    guards: Sequence[tuple[float, float]] = ()
-    """(limit_s, quantile): the replicas that would bring that quantile of five minutes back to its limit, at most twice."""
+    guards: Sequence[Guard] = ()
     cooldown_s: float = 300.0
     """With a minimum of 0: how long nothing must be active before the last replica goes."""
     polling_s: float = 30.0
@@ -207,6 +219,7 @@ def play(
         ],
         dtype=np.float64,
     )
+    asked = Asked(rule.monitoring, _MOST)
     out = _play(
         np.ascontiguousarray(arrival_s),
         np.ascontiguousarray(work_s),
@@ -217,14 +230,18 @@ def play(
         np.array(start.node_of, dtype=np.int64),
         np.array(start.speeds, dtype=np.float64),
         numbers,
-        np.array(rule.guards, dtype=np.float64).reshape(-1, 2),
-        np.zeros(0) if rule.signal is None else rule.signal,
+        np.array(rule.guards, dtype=np.float64).reshape(-1, 4),
+        asked.pods,
+        asked.shown,
+        ASK(asked.told),
         places,
         np.array(nodes.refusals, dtype=np.float64).reshape(-1, 2),
         float(horizon_s),
         gives_up_s,
         BOUNDS_S,
     )
+    if asked.error is not None:
+        raise asked.error
     return Played(
         latency_s=out.latency,
         nodes=np.stack([out.node_start[: out.n_nodes], out.node_end[: out.n_nodes]], axis=1),
@@ -253,8 +270,8 @@ def _quantile(counts: Floats, bounds: Floats, quantile: float) -> float:
 
 @njit(cache=True)
 def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the arguments; see `play`
-    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, signal, places, refusals, horizon_s,
-    gives_up_s, bounds,
+    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, pods, shown, ask, places, refusals,
+    horizon_s, gives_up_s, bounds,
 ):  # fmt: skip
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
     follows, tolerance, up_steps, down_steps = int(rule[5]), rule[6], int(rule[7]), int(rule[8])
@@ -279,6 +296,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     place_end = np.full((_MOST, slots), _FAR)  # value of `clock` at which the request in a place is finished
     place_request = np.full((_MOST, slots), -1, np.int64)
     sm_tick = np.zeros(_MOST)
+    answered = np.zeros(_MOST)
     load_ring = np.zeros(mean_ticks)
 
     # nodes, each for one life
@@ -311,6 +329,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     values = np.zeros(16)
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
     sm_ring = np.zeros(_GUARD_TICKS)
+    ready_ring = np.full(_GUARD_TICKS, n0)
     full_rate = slots / _slowness(slots, crowding, knee)
     head, tail, completed_tick, waiting_before, tail_before = 0, 0, 0, 0, 0
     t, tick = 0.0, 0
@@ -341,6 +360,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 woken_at = t
             state[who] = 2
             seen[who] = t
+            answered[who] = 0.0
         elif what == 2:
             rate = speed[who] / _slowness(running[who], crowding, knee)
             sm_tick[who] += (
@@ -363,6 +383,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             place_end[who, first] = _FAR
             running[who] -= 1
             completed_tick += 1
+            answered[who] += 1
             touched = who
             if state[who] == 3 and running[who] == 0:
                 state[who] = 0
@@ -413,6 +434,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if r < n0 and state[r] > 0:
                 activity[r, minute] += sm_tick[r] / MINUTE_S
             sm_sum += sm_tick[r] / TICK_S
+            pods[ACTIVITY, r] = sm_tick[r] / TICK_S
             sm_tick[r] = 0.0
             if state[r] == 2:
                 ready += 1
@@ -432,6 +454,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             for at in range(lag, 0, -1):
                 values[at] = values[at - 1]
             sm_ring[tick % _GUARD_TICKS] = sm_sum
+            ready_ring[tick % _GUARD_TICKS] = ready
             if follows == 0:
                 came = completed_tick + waiting - waiting_before
                 load_ring[tick % mean_ticks] = max(came / TICK_S / capacity, 0.0)
@@ -442,21 +465,27 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             elif follows == 1:
                 value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
             else:
-                value = signal[min(tick, len(signal) - 1)]
+                for r in range(high):
+                    pods[STATE, r], pods[BORN, r], pods[ANSWERED, r] = float(state[r]), born[r], answered[r]
+                shown[0], shown[1], shown[2] = high, waiting, current
+                value = ask(t)
             if to_none and ready == 0:
                 value = 0.0  # no pod is there to export anything
-            values[0] = max(value, 0.0)
+            values[0] = value if np.isnan(value) else max(value, 0.0)
             waiting_before, tail_before = waiting, tail
             value = values[lag] if tick >= lag or follows == 3 else target * current
+            if np.isnan(value):
+                value = target * current  # a metric that cannot be read moves nothing
             enough = target * (1 - tolerance_down) * ready <= value <= target * current
             if follows != 2 and enough:
                 value = target * current  # as the emitted rule says: ready replicas with enough to do are kept
             asked = desired_replicas(current, value, target, tolerance, tolerance_down)
             for g in range(len(guards)):
                 counts = ring.sum(axis=0)
-                over = min(_quantile(counts, bounds, guards[g, 1]) / guards[g, 0], 2.0)
+                over = _quantile(counts, bounds, guards[g, 1]) / guards[g, 0]
                 if over > 1:
-                    asked = max(asked, desired_replicas(current, ready * over, 1.0, tolerance, tolerance_down))
+                    over = ready_ring.min() * min(max(over, guards[g, 2]), guards[g, 3])
+                    asked = max(asked, desired_replicas(current, over, 1.0, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
             asked = min(max(asked, 1 if to_none else least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)
