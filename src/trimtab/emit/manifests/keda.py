@@ -21,15 +21,17 @@ from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
 from trimtab.emit.plain import Plain
+from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST
+from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST, GUARD_WINDOW_S
 from trimtab.policies.scaling import SYNC_S
+from trimtab.units import S_PER_MIN
 
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
-_GUARD_WINDOW = "5m"
+_GUARD_WINDOW = f"{GUARD_WINDOW_S // S_PER_MIN}m"
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
 
@@ -110,11 +112,22 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
     if known.service.signals.kv_cache is not None:
         use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
         yield _prometheus("kv-cache", _guard(ready, use, KV_CACHE_LIMIT_FRAC), "1", facts)
-    for target in known.service.targets:
+    for target, quantile, limit_s in _guarded(known):
+        name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
+        yield _prometheus(name, _guard(ready, quantile, limit_s), "1", facts)
+
+
+def guarded_targets(known: WorkloadFacts) -> tuple[Target, ...]:
+    """Return the targets that a service's ScaledObject guards: those whose latency its server exports."""
+    return tuple(target for target, _, _ in _guarded(known))
+
+
+def _guarded(known: WorkloadFacts) -> Iterator[tuple[Target, str, float]]:
+    """Yield each target that is guarded, PromQL of its quantile, and the limit."""
+    for target in known.service.targets if known.service is not None else ():
         quantile = latency_quantile(known.service, target, known, window=_GUARD_WINDOW)
         if quantile is not None and target.limit_s is not None:
-            name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
-            yield _prometheus(name, _guard(ready, quantile, target.limit_s), "1", facts)
+            yield target, quantile, target.limit_s
 
 
 def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
