@@ -111,7 +111,7 @@ def audit(
         opened.settings,
         seed=SEED,
         starts=measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS)),
-        guards=_guards(planned, bundle, opened),
+        guards=emitted_guards(planned, bundle, opened),
     )
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
@@ -120,7 +120,7 @@ def audit(
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
 
 
-def _guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
+def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
     """Return what the autoscalers that would be emitted, without a cluster file, watch besides demand."""
     scaled = {
         name: deployment.scaling

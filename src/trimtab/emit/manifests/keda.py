@@ -2,7 +2,8 @@
 
 Every trigger asks for an average value, so that the autoscaler wants ceil(sum / threshold) replicas and takes the highest.
 The demand trigger is the replayed policy. The KV cache and latency triggers are guards: 0 until their limit is passed, so that
-they never change what was replayed while the targets are kept. KV cache use alone misleads (it can stand at a third while the
+they change nothing that was replayed while limits are kept; the audit's robustness replays the latency triggers too (and takes
+their targets from here). KV cache use alone misleads (it can stand at a third while the
 queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone. A service that goes to none has one more
 trigger, which wakes it: all others rest on its pods, and say 0 while there are none.
 """

@@ -64,7 +64,9 @@ DEPARTURES = (
 )
 """What every plan is proved under."""
 WITH_GUARDS = replace(DEPARTURES[0], name=f"{DEPARTURES[0].name}, with the guards that are emitted", guards=True)
-"""For plans that scale services whose autoscalers watch latency: what these triggers are worth, and what they cost."""
+"""For plans that scale services whose autoscalers watch latency: what these triggers are worth where replicas are slow."""
+GUARDS_ALONE = Perturbation(name="as predicted, with the guards that are emitted", guards=True)
+"""For the same plans: what the triggers cost where nothing departs, since five minutes may be late in an hour that is not."""
 NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
 NO_CAPACITY_FOR_RUNS = Perturbation(
@@ -153,7 +155,7 @@ def robustness(
     slow_starts, notes = _slow_starts(_scaled(planned), sorted(asked), starts, settings)
     departures = (
         DEPARTURES[0],
-        *([WITH_GUARDS] if any(isinstance(guarded, tuple) for guarded in guards.values()) else []),
+        *((WITH_GUARDS, GUARDS_ALONE) if any(isinstance(guarded, tuple) for guarded in guards.values()) else ()),
         *DEPARTURES[1:],
         *_of_capacity(planned, runs_ask=bool(asked)),
         *slow_starts,
