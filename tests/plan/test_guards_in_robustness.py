@@ -56,11 +56,11 @@ def add_service(rows, name, gpus=8):
 
 @pytest.fixture(scope="module")
 def proven():
-    """A service that the plan scales, and a notebook that it leaves alone; the plan, its proof, and what they rest on."""
+    """A service that the plan scales, and one that it leaves alone; the plan, its proof, and what they rest on."""
     rows = FleetRows(DAYS)
     add_service(rows, "prod/chat")
-    rows.node("lab", "g5.xlarge").hold("lab/ana", "lab", [0], owner_kind="StatefulSet")
-    rows.use("lab/ana", "lab", 0, range(DAYS * 24), sm=lambda hour: 0.3 * (9 <= hour % 24 < 17))
+    rows.node("small", "g5.xlarge").hold("prod/small", "small", [0], owner_kind="StatefulSet")
+    rows.use("prod/small", "small", 0, range(DAYS * 24), sm=lambda hour: 0.3 * (9 <= hour % 24 < 17))
     latency = {"metric": "latency", "quantile": 0.95, "limit_s": 2.0}
     rows.workloads = {"prod/chat": {"kind": "serving", "targets": [latency]}}
     bundle = rows.bundle()

@@ -160,31 +160,35 @@ def robustness(
         *_of_capacity(planned, runs_ask=bool(asked)),
         *slow_starts,
     )
-    stresses = [
-        Stress(
-            speed=departure.speed,
-            closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
-            runs_closed_hours=busiest_hours(sum(asked.values(), np.zeros(1)), departure.runs_no_capacity_hr),
-            zones_lost=departure.zones_lost,
-            metrics_late_s=departure.metrics_late_s,
-            starts=departure.starts,
-        )
-        for departure in departures
-    ]
+    asked_gpus_of_hr = sum(asked.values(), np.zeros(1))
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
     found: dict[Perturbation, PerturbedProof] = {}
     for demand in dict.fromkeys(departure.demand for departure in departures):
         world = _world(planned, proven, proof_fleet, market, settings, demand, seed=seed)
-        rows = [row for row in zip(departures, stresses, strict=True) if row[0].demand == demand]
-        found |= {
-            departure: _perturbed(departure, answers, world, planned, missed)
-            for (departure, _), answers in zip(rows, _answers(world, rows, guards), strict=True)
+        rows = {
+            departure: _stress(departure, proven, asked_gpus_of_hr)
+            for departure in departures
+            if departure.demand == demand
         }
+        for departure, answers in zip(rows, _answers(world, rows, guards), strict=True):
+            found[departure] = _perturbed(departure, answers, world, planned, missed)
     price_usd_mo = planned.plan.usd_mo(planned.headroom_micro_usd)
     return Robustness(
         stressed=tuple(found[departure] for departure in departures),
         price_usd_mo=price_usd_mo,
         notes=(*notes, *_unguarded(guards)),
+    )
+
+
+def _stress(departure: Perturbation, proven: ProofResult, asked_gpus_of_hr: FloatArray) -> Stress:
+    """Return what a departure is to replays, but for the guards, which are each service's own."""
+    return Stress(
+        speed=departure.speed,
+        closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
+        runs_closed_hours=busiest_hours(asked_gpus_of_hr, departure.runs_no_capacity_hr),
+        zones_lost=departure.zones_lost,
+        metrics_late_s=departure.metrics_late_s,
+        starts=departure.starts,
     )
 
 
@@ -218,9 +222,7 @@ def _world(
     )
 
 
-def _answers(
-    world: _World, rows: Sequence[tuple[Perturbation, Stress]], guards: Guards
-) -> Iterator[dict[int, _Answer]]:
+def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards) -> Iterator[dict[int, _Answer]]:
     """Yield what each workload answers to each row; two workloads at once, for compiled replays let go of the lock."""
 
     def of_workload(index: int) -> list[_Answer]:
@@ -228,7 +230,7 @@ def _answers(
         guarded = guards.get(evaluator.case.workload.name)
         known: dict[Stress, _Answer] = {}
         answers = []
-        for departure, stress in rows:
+        for departure, stress in rows.items():
             watched = guarded if departure.guards and isinstance(guarded, tuple) else ()
             felt = evaluator.felt(deployment, replace(stress, guards=watched))
             if felt not in known:
