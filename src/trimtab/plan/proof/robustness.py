@@ -34,7 +34,7 @@ from trimtab.units import per_month, usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perturbation:
-    """One way in which the world may depart: factors on speed and on demand, capacity that is not there."""
+    """One way in which the world may depart: factors on speed and on demand, capacity that is not there, triggers that act."""
 
     name: str
     speed: float = 1.0
