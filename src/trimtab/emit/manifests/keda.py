@@ -125,8 +125,11 @@ def guarded_targets(known: WorkloadFacts) -> tuple[Target, ...]:
 
 def _guarded(known: WorkloadFacts) -> Iterator[tuple[Target, str, float]]:
     """Yield each target that is guarded, PromQL of its quantile, and the limit."""
-    for target in known.service.targets if known.service is not None else ():
-        quantile = latency_quantile(known.service, target, known, window=_GUARD_WINDOW)
+    service = known.service
+    if service is None:
+        return
+    for target in service.targets:
+        quantile = latency_quantile(service, target, known, window=_GUARD_WINDOW)
         if quantile is not None and target.limit_s is not None:
             yield target, quantile, target.limit_s
 
