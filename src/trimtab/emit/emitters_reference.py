@@ -185,12 +185,13 @@ other nodes are taken out; affinity that no new node meets is left to a person. 
 _GUARDS = """## Triggers
 
 The demand trigger is the policy that was replayed: its target, floor, ceiling and behaviours. KV cache and latency
-triggers are guards, 0 until their limit is passed, so that they change nothing while targets are kept. `ignoreNullValues:
+triggers are guards, 0 until their limit is passed, so that they change nothing while limits are kept. `ignoreNullValues:
 "false"` makes a lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands
 beside every trigger.
 
 Guards ask for a fifth more than the replicas that served while the value was measured, at least, and twice as many at
-most.
+most. The audit's section on robustness shows what those on latency are worth where replicas are slower than planned, and
+what they cost where all goes as predicted: five minutes may be late in a month that is not.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
 so that a failed scrape makes demand unknown for a moment and never 0. How often a server is scraped is read from what was

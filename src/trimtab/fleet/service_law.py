@@ -134,6 +134,16 @@ class ServiceLaw:
         """
         return _ok_frac(self, limit_s, speed, self.judging(metric))
 
+    def within_frac(
+        self, limit_s: float, speed: float = 1.0, metric: TargetMetric = TargetMetric.LATENCY
+    ) -> FloatArray:
+        """Return the share of requests within a limit at each load of the grid as times stretch, promised or not.
+
+        1 everywhere where times were not measured.
+        """
+        times = self.latency(metric)
+        return _within_frac(self, times, limit_s * speed) if len(times.le_s) else np.ones(_GRID_POINTS)
+
 
 @lru_cache(maxsize=1024)
 def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: TargetMetric) -> FloatArray:
@@ -141,13 +151,18 @@ def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: Targe
     grid, times = law.grid(), law.latency(metric)
     if limit_s is None or not len(times.le_s):
         return _fixed(np.where(grid <= law.top_load, 1.0, 0.0))
-    limit = limit_s * speed
-    seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit))
+    ok = _within_frac(law, times, limit_s * speed)
+    return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
+
+
+def _within_frac(law: ServiceLaw, times: LatencyByLoad, limit_s: float) -> FloatArray:
+    """Return the share of requests within a limit at each load of the grid, beyond the seen ones as times stretch."""
+    grid = law.grid()
+    seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit_s))
     seen_load, top = float(times.load[-1]), times.share[-1]
     stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
-    beyond = bucket_share(times.le_s, limit * stretch) @ top / top.sum()
-    ok = np.where(grid <= seen_load, seen, np.minimum(beyond, seen))
-    return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
+    beyond = bucket_share(times.le_s, limit_s * stretch) @ top / top.sum()
+    return np.asarray(np.where(grid <= seen_load, seen, np.minimum(beyond, seen)), dtype=np.float64)
 
 
 def _fixed(values: FloatArray) -> FloatArray:

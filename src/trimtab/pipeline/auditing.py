@@ -13,10 +13,12 @@ from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed
 from trimtab.catalog.questions import shown
 from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
+from trimtab.emit.manifests.scaling_files import guarded_by
 from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared import declared_in_vain, refuse_impossible
@@ -30,6 +32,7 @@ from trimtab.fleet.spot_record import SpotRecord
 from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
+from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
@@ -39,7 +42,7 @@ from trimtab.plan.proof.proof_by_action import proof_by_action
 from trimtab.plan.proof.proof_window import ProofResult
 from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.repair import proven_plan
-from trimtab.plan.proof.robustness import robustness
+from trimtab.plan.proof.robustness import Guards, robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.outcome import OutcomeStore
@@ -100,13 +103,36 @@ def audit(
     by_action = proof_by_action(planned, proven, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
-    starts = measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
-    stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED, starts=starts)
+    stressed = robustness(
+        planned,
+        proven,
+        opened.proof,
+        market,
+        opened.settings,
+        seed=SEED,
+        starts=measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS)),
+        guards=emitted_guards(planned, bundle, opened),
+    )
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
     if scenario is None:
         return found
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
+
+
+def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
+    """Return what the autoscalers that would be emitted, without a cluster file, watch besides demand."""
+    scaled = {
+        name: deployment.scaling
+        for name, deployment in planned.deployments.items()
+        if isinstance(deployment.scaling, SetReplicaPolicy)
+    }
+    if not scaled:
+        return {}
+    # the facts of other workloads, and their laws, are not asked for
+    fleet = replace(opened.fit, workloads=tuple(opened.fit.workload(name) for name in scaled))
+    facts = emit_facts(planned.plan, bundle, fleet, opened.market, opened.settings)
+    return {name: guarded_by(effect, facts.workload(name), facts) for name, effect in scaled.items()}
 
 
 def plan_fleet(

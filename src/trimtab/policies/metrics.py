@@ -18,6 +18,8 @@ GUARD_MOST = 2.0
 """A guard asks for at most so many times the ready replicas, however late the answers are."""
 GUARD_LEAST = 1.2
 """And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
+GUARD_WINDOW_S = 300
+"""Over which a guard on latency looks back."""
 
 
 class Others(NamedTuple):
@@ -81,13 +83,15 @@ def with_others(
     first: int,
     duty_cycle_frac: float,
     backlog_replica_s: float,
+    guarded_replicas: float,
     ready: int,
     current: int,
     tolerance: Tolerance,
 ) -> int:
     """Return what the first metric's recommendation and those of the others come to; MISSING where nothing may be done.
 
-    A value that is NaN is missing; so are those of ready pods where there are none.
+    A value that is NaN is missing; so are those of ready pods where there are none. Guards on latency ask for
+    `guarded_replicas`, 0 while every limit is kept, and are never missing.
     """
     highest, missing = first, first == MISSING
     if others.duty_cycle_frac > 0.0:
@@ -113,6 +117,8 @@ def with_others(
         else:
             late = backlog_replica_s / max(ready, 1) / others.wait_s
             highest = max(highest, average_value(guard(late, ready), current, tolerance))
+    if guarded_replicas > 0.0:
+        highest = max(highest, average_value(guarded_replicas, current, tolerance))
     if missing and highest < current:
         return MISSING
     return highest

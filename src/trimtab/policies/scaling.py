@@ -65,6 +65,8 @@ class Observation(NamedTuple):
     """Replica-seconds of work in the queue."""
     signal: float
     """What the recording rules say: replicas wanted; NaN where the rule has none."""
+    guarded_replicas: float = 0.0
+    """What triggers on latency ask for together: 0 while their limits are kept."""
 
 
 class StaticReplicas(NamedTuple):
@@ -187,7 +189,16 @@ def over_window(policy: HpaPolicy, memory: Memory, seen: Observation) -> Observa
             known += 1
     mean = total / known
     load, duty_cycle_frac = (seen.load, mean) if busy else (mean, seen.duty_cycle_frac)
-    return Observation(seen.step, seen.ready, seen.starting, load, duty_cycle_frac, seen.backlog_replica_s, seen.signal)
+    return Observation(
+        seen.step,
+        seen.ready,
+        seen.starting,
+        load,
+        duty_cycle_frac,
+        seen.backlog_replica_s,
+        seen.signal,
+        seen.guarded_replicas,
+    )
 
 
 def first_recommendation(policy: HpaPolicy, seen: Observation, tolerance: Tolerance) -> int:
@@ -222,6 +233,7 @@ def hpa_recommendation(policy: HpaPolicy, seen: Observation) -> int:
         first,
         seen.duty_cycle_frac,
         seen.backlog_replica_s,
+        seen.guarded_replicas,
         seen.ready,
         seen.ready + seen.starting,
         tolerance,

@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab.policies import hedge
 from trimtab.policies.hedge import HedgePolicy, split
-from trimtab.policies.metrics import ROUNDING
+from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST, GUARD_WINDOW_S, ROUNDING, guard
 from trimtab.policies.rules import Rule, decide
 from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import admit, compiled, inlined
@@ -75,6 +75,31 @@ class Curves(NamedTuple):
     load_grid: FloatArray
     ok_frac: FloatArray
     wait_limit_s: FloatArray
+
+
+GUARD_TIMES = (1.0, GUARD_LEAST, 1.4, 1.6, 1.8, GUARD_MOST)
+"""Multiples of its limit by which a guard tells how late the answers are: one that asks for most need not tell more."""
+
+
+class GuardCurves(NamedTuple):
+    """What the guards of an autoscaler read of the times that requests take.
+
+    `within_frac` `(n_guards, n_times, n_loads)` is the share that a replica serves, at a load, within each of GUARD_TIMES the
+    limit, `wait_limit_s` `(n_guards, n_times)` the longest wait that leaves; `required_frac` `(n_guards,)` is the quantile that
+    is held to the limit.
+    """
+
+    within_frac: FloatArray
+    wait_limit_s: FloatArray
+    required_frac: FloatArray
+
+
+class GuardWindow(NamedTuple):
+    """The last GUARD_WINDOW_S, decision by decision: requests, those within each multiple of each limit, ready replicas."""
+
+    came: FloatArray
+    within: FloatArray
+    ready: IntArray
 
 
 class Lanes(NamedTuple):
@@ -329,6 +354,65 @@ def count_change(counts: IntArray, change: int, direction: int) -> int:
     return 1 if change > 0 else -1
 
 
+@inlined
+def empty_window(guards: GuardCurves, replicas: int) -> GuardWindow:
+    """Return what guards see that have looked for no time yet, with so many replicas ready."""
+    slots = GUARD_WINDOW_S // SYNC_S
+    return GuardWindow(
+        came=np.zeros(slots),
+        within=np.zeros((guards.wait_limit_s.shape[0], guards.wait_limit_s.shape[1], slots)),
+        ready=np.full(slots, replicas, dtype=np.int64),
+    )
+
+
+@inlined
+def watch(
+    guards: GuardCurves,
+    window: GuardWindow,
+    slot: int,
+    load_grid: FloatArray,
+    load: float,
+    waits_s: tuple[float, float],
+    arrived: float,
+    ready: int,
+) -> None:
+    """Put what came in a decision into its slot, counted as `count_in_time` does, for every multiple of every limit."""
+    at = bracket(load_grid, load, 1)
+    along = min(1.0, (load - load_grid[at - 1]) / (load_grid[at] - load_grid[at - 1]))
+    window.came[slot], window.ready[slot] = arrived, ready
+    for g in range(len(guards.required_frac)):
+        for k in range(len(GUARD_TIMES)):
+            below, above = guards.within_frac[g, k, at - 1], guards.within_frac[g, k, at]
+            in_time = share_within(waits_s[0], waits_s[1], guards.wait_limit_s[g, k])
+            window.within[g, k, slot] = arrived * (below + along * (above - below)) * in_time
+
+
+@inlined
+def asked_by_guards(guards: GuardCurves, window: GuardWindow) -> float:
+    """Return the replicas that guards ask for: those ready all through the window, times how far a quantile is over its limit.
+
+    0 where every limit is kept, or nothing came. Between two multiples the quantile is taken to lie in proportion, as
+    `histogram_quantile` has it.
+    """
+    came, most = window.came.sum(), 0.0
+    for g in range(len(guards.required_frac)):
+        required = guards.required_frac[g] * came
+        below = window.within[g, 0].sum()
+        # sums are rounded: a hair is nobody late
+        if below >= required - ROUNDING * came:
+            continue
+        over = GUARD_MOST
+        for k in range(1, len(GUARD_TIMES)):
+            above = window.within[g, k].sum()
+            if above >= required:
+                along = (required - below) / (above - below)
+                over = GUARD_TIMES[k - 1] + along * (GUARD_TIMES[k] - GUARD_TIMES[k - 1])
+                break
+            below = above
+        most = max(most, guard(over, window.ready.min()))
+    return most
+
+
 @compiled
 def serve_history(
     arrivals: FloatArray,
@@ -337,6 +421,7 @@ def serve_history(
     substeps: int,
     shape: ServerShape,
     curves: Curves,
+    guards: GuardCurves,
     rule: Rule,
     by_hour: IntArray,
     memory: FloatArray,
@@ -364,8 +449,9 @@ def serve_history(
     desired = initial_replicas
     direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
     queue, queue_seen, step = 0.0, 0.0, -1
-    told = np.zeros((shape.late_steps + 1, 4))
+    told = np.zeros((shape.late_steps + 1, 5))
     near, tabulated_frac = 1, -1.0
+    window, guarded = empty_window(guards, initial_replicas), 0.0
     for t in range(len(arrivals)):
         # once per step of the history is early enough, and cheaper than at every decision
         if out_of_reach(requests, ok, allowed_misses):
@@ -415,6 +501,11 @@ def serve_history(
                     tabulated_frac = duty_cycle_frac
                 count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
 
+            if len(guards.required_frac) > 0:
+                slot, came = step % len(window.came), arrived if known else 0.0
+                watch(guards, window, slot, load_grid, duty_cycle_frac, (before_s, after_s), came, all_ready)
+                guarded = asked_by_guards(guards, window)
+
             # what would wait longer than anybody does gives up
             # (where nothing is ready: longer than a single replica would take)
             room = shape.queue_limit_s * max(all_ready, 1) * shape.capacity_req_s
@@ -434,10 +525,10 @@ def serve_history(
             if shape.late_steps > 0:
                 latest, oldest = step % len(told), max(0, step - shape.late_steps) % len(told)
                 told[latest, 0], told[latest, 1] = load, duty_cycle_frac
-                told[latest, 2], told[latest, 3] = waiting, wanted_signal
+                told[latest, 2], told[latest, 3], told[latest, 4] = waiting, wanted_signal, guarded
                 load, duty_cycle_frac = told[oldest, 0], told[oldest, 1]
-                waiting, wanted_signal = told[oldest, 2], told[oldest, 3]
-            seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal)
+                waiting, wanted_signal, guarded = told[oldest, 2], told[oldest, 3], told[oldest, 4]
+            seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal, guarded)
             wanted = decide(rule, by_hour, memory, seen)
             # counted before the cut, as what the policy would have needed
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S

@@ -26,12 +26,14 @@ from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas
 from trimtab.replay.compiled import admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
+    GUARD_TIMES,
     ON_DEMAND,
     QUOTA_SHORT_S,
     REVERSALS,
     SCALE_UPS,
     STOPPED,
     Curves,
+    GuardCurves,
     QueueTotals,
     ServerShape,
     empty_totals,
@@ -63,6 +65,7 @@ NO_RULE = Rule(
 ALL_ON_DEMAND = HedgePolicy(one_in=1)
 
 
+NO_GUARDS = GuardCurves(np.zeros((0, len(GUARD_TIMES), 2)), np.zeros((0, len(GUARD_TIMES))), np.zeros(0))
 _ROUNDING_FRAC = 1e-6
 """Far above what the sums of a replay round by: a stopped replay would have missed its target without doubt."""
 QUEUE_LIMIT_S = 300.0
@@ -128,6 +131,7 @@ class ServiceModel:
     `metrics_late_s` old.
 
     Rules are told of a queue where more comes than `full_req_s` (None: the capacity), which is more than a careful capacity.
+    `guards` are what an autoscaler's triggers on latency read, over the same loads.
     """
 
     capacity_req_s: float
@@ -145,6 +149,7 @@ class ServiceModel:
     closed_hours: tuple[int, int] = (0, 0)
     metrics_late_s: float = 0.0
     full_req_s: float | None = None
+    guards: GuardCurves = NO_GUARDS
 
     def __post_init__(self) -> None:
         if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
@@ -300,6 +305,7 @@ def serve(
         substeps,
         shape_of(model),
         curves_of(model),
+        model.guards,
         rule,
         by_hour,
         memory,

@@ -2,7 +2,8 @@
 
 Every trigger asks for an average value, so that the autoscaler wants ceil(sum / threshold) replicas and takes the highest.
 The demand trigger is the replayed policy. The KV cache and latency triggers are guards: 0 until their limit is passed, so that
-they never change what was replayed while the targets are kept. KV cache use alone misleads (it can stand at a third while the
+they change nothing that was replayed while limits are kept; the audit's robustness replays the latency triggers too (and takes
+their targets from here). KV cache use alone misleads (it can stand at a third while the
 queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone. A service that goes to none has one more
 trigger, which wakes it: all others rest on its pods, and say 0 while there are none.
 """
@@ -21,15 +22,17 @@ from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
 from trimtab.emit.plain import Plain
+from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST
+from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST, GUARD_WINDOW_S
 from trimtab.policies.scaling import SYNC_S
+from trimtab.units import S_PER_MIN
 
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
-_GUARD_WINDOW = "5m"
+_GUARD_WINDOW = f"{GUARD_WINDOW_S // S_PER_MIN}m"
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
 
@@ -110,11 +113,25 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
     if known.service.signals.kv_cache is not None:
         use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
         yield _prometheus("kv-cache", _guard(ready, use, KV_CACHE_LIMIT_FRAC), "1", facts)
-    for target in known.service.targets:
-        quantile = latency_quantile(known.service, target, known, window=_GUARD_WINDOW)
+    for target, quantile, limit_s in _guarded(known):
+        name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
+        yield _prometheus(name, _guard(ready, quantile, limit_s), "1", facts)
+
+
+def guarded_targets(known: WorkloadFacts) -> tuple[Target, ...]:
+    """Return the targets that a service's ScaledObject guards: those whose latency its server exports."""
+    return tuple(target for target, _, _ in _guarded(known))
+
+
+def _guarded(known: WorkloadFacts) -> Iterator[tuple[Target, str, float]]:
+    """Yield each target that is guarded, PromQL of its quantile, and the limit."""
+    service = known.service
+    if service is None:
+        return
+    for target in service.targets:
+        quantile = latency_quantile(service, target, known, window=_GUARD_WINDOW)
         if quantile is not None and target.limit_s is not None:
-            name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
-            yield _prometheus(name, _guard(ready, quantile, target.limit_s), "1", facts)
+            yield target, quantile, target.limit_s
 
 
 def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:

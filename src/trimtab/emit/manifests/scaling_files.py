@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, SERVING, Autoscaler, EmitFacts, WorkloadFacts, own_bounds
-from trimtab.emit.manifests.keda import scaled_object
+from trimtab.emit.manifests.keda import guarded_targets, scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.workload_patch import autoscaled_component, patchable
 from trimtab.emit.plain import Plain
+from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import NO_LIMIT, Metric
@@ -79,6 +80,20 @@ def scaling_files(
             subject=known.name,
             reason="no disruption budget: give the labels of its pods (pod_labels in --cluster)",
         )
+
+
+def guarded_by(effect: SetReplicaPolicy, known: WorkloadFacts | None, facts: EmitFacts) -> tuple[Target, ...] | str:
+    """Return the targets whose latency the autoscaler that enacts a policy watches besides demand; or why it watches none."""
+    if known is None:
+        return "nothing is known of its manifest"
+    refused = _refusal(effect, known, facts)
+    if refused is not None:
+        return f"no autoscaler is emitted: {refused}"
+    if facts.autoscaler is not Autoscaler.KEDA:
+        return "a HorizontalPodAutoscaler gets its demand alone"
+    if known.service is None:
+        return "its demand is GPU activity, and no request is measured"
+    return guarded_targets(known) or "it has no latency target that its server exports a histogram for"
 
 
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:

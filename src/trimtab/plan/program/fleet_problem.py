@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -210,6 +211,12 @@ class FleetBill:
     def outcome(self, workload: int, deployment: Deployment) -> Outcome:
         """Return what a workload uses and attains under a deployment."""
         return self.evaluators[workload].outcome(deployment)
+
+    def answered_by(self, evaluators: Mapping[int, Evaluator]) -> FleetBill:
+        """Return the bill of the same fleet where others say what its workloads use; its nodes need no other groups."""
+        found = copy(self)
+        found.evaluators = evaluators
+        return found
 
     def usage(self, in_force: Mapping[int, Deployment], released: Iterable[str]) -> dict[Pool, IntArray]:
         """Return node-seconds per pool with these deployments in force and these nodes given back.

@@ -33,7 +33,7 @@ from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
-from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
+from trimtab.replay.outcomes.outcome import Case, Outcome, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
@@ -121,26 +121,14 @@ def prove(
     settings: Settings,
     *,
     seed: int,
-    stress: Stress = AS_PREDICTED,
     as_measured: bool = True,
 ) -> ProofResult:
-    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress.
+    """Replay a plan over another window of the same fleet.
 
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
     """
-    evaluators = _evaluators(planned, proof_fleet, market, settings, seed, stress)
-    enacted = FleetBill(
-        fleet=proof_fleet,
-        evaluators=evaluators,
-        market=market,
-        owned=planned.owned,
-        held_before=holders_by_node(planned.fleet),
-    )
-    in_force = {
-        index: planned.deployments[workload.name]
-        for index, workload in enumerate(proof_fleet.workloads)
-        if workload.name in planned.deployments and index in evaluators
-    }
+    enacted = enact(planned, proof_fleet, market, settings, seed=seed)
+    evaluators, in_force = enacted.evaluators, deployed(planned, enacted)
     outcomes = {index: enacted.outcome(index, deployment) for index, deployment in in_force.items()}
     before = enacted.bill({}, (), ())
     after = enacted.bill(in_force, planned.released, planned.discounts)
@@ -148,11 +136,10 @@ def prove(
     targets = tuple(
         result
         for index, outcome in outcomes.items()
-        for result in _results(evaluators[index].case, in_force[index], outcome)
+        for result in target_results(evaluators[index].case, in_force[index], outcome)
     )
     bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned)
-    # in a world of other speeds, what is possible is another sum
-    if stress == AS_PREDICTED and after.total + moving < bound and all(target.kept for target in targets):
+    if after.total + moving < bound and all(target.kept for target in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
         require_possible(after.total + moving, least)
     return ProofResult(
@@ -165,7 +152,7 @@ def prove(
             clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
-            targets=(*targets, *(_untouched(evaluators, in_force) if as_measured and stress == AS_PREDICTED else ())),
+            targets=(*targets, *(_untouched(evaluators, in_force) if as_measured else ())),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             runs_without_node=sum(outcome.runs_without_node for outcome in outcomes.values()),
@@ -196,9 +183,27 @@ def require_possible(cost_micro_usd: int, least_micro_usd: int) -> None:
         )
 
 
-def _evaluators(
-    planned: Planned, fleet: Fleet, market: Market, settings: Settings, seed: int, stress: Stress = AS_PREDICTED
-) -> dict[int, Evaluator]:
+def enact(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> FleetBill:
+    """Return a window's fleet as a plan meets it: whose history is replayed, by what the fit window taught."""
+    return FleetBill(
+        fleet=fleet,
+        evaluators=_evaluators(planned, fleet, market, settings, seed),
+        market=market,
+        owned=planned.owned,
+        held_before=holders_by_node(planned.fleet),
+    )
+
+
+def deployed(planned: Planned, enacted: FleetBill) -> dict[int, Deployment]:
+    """Return the deployments of a plan that are in force on a window, by the workload's place in its fleet."""
+    return {
+        index: planned.deployments[workload.name]
+        for index, workload in enumerate(enacted.fleet.workloads)
+        if workload.name in planned.deployments and index in enacted.evaluators
+    }
+
+
+def _evaluators(planned: Planned, fleet: Fleet, market: Market, settings: Settings, seed: int) -> dict[int, Evaluator]:
     evaluators = {}
     for index, workload in enumerate(fleet.workloads):
         learnt = planned.cases.get(workload.name)
@@ -210,7 +215,6 @@ def _evaluators(
                 law=_as_seen(learnt.law, workload),
                 settings=settings,
                 seed=seed + 1,
-                stress=stress,
                 store=learnt.store,
                 type_speeds=_type_speeds(learnt, workload, market),
             )
@@ -286,7 +290,7 @@ def _refusals(case: Case, deployment: Deployment) -> Iterator[str]:
         yield f"{case.workload.name} refuses what is asked of it outside its declared hours; requests of this window: {refused}"
 
 
-def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[TargetResult]:
+def target_results(case: Case, deployment: Deployment, outcome: Outcome) -> list[TargetResult]:
     """Return what each target attained; "no worse than observed" is left out where nothing that could change it changes."""
     return [
         TargetResult(

@@ -7,31 +7,34 @@ what the headroom costs is told too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray
+from trimtab.fleet.model import Fleet, FloatArray, Target
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import MeasuredStarts, SlowStarts
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
-from trimtab.plan.proof.proof_window import ProofResult, prove
+from trimtab.plan.program.fleet_problem import FleetBill
+from trimtab.plan.proof.proof_window import ProofResult, deployed, enact, target_results
+from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.jobs_outcome import asked_gpus
-from trimtab.replay.outcomes.outcome import Case, Stress
+from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress
 from trimtab.replay.outcomes.service_outcome import planned_start_of
 from trimtab.units import per_month, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perturbation:
-    """One way in which the world may depart: factors on speed and on demand, capacity that is not there."""
+    """One way in which the world may depart: factors on speed and on demand, capacity that is not there, triggers that act."""
 
     name: str
     speed: float = 1.0
@@ -43,10 +46,15 @@ class Perturbation:
     zones_lost: int = 0
     metrics_late_s: float = 0.0
     starts: SlowStarts = field(default_factory=SlowStarts)
+    guards: bool = False
+    """Whether the autoscalers' triggers on latency act, as they are emitted. No row plays the one on the KV cache: history
+    does not say how full caches were."""
 
 
+Guards = Mapping[str, tuple[Target, ...] | str]
+"""By service that the plan scales: the targets whose latency its emitted autoscaler watches, or why it watches none."""
 _AT_ONCE = 2
-"""Departures that are replayed at once."""
+"""Workloads that are replayed at once."""
 _NAMED = 3
 """Services that a sentence names."""
 DEPARTURES = (
@@ -55,6 +63,10 @@ DEPARTURES = (
     Perturbation(name="demand 1.5x", demand=1.5),
 )
 """What every plan is proved under."""
+WITH_GUARDS = replace(DEPARTURES[0], name=f"{DEPARTURES[0].name}, with the guards that are emitted", guards=True)
+"""For plans that scale services whose autoscalers watch latency: what these triggers are worth where replicas are slow."""
+GUARDS_ALONE = Perturbation(name="as predicted, with the guards that are emitted", guards=True)
+"""For the same plans: what the triggers cost where nothing departs, since five minutes may be late in an hour that is not."""
 NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
 NO_CAPACITY_FOR_RUNS = Perturbation(
@@ -102,6 +114,27 @@ class Robustness:
         return tuple(stressed.departure.name for stressed in self.stressed if subjects & {*stressed.missed})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _World:
+    """The proof window with so many times its demand, and what the plan comes to in it where nothing else departs."""
+
+    enacted: FleetBill
+    in_force: Mapping[int, Deployment]
+    before_micro_usd: int
+    moving_micro_usd: int
+    proven: bool
+    """It is the window of the proof, whose outcomes are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Answer:
+    """What a workload uses and attains under some stress."""
+
+    evaluator: Evaluator
+    outcome: Outcome
+    results: tuple[TargetResult, ...]
+
+
 def robustness(
     planned: Planned,
     proven: ProofResult,
@@ -111,47 +144,153 @@ def robustness(
     *,
     seed: int,
     starts: MeasuredStarts,
+    guards: Guards,
 ) -> Robustness:
-    """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock.
+    """Prove a plan again under every departure that can touch it.
 
-    `starts` are those that history measured.
+    `starts` are those that history measured. A workload is replayed once for all departures that are the same to it, and not
+    at all where they leave it alone: the proof says what it attains then.
     """
     asked = _asked_for_runs(planned, proven)
     slow_starts, notes = _slow_starts(_scaled(planned), sorted(asked), starts, settings)
+    departures = (
+        DEPARTURES[0],
+        *((WITH_GUARDS, GUARDS_ALONE) if any(isinstance(guarded, tuple) for guarded in guards.values()) else ()),
+        *DEPARTURES[1:],
+        *_of_capacity(planned, runs_ask=bool(asked)),
+        *slow_starts,
+    )
+    asked_gpus_of_hr = sum(asked.values(), np.zeros(1))
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
-
-    def stressed(departure: Perturbation) -> PerturbedProof:
-        fleet = scaled_fleet(proof_fleet, departure.demand)
-        stress = Stress(
-            speed=departure.speed,
-            closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
-            runs_closed_hours=busiest_hours(sum(asked.values(), np.zeros(1)), departure.runs_no_capacity_hr),
-            zones_lost=departure.zones_lost,
-            metrics_late_s=departure.metrics_late_s,
-            starts=departure.starts,
-        )
-        again = prove(planned, fleet, market, settings, seed=seed, stress=stress).proof
-        worse = {
-            result.workload
-            for result in again.targets
-            if not result.kept and (result.workload, result.target) not in missed
+    found: dict[Perturbation, PerturbedProof] = {}
+    for demand in dict.fromkeys(departure.demand for departure in departures):
+        world = _world(planned, proven, proof_fleet, market, settings, demand, seed=seed)
+        rows = {
+            departure: _stress(departure, proven, asked_gpus_of_hr)
+            for departure in departures
+            if departure.demand == demand
         }
-        return PerturbedProof(
-            departure=departure,
-            saving_frac=again.saving_frac,
-            targets_kept=sum(result.kept for result in again.targets),
-            targets=len(again.targets),
-            missed=tuple(sorted(worse)),
-            bill_usd_mo=per_month(usd(again.after_micro_usd), again.window.hours),
-            results=again.targets,
-            runs_without_node=again.runs_without_node,
-            longest_without_node_s=again.longest_without_node_s,
+        for departure, answers in zip(rows, _answers(world, rows, guards), strict=True):
+            found[departure] = _perturbed(departure, answers, world, planned, missed)
+    price_usd_mo = planned.plan.usd_mo(planned.headroom_micro_usd)
+    return Robustness(
+        stressed=tuple(found[departure] for departure in departures),
+        price_usd_mo=price_usd_mo,
+        notes=(*notes, *_unguarded(guards)),
+    )
+
+
+def _stress(departure: Perturbation, proven: ProofResult, asked_gpus_of_hr: FloatArray) -> Stress:
+    """Return what a departure is to replays, but for the guards, which are each service's own."""
+    return Stress(
+        speed=departure.speed,
+        closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
+        runs_closed_hours=busiest_hours(asked_gpus_of_hr, departure.runs_no_capacity_hr),
+        zones_lost=departure.zones_lost,
+        metrics_late_s=departure.metrics_late_s,
+        starts=departure.starts,
+    )
+
+
+def _world(
+    planned: Planned,
+    proven: ProofResult,
+    proof_fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    demand: float,
+    *,
+    seed: int,
+) -> _World:
+    """Return the window of the proof, or the same window with more or less demand."""
+    if demand == 1.0:
+        return _World(
+            enacted=proven.enacted,
+            in_force=deployed(planned, proven.enacted),
+            before_micro_usd=proven.proof.before_micro_usd,
+            moving_micro_usd=proven.proof.moving_micro_usd,
+            proven=True,
         )
+    enacted = enact(planned, scaled_fleet(proof_fleet, demand), market, settings, seed=seed)
+    in_force = deployed(planned, enacted)
+    return _World(
+        enacted=enacted,
+        in_force=in_force,
+        before_micro_usd=enacted.bill({}, (), ()).total,
+        moving_micro_usd=enacted.moving(in_force),
+        proven=False,
+    )
+
+
+def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards) -> Iterator[dict[int, _Answer]]:
+    """Yield what each workload answers to each row; two workloads at once, for compiled replays let go of the lock."""
+
+    def of_workload(index: int) -> list[_Answer]:
+        evaluator, deployment = world.enacted.evaluators[index], world.in_force[index]
+        guarded = guards.get(evaluator.case.workload.name)
+        known: dict[Stress, _Answer] = {}
+        answers = []
+        for departure, stress in rows.items():
+            watched = guarded if departure.guards and isinstance(guarded, tuple) else ()
+            felt = evaluator.felt(deployment, replace(stress, guards=watched))
+            if felt not in known:
+                known[felt] = _answer(world, evaluator, deployment, felt)
+            answers.append(known[felt])
+        # no later row asks for what several of them shared
+        evaluator.forget_replays()
+        return answers
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned, runs_ask=bool(asked)), *slow_starts)))
-    price_usd_mo = planned.plan.usd_mo(planned.headroom_micro_usd)
-    return Robustness(stressed=found, price_usd_mo=price_usd_mo, notes=notes)
+        by_workload = dict(zip(world.in_force, pool.map(of_workload, world.in_force), strict=True))
+    for row in range(len(rows)):
+        yield {index: answers[row] for index, answers in by_workload.items()}
+
+
+def _answer(world: _World, evaluator: Evaluator, deployment: Deployment, felt: Stress) -> _Answer:
+    """Return a workload's answer to what it feels of a stress: that of the proof where it feels nothing."""
+    if not world.proven or felt != AS_PREDICTED:
+        # nobody plans with this outcome, so that nobody asks what it leaves room for
+        evaluator = evaluator.stressed(replace(felt, with_headroom=False))
+    outcome = evaluator.outcome(deployment)
+    results = tuple(target_results(evaluator.case, deployment, outcome))
+    return _Answer(evaluator=evaluator, outcome=outcome, results=results)
+
+
+def _perturbed(
+    departure: Perturbation,
+    answers: Mapping[int, _Answer],
+    world: _World,
+    planned: Planned,
+    missed: Container[tuple[str, Target]],
+) -> PerturbedProof:
+    """Return the proof of one row; `missed` are the targets that the plan misses where nothing departs."""
+    evaluators = {**world.enacted.evaluators, **{index: answer.evaluator for index, answer in answers.items()}}
+    priced = world.enacted.answered_by(evaluators).bill(world.in_force, planned.released, planned.discounts)
+    after, before = priced.total + world.moving_micro_usd, world.before_micro_usd
+    results = tuple(result for answer in answers.values() for result in answer.results)
+    outcomes = [answer.outcome for answer in answers.values()]
+    worse = {
+        result.workload for result in results if not result.kept and (result.workload, result.target) not in missed
+    }
+    return PerturbedProof(
+        departure=departure,
+        saving_frac=1 - after / before if before else 0.0,
+        targets_kept=sum(result.kept for result in results),
+        targets=len(results),
+        missed=tuple(sorted(worse)),
+        bill_usd_mo=per_month(usd(after), world.enacted.fleet.window.hours),
+        results=results,
+        runs_without_node=sum(outcome.runs_without_node for outcome in outcomes),
+        longest_without_node_s=max([outcome.longest_without_node_s for outcome in outcomes], default=0.0),
+    )
+
+
+def _unguarded(guards: Guards) -> Iterator[str]:
+    """Say which services that the plan scales get no guard, and why."""
+    reasons = {name: reason for name, reason in sorted(guards.items()) if isinstance(reason, str)}
+    for reason in dict.fromkeys(reasons.values()):
+        names = [name for name, said in reasons.items() if said == reason]
+        yield f"No guard on latency is emitted for {_named(names)}: {reason}."
 
 
 def _of_capacity(planned: Planned, *, runs_ask: bool) -> Iterator[Perturbation]:

@@ -26,18 +26,20 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
-from trimtab.replay.outcomes.jobs_outcome import jobs_outcome, nodes_of_runs
+from trimtab.replay.outcomes.jobs_outcome import felt_by_runs, jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import (
     Case,
     Outcome,
     OutcomeStore,
+    Stress,
+    felt_by_hours,
     hours_outcome,
     is_unchanged,
     same_replicas,
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
-from trimtab.replay.outcomes.service_outcome import service_outcome
+from trimtab.replay.outcomes.service_outcome import felt_by_service, service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR, usd
@@ -130,6 +132,24 @@ class Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
         # outcomes hold neither prices nor limits, so they stay true
         return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+
+    def felt(self, deployment: Deployment, stress: Stress) -> Stress:
+        """Return what of a stress a replay under a deployment reads; where that is nothing, the outcome is the same."""
+        place = self.place(deployment)
+        match self.case.workload.kind:
+            case WorkloadKind.SERVING:
+                return felt_by_service(self.case, place, stress)
+            case WorkloadKind.NOTEBOOK:
+                return felt_by_hours(place, stress)
+            case _ if self.case.workload.jobs is None:
+                return felt_by_hours(place, stress)
+            case _:
+                return felt_by_runs(self.case, place, stress)
+
+    def stressed(self, stress: Stress) -> Evaluator:
+        """Return an evaluator of the same case in a world that departs by a stress; what both worlds replay alike is shared."""
+        # keys of replays name all that a stress changes in them
+        return Evaluator(case=replace(self.case, stress=stress), _replays=self._replays)
 
     def stood_under(self, nodes: int) -> bool:
         """Tell whether some replay had a quota of so many nodes in its way: it reached that, or missed its targets by then."""

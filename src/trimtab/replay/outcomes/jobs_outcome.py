@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, Holding, ReleaseIdle, StartBeforeRuns
-from trimtab.deployment.placement import Placement
+from trimtab.deployment.placement import Placement, is_measured_same
 from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions
+from trimtab.fleet.starts import SlowStarts
 from trimtab.policies.deferral import start_s
 from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.replay.droughts import draw_droughts
@@ -16,6 +17,7 @@ from trimtab.replay.outcomes.outcome import (
     Attained,
     Case,
     Outcome,
+    Stress,
     held_as,
     held_usage,
     run_speed,
@@ -91,6 +93,20 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         longest_without_node_s=float(replayed.no_node_s.max(initial=0.0)),
         booked=booked,
         booked_used_frac=used_frac,
+    )
+
+
+def felt_by_runs(case: Case, place: Placement, stress: Stress) -> Stress:
+    """Return what of a stress a replay of the workload's runs reads there; the rest says nothing to it."""
+    jobs = case.workload.jobs
+    measured = jobs is not None and all(is_measured_same(speed) for speed in place.speeds_of(jobs.gpu, jobs.count))
+    starts = _startup(case, place.holding) is not None
+    # runs on nodes that stay ask for none, unless theirs are taken from them or end
+    asks = starts or place.spot is not None or place.blocks is not None
+    return Stress(
+        speed=1.0 if measured else stress.speed,
+        runs_closed_hours=stress.runs_closed_hours if asks else (0, 0),
+        starts=stress.starts if starts else SlowStarts(),
     )
 
 

@@ -47,6 +47,10 @@ class Stress:
     """How much later than measured what scaling rules see reaches them."""
     starts: SlowStarts = field(default_factory=SlowStarts)
     """How long starts take where that is longer than planned."""
+    guards: tuple[Target, ...] = ()
+    """Latency targets that the service's autoscaler watches besides demand, as its emitted triggers do."""
+    with_headroom: bool = True
+    """Whether what is attained with more demand at the low end of the speed is asked too; else `safe_frac` is `frac`."""
 
 
 AS_PREDICTED = Stress()
@@ -249,6 +253,11 @@ def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:
 def speed_attained(target: Target, ratio: float, low_ratio: float) -> Attained:
     """Judge a throughput target by the speed ratio reached, and by that ratio at the low end of the speed estimate."""
     return Attained(target=target, frac=min(1.0, ratio), safe_frac=min(1.0, low_ratio))
+
+
+def felt_by_hours(place: Placement, stress: Stress) -> Stress:
+    """Return what of a stress `hours_outcome` reads: the speed at a place where it was not measured."""
+    return Stress() if is_measured_same(place.speed) else Stress(speed=stress.speed)
 
 
 def hours_outcome(case: Case, place: Placement) -> Outcome:

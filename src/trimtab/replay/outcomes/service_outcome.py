@@ -13,17 +13,20 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
+from trimtab.fleet.starts import SlowStarts
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
+from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.hedged import SpotZones
 from trimtab.replay.outcomes.outcome import (
     Attained,
     Case,
     Outcome,
+    Stress,
     held_as,
     safe_required_frac,
     targets_at,
@@ -32,6 +35,7 @@ from trimtab.replay.outcomes.replica_law import replica_law
 from trimtab.replay.outcomes.service_replays import JudgedReplay, OnSpot, ServiceReplays
 from trimtab.replay.series import Flags
 from trimtab.replay.services import (
+    NO_GUARDS,
     QUEUE_LIMIT_S,
     ScalingPolicy,
     ServiceHistory,
@@ -96,22 +100,42 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
-    stressed, beside = stressed_replay(replays, loads[1], models[1], slow, replicas, safe, may_stop=may_stop)
+    stressed, beside = None, False
+    if case.stress.with_headroom or has_room_beside(models[1]):
+        stressed, beside = stressed_replay(replays, loads[1], models[1], slow, replicas, safe, may_stop=may_stop)
+    stopped = stressed is not None and stressed.stopped
     # once the replay under stress has failed, this one need only tell whether the plain targets fail too
-    required = np.where(excused, 0.0, [target.required_frac for target in targets]) if stressed.stopped else None
+    required = np.where(excused, 0.0, [target.required_frac for target in targets]) if stopped else None
     expected = replays.expected(loads[0], replace(models[0], beside=beside), usual, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
     found = Outcome(
         on_demand=on_demand,
         spot=spot,
-        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
+        attained=_attained(targets, expected.attained_frac, (stressed or expected).attained_frac),
         gpus=expected.gpu_seconds,
         replicas=_most_replicas(expected, case.window.hours, place),
-        stopped=stressed.stopped,
+        stopped=stopped,
     )
     if not excused.any():
         return found
     return _judged_while_up(found, service_outcome(case, _with_one_up(place), replays, may_stop=may_stop), excused)
+
+
+def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
+    """Return what of a stress a replay of the service reads there; the rest says nothing to it.
+
+    Replicas that are there from the first step to the last start nowhere and follow no metric.
+    """
+    scaled, hedged = isinstance(place.scaling, SetReplicaPolicy), place.hedge is not None
+    starts = scaled or hedged or isinstance(place.holding, SetSchedule) or not _replicas(case, place)
+    return Stress(
+        speed=stress.speed,
+        closed_hours=stress.closed_hours if starts else (0, 0),
+        zones_lost=stress.zones_lost if hedged else 0,
+        metrics_late_s=stress.metrics_late_s if scaled else 0.0,
+        starts=stress.starts if starts else SlowStarts(),
+        guards=stress.guards if scaled else (),
+    )
 
 
 def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
@@ -179,16 +203,19 @@ def _hedged(
         )
         for rate_per_hr in (max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK), hedge.loss_per_hr)
     )
-    stressed = replays.hedged(loads[1], models[1], policies[1], often, replicas, safe_frac, stressed=True)
-    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    stressed = None
+    if case.stress.with_headroom:
+        stressed = replays.hedged(loads[1], models[1], policies[1], often, replicas, safe_frac, stressed=True)
+    stopped = stressed is not None and stressed.stopped
+    required = np.array([target.required_frac for target in targets]) if stopped else None
     expected = replays.hedged(loads[0], models[0], policies[0], usual, replicas, required, stressed=False)
     return Outcome(
         on_demand=expected.on_demand_node_seconds,
         spot=expected.spot_node_seconds,
-        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
+        attained=_attained(targets, expected.attained_frac, (stressed or expected).attained_frac),
         interruptions=expected.lost,
         gpus=expected.gpu_seconds,
-        stopped=stressed.stopped,
+        stopped=stopped,
     )
 
 
@@ -210,10 +237,15 @@ def stressed_replay(
     required = safe_frac if may_stop else None
     alone = replays.stressed(load, replace(model, beside=False), policy, replicas, required)
     # room beside others decides nothing: there is none, or targets are safe without it
-    if model.warm_start_s is None or model.replicas_per_node < 2 or np.all(alone.attained_frac >= safe_frac):
+    if not has_room_beside(model) or np.all(alone.attained_frac >= safe_frac):
         return alone, False
     beside = replays.stressed(load, model, policy, replicas, required)
     return (beside, True) if np.all(beside.attained_frac >= safe_frac) else (alone, False)
+
+
+def has_room_beside(model: ServiceModel) -> bool:
+    """Tell whether a replica may start sooner beside others, on a node that is up."""
+    return model.warm_start_s is not None and model.replicas_per_node >= 2
 
 
 def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatArray) -> tuple[Attained, ...]:
@@ -369,10 +401,39 @@ def service_model(
         gpus_per_node=place.gpus_per_node,
         closed_hours=case.stress.closed_hours,
         metrics_late_s=case.stress.metrics_late_s,
+        guards=_guard_curves(case.stress.guards, there, speed)
+        if isinstance(place.scaling, SetReplicaPolicy)
+        else NO_GUARDS,
         # nobody gives up before a target is missed, or before what holds requests lets them go
         queue_limit_s=max(
             [QUEUE_LIMIT_S, _held_s(place), *(target.limit_s for target in targets if target.limit_s is not None)]
         ),
+    )
+
+
+def _guard_curves(guarded: Sequence[Target], law: ServiceLaw, speed: float) -> GuardCurves:
+    """Return what triggers on latency read of replicas of a law at a speed.
+
+    Where the law promises nothing any more the limit is taken to be passed, as targets are judged, by what the law tells of
+    times there. The trigger measures at the service: a longer way to it plays no part.
+    """
+    limits_s = [(target, target.limit_s) for target in guarded if target.limit_s is not None]
+    if not limits_s:
+        return NO_GUARDS
+    return GuardCurves(
+        within_frac=np.array(
+            [
+                [
+                    law.ok_frac(limit_s, speed, target.metric),
+                    *(law.within_frac(limit_s * times, speed, target.metric) for times in GUARD_TIMES[1:]),
+                ]
+                for target, limit_s in limits_s
+            ]
+        ),
+        wait_limit_s=np.array(
+            [[max(0.0, limit_s * times - law.full_batch_s) for times in GUARD_TIMES] for _, limit_s in limits_s]
+        ),
+        required_frac=np.array([target.required_frac for target, _ in limits_s]),
     )
 
 
