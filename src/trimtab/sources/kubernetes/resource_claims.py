@@ -147,7 +147,7 @@ class ResourceClaims:
         return ClaimedGpus(gpus=1.0)
 
     def claim_name(self, pod: Object, entry: Object) -> str | None:
-        """Return the claim of an entry of a pod's `resourceClaims`: as it says, as the pod's status tells, or as the claim does."""
+        """Return the claim of an entry of a pod's `resourceClaims`: by its own word, the pod's status, or the claim's."""
         name = text(entry, "name")
         made = next(
             (said for said in listed(pod, "status", "resourceClaimStatuses") if text(said, "name") == name), None
