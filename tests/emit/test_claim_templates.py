@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings, strategies as st
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL
-from tests.emit.test_in_a_cluster import CHAT, RUNS, knowing, of_action, text_of
+from tests.emit.test_in_a_cluster import CHAT, PLAN, RUNS, knowing, of_action, text_of
 from tests.emit.test_sharing_manifests import PLAN as SHARING, SLICE, unisolated
 
 from trimtab.catalog.kinds import Isolation
@@ -236,3 +236,16 @@ def test_templates_are_valid_and_named_by_what_they_say(count, profile, product,
         # what it asks for is a fixed point: the plan carried out asks for nothing new
         done = replace(made.claim, template=made.name, spec=json.dumps(made.template["spec"]["spec"]))
         assert new_claims(replace(known, gpu_claims=(done,)), change, ()) == ()
+
+
+def test_placeholders_claim_what_the_runs_that_they_wait_for_will_claim():
+    facts = knowing("eval/weekly-eval", gpu_claims=claims(request(count=8)))
+    warm = [file for file in emit_plan(PLAN, facts).files if file.path.endswith(".warm-nodes.yaml")]
+
+    pods = [body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for body in yaml.safe_load_all(warm[0].text)]
+
+    assert [pod["resourceClaims"] for pod in pods] == [
+        [{"name": "gpus", "resourceClaimTemplateName": "four-gpus"}] for _ in pods
+    ]
+    assert all(pod["containers"][0]["resources"]["claims"] == [{"name": "gpus"}] for pod in pods)
+    assert "nvidia.com/gpu:" not in warm[0].text

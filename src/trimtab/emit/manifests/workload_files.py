@@ -74,6 +74,16 @@ def claim_change(placed: PlacedWorkload, scope: Scope) -> ClaimChange | None:
     return None if product is None and count is None else ClaimChange(count=count, product=product)
 
 
+def claimed_templates(name: str, scope: Scope) -> dict[str, str]:
+    """Return the claims of a workload's pods by name, and the template that each will be made from."""
+    known, placed = scope.facts.workload(name), scope.here.get(name)
+    named = {} if known is None else {claim.name: claim.template for claim in known.gpu_claims if claim.template}
+    change = None if placed is None else claim_change(placed, scope)
+    if placed is None or change is None or _claims_by_hand(placed, change) is not None:
+        return named
+    return named | {new.claim.name: new.name for new in new_claims(placed.known, change, placed.actions)}
+
+
 def _claims_by_hand(placed: PlacedWorkload, change: ClaimChange | None) -> str | None:
     """Return why no template can be written for a workload's claims; None where one can, or they stay as they are."""
     if change is None:
