@@ -130,3 +130,34 @@ def held(name, device, **more):
         claiming_pod(name, made=f"{name}-gpu-x1", **more),
         claim(f"{name}-gpu-x1", results=[result(device)], pods=[name], made_for=name),
     ]
+
+
+def claimed_cluster():
+    """Return a service of four pods on whole boards, notebooks that share one, a pod on a MIG instance and one that waits.
+
+    They are on two of three nodes; nothing is on the third. A node has an agent with admin access to its boards.
+    """
+    boards = [board(index) for index in range(8)]
+    service = [
+        part for index in range(4) for part in held(f"chat-{index}", f"gpu-{index}", owner=("StatefulSet", "chat"))
+    ]
+    notebooks = [
+        claiming_pod(f"lab-{name}-0", claim="lab", owner=("StatefulSet", f"lab-{name}"), node="gpu-b") for name in "ab"
+    ]
+    agent = claim(
+        "agent-gpu", results=[result(adminAccess=True)], pods=["agent-x"], requests=[request(adminAccess=True)]
+    )
+    small = "gpu-7-mig-1g5gb-19-0"
+    return [
+        *(claim_node(f"gpu-{name}") for name in "abc"),
+        slice_of(boards), slice_of(boards, "gpu-c"), slice_of([*boards[:7], instance(7), instance(7, place=1)], "gpu-b"),
+        slice_of([{"name": "channel-0"}], driver="compute-domain.nvidia.com"),
+        template(), template("small", requests=[request(device_class=MIG_CLASS, profile="1g.5gb")]),
+        *service,
+        *notebooks, claim("lab", results=[result("gpu-0", "gpu-b")], pods=["lab-a-0", "lab-b-0"]),
+        claiming_pod("rank-0", template="small", made="rank-0-gpu-x1", owner=("StatefulSet", "rank"), node="gpu-b"),
+        claim("rank-0-gpu-x1", results=[result(small, "gpu-b")], pods=["rank-0"], made_for="rank-0"),
+        claiming_pod("late-0", owner=("StatefulSet", "late"), node=None, phase="Pending", made="late-0-gpu-x1"),
+        claim("late-0-gpu-x1", made_for="late-0"),
+        claiming_pod("agent-x", claim="agent-gpu", owner=("DaemonSet", "agent")), agent,
+    ]  # fmt: skip

@@ -1,3 +1,5 @@
+import contextlib
+import copy
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +10,7 @@ from tests.claimed_cluster import (
     board,
     claim,
     claim_node,
+    claimed_cluster,
     claiming_pod,
     held,
     instance,
@@ -18,8 +21,13 @@ from tests.claimed_cluster import (
 )
 from tests.kube_cluster import OLD, dump, meta, node, pod
 
+from trimtab.check.schemas import Schemas, schema_faults
+from trimtab.errors import InputError
 from trimtab.sources.kubernetes.objects import Objects
-from trimtab.sources.kubernetes.snapshot import collect_snapshot
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, with_snapshot
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import memory_bundle
+from trimtab.tables.checks import check_bundle
 
 END = datetime(2026, 9, 15, tzinfo=UTC)
 START = END - timedelta(days=14)
@@ -296,3 +304,102 @@ def test_the_parts_of_a_claimed_board_add_up_to_it_whoever_of_its_pods_was_read(
     found = collected(claim_node(), BOARDS, items)
 
     assert sum(row["gpus"] for row in rows(found, "allocations")) == pytest.approx(len(sharers))
+
+
+def test_a_holder_that_was_not_read_holds_all_devices_of_its_claim():
+    both = [result("gpu-0"), result("gpu-1", name="other")]
+
+    assert gpus_of(collected(claim_node(), BOARDS, claim("c", results=both, pods=["lost-0"]))) == {"lost-0": 2.0}
+
+
+def telemetry(named_pod=None):
+    """What DCGM told of two boards in two hours: of the first under no pod, or under one."""
+    hour = datetime(2026, 9, 14, tzinfo=UTC)
+    told = collected(claim_node())
+    boards = [
+        {"device": f"GPU-0000000{index}", "node": "gpu-a", "gpu": "A100-SXM4-40GB", "memory_gib": 40.0}
+        for index in range(2)
+    ]
+    usage = [
+        {"device": board["device"], "hour": hour + timedelta(hours=at), "samples": 120, "samples_expected": 120,
+         "basis": "raw samples", "sm_active_mean": 0.5}
+        for board in boards for at in range(2)
+    ]  # fmt: skip
+    stray = {"workload": "ml/m", "namespace": "ml", "pod": "m-0", "node": "gpu-a", "gpus": 0.0, "start": hour}
+    if named_pod:
+        stray |= {"gpus": 1.0, "device": "GPU-00000001"}
+    tables = {
+        **told.tables,
+        "devices": table_from_rows("devices", boards),
+        "gpu_usage": table_from_rows("gpu_usage", usage),
+        "allocations": table_from_rows("allocations", [stray]),
+    }
+    return type(told)(tables=tables, meta=told.meta)
+
+
+def completed(found, *items):
+    objects = Objects()
+    objects.take(dump([item for part in items for item in (part if isinstance(part, list) else [part])]))
+    return with_snapshot(found, objects, source="the cluster")
+
+
+def test_a_pod_that_telemetry_does_not_name_holds_the_board_that_its_claim_names_and_its_readings():
+    late = "2026-09-14T01:00:00Z"
+    found = completed(telemetry(), claim_node(), BOARDS, held("m-0", "gpu-1", owner=OWNER, created=late))
+
+    (row,) = rows(found, "allocations")
+    assert (row["pod"], row["device"], row["gpus"]) == ("m-0", "GPU-00000001", 1.0)
+    assert [(row["device"], row["workload"]) for row in rows(found, "gpu_usage")] == [
+        ("GPU-00000000", None), ("GPU-00000000", None), ("GPU-00000001", None), ("GPU-00000001", "ml/m")
+    ]  # fmt: skip
+
+
+def test_what_telemetry_tells_of_a_claiming_pod_stays():
+    found = completed(telemetry("m-0"), claim_node(), BOARDS, held("m-0", "gpu-0", owner=OWNER))
+
+    (row,) = rows(found, "allocations")
+    assert (row["device"], row["gpus"]) == ("GPU-00000001", 1.0)
+    assert {row["workload"] for row in rows(found, "gpu_usage")} == {None}
+
+
+def test_of_instances_only_how_many_are_held_is_known_beside_telemetry():
+    found = completed(
+        telemetry(), claim_node(), slice_of([instance(0)]), claiming_pod("m-0", made="c", owner=OWNER),
+        claim("c", results=[result("gpu-0-mig-1g5gb-19-0")], pods=["m-0"]),
+    )  # fmt: skip
+
+    (row,) = rows(found, "allocations")
+    assert (row["device"], row["gpus"]) == (None, pytest.approx(1 / 7))
+
+
+_SCRAP = st.none() | st.integers(-5, 10**20) | st.text(max_size=6) | st.lists(st.none(), max_size=2) | st.just({})
+
+
+def _parts(value):
+    """Every object and list within one."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = [value] if isinstance(value, dict) and value else []
+    return found + [part for child in inner for part in _parts(child)]
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_no_damage_to_claims_and_slices_stops_a_collect(data):
+    items = copy.deepcopy(claimed_cluster())
+    parts = [part for item in items if item["kind"] != "Node" for part in _parts(item)]
+    for _ in range(data.draw(st.integers(1, 8))):
+        target = data.draw(st.sampled_from(parts))
+        target[data.draw(st.sampled_from(sorted(target)))] = data.draw(_SCRAP)
+
+    with contextlib.suppress(InputError):
+        found = collected(items)
+        check_bundle(memory_bundle(found.tables, found.meta))
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate", "DeviceClass"])
+def test_the_claimed_cluster_has_the_shapes_that_the_api_allows(kind):
+    schema = Schemas().of(API, kind)
+    bodies = [item for item in claimed_cluster() if item["kind"] == kind]
+
+    assert schema is not None
+    assert [fault for body in bodies for fault in schema_faults(schema, body) if "uid" not in fault.what] == []

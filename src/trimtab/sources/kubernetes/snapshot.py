@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from trimtab.catalog.providers import provider_of_node_labels
 from trimtab.errors import InputError
 from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
+from trimtab.sources.kubernetes.claimed_boards import claimed_holds, together, with_claimed
 from trimtab.sources.kubernetes.cluster_objects import (
     image_rows,
     queue_names,
@@ -77,6 +78,19 @@ def collect_snapshot(
     objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None = None
 ) -> Collected:
     """Return the tables of a snapshot over `[start, end)`. Raises InputError where it holds no node or no moment."""
+    return _read(objects, start, end, source=source, catalog=catalog).collected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """The tables of a snapshot, and what they do not say: which devices are held through claims."""
+
+    collected: Collected
+    claimed: tuple[Hold, ...]
+    owners: Mapping[tuple[str, str], Owner]
+
+
+def _read(objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None) -> _Snapshot:
     tally = Tally(counts=dict(objects.counts))
     facts = catalog or load_catalog()
     gpus = claimable_gpus(objects, tally)
@@ -99,9 +113,11 @@ def collect_snapshot(
     }
     holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
-    unseen = _unseen_holds(claims, owners, {str(row["node"]) for row in tables["nodes"]})
+    claimed = claimed_holds(pods, claims)
+    unseen = [hold for hold in claimed if (hold.namespace, hold.pod) not in owners]
     owners |= {(hold.namespace, hold.pod): owners_of(objects).of(hold.namespace, hold.pod) for hold in unseen}
-    holds += unseen
+    nodes_with_gpus = {str(row["node"]) for row in tables["nodes"]}
+    holds += [hold for hold in together(unseen) if hold.node in nodes_with_gpus]
     tables["allocations"] = allocation_rows(holds, owners)
     tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
     tables["jobs"] = _jobs(objects, holds, owners, start, claims)
@@ -112,24 +128,8 @@ def collect_snapshot(
         notes=(NO_READINGS, "a snapshot: nodes and pods that were deleted before it are not seen"),
         counts=dict(sorted(tally.counts.items())),
     )
-    return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
-
-
-def _unseen_holds(claims: ResourceClaims, pods: Iterable[tuple[str, str]], nodes: set[str]) -> list[Hold]:
-    """Return what is held through claims by pods that were not read."""
-    return [
-        Hold(
-            namespace=holder.namespace,
-            pod=holder.pod,
-            node=device.gpu.node,
-            device=None,
-            gpus=device.gpus,
-            life=Life(start_s=holder.since.timestamp(), end_s=None),
-        )
-        for holder in claims.unseen(pods)
-        for device in holder.devices
-        if device.gpu.node is not None and device.gpu.node in nodes
-    ]
+    found = Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+    return _Snapshot(collected=found, claimed=tuple(claimed), owners=owners)
 
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
@@ -246,13 +246,15 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     """Add the tables of a snapshot, and fill what telemetry left unknown.
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
-    wait now are added. What telemetry told is never changed. Raises InputError where the snapshot holds no node.
+    wait now are added, and what pods hold through claims, where telemetry names no pod. What telemetry told is never changed.
+    Raises InputError where the snapshot holds no node.
     """
-    snapshot = collect_snapshot(objects, collected.meta.start, collected.meta.end, source=source)
+    read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)
+    snapshot, claimed = read.collected, with_claimed(collected.tables, read.claimed, read.owners)
     known = {node.name: node for node in kube_nodes(objects)}
     rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
     filled = [_filled(row, known) for row in rows]
-    allocations = _owned(collected.tables["allocations"], snapshot.tables["allocations"])
+    allocations = _owned(claimed["allocations"], snapshot.tables["allocations"])
     events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
     changed = sum(before != after for before, after in zip(rows, filled, strict=True))
     meta = collected.meta
@@ -262,6 +264,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             **collected.tables,
             "nodes": table_from_rows("nodes", filled),
             "allocations": allocations,
+            "gpu_usage": claimed["gpu_usage"],
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
