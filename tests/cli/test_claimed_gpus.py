@@ -34,7 +34,7 @@ def fleet(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # what an audit keeps lies in the working folder
     (tmp_path / "dump.json").write_text(json.dumps(dump(claimed_cluster())))
     assert run("collect", "--kube-dump", "dump.json", "--out", "fleet") == 0
-    told = capsys.readouterr().out
+    told = capsys.readouterr().err
     assert "1 x pods that wait for GPUs of their ResourceClaims" in told
     assert "1 x devices claimed with admin access, which holds none" in told
     return tmp_path / "fleet"
@@ -58,10 +58,10 @@ def test_an_audit_bills_claimed_gpus_to_those_who_hold_them_and_gives_back_the_n
 
 def test_what_was_read_of_claims_is_enough_to_write_them_anew(fleet, tmp_path):
     bundle = read_bundle(fleet)
-    workloads = (WorkloadFacts(name="ml/chat", owner_kind="StatefulSet", replicas=4, pool=Pool("aws", "p4d.24xlarge", "us-east-1"),
-                               gpus_per_node=8),)  # fmt: skip
+    pool = Pool("aws", "p4d.24xlarge", "us-east-1")
+    known = WorkloadFacts(name="ml/chat", owner_kind="StatefulSet", replicas=4, pool=pool, gpus_per_node=8)
     facts = with_cluster(
-        EmitFacts(workloads=workloads), bundle.end,
+        EmitFacts(workloads=(known,)), bundle.end,
         nodes=bundle.table("nodes").to_pylist(), held=bundle.table("allocations").to_pylist(),
         pods=bundle.table("pods").to_pylist(), scalers=(),
     )  # fmt: skip

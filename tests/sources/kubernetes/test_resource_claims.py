@@ -315,7 +315,7 @@ def test_a_holder_that_was_not_read_holds_all_devices_of_its_claim():
 def telemetry(named_pod=None):
     """What DCGM told of two boards in two hours: of the first under no pod, or under one."""
     hour = datetime(2026, 9, 14, tzinfo=UTC)
-    told = collected(claim_node())
+    told = collected(claim_node(), BOARDS)
     boards = [
         {"device": f"GPU-0000000{index}", "node": "gpu-a", "gpu": "A100-SXM4-40GB", "memory_gib": 40.0}
         for index in range(2)
