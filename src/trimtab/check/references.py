@@ -18,7 +18,7 @@ from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
 from trimtab.check.resource_claims import DRIVER_CLASSES, request_names
 from trimtab.errors import InputError
-from trimtab.review.manifests import DeclaredPods, Manifests, read_objects
+from trimtab.review.manifests import DeclaredPods, Manifests, claim_source, read_objects
 from trimtab.review.pools import NODE_POOL_LABEL, NodePool
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
@@ -33,8 +33,6 @@ _FIRST_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _BESIDE_WORKLOADS = frozenset({"ResourceClaim", "ResourceClaimTemplate", "DeviceClass"})
 """Kinds of which a folder may hold some while those that it does not change lie beside the workloads' own manifests."""
 _CLAIM_SOURCES = {"resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"}
-_CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/(resourceClaimName|resourceClaimTemplateName)")
-"""Where a JSON patch says what a pod's claim is made from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -529,8 +527,8 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
     template = TEMPLATES.get(patch.kind, ("spec", "template"))
     named = _of_pods(at(body, *template, "spec"), f"{patch.path}:{'.'.join((*template, 'spec'))}", "")
     for place, step in enumerate(patch.operations):
-        if matched := _CLAIM_PATH.fullmatch(text(step, "path")):
-            named.append((join(patch.path, place, "value"), _CLAIM_SOURCES[matched[1]], text(step, "value"), None))
+        if source := claim_source(text(step, "path")):
+            named.append((join(patch.path, place, "value"), source, text(step, "value"), None))
     for path, kind, name, _ in named:
         if lost := world.missing(kind, name):
             yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])

@@ -403,3 +403,15 @@ def test_the_claimed_cluster_has_the_shapes_that_the_api_allows(kind):
 
     assert schema is not None
     assert [fault for body in bodies for fault in schema_faults(schema, body) if "uid" not in fault.what] == []
+
+
+def test_parts_of_amd_boards_without_counters_are_whole_boards_and_counted():
+    """ROCm/k8s-gpu-dra-driver: `type` amdgpu, or amdgpu-partition with `partitionProfile`."""
+    part = {"name": "gpu-56-184", "attributes": {"type": {"string": "amdgpu-partition"}}}
+    found = collected(
+        claim_node(), slice_of([part], driver="gpu.amd.com"), claiming_pod("m-0", made="c"),
+        claim("c", results=[result("gpu-56-184", driver="gpu.amd.com")], pods=["m-0"]),
+    )  # fmt: skip
+
+    assert gpus_of(found) == {"m-0": 1.0}
+    assert found.meta.counts["parts of boards that state no counters, taken as whole boards"] == 1

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 from trimtab.sources.kubernetes.holds import mig_share
 from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, moment_at, number, quantity, text
@@ -27,7 +28,8 @@ from trimtab.sources.prometheus.gpu_series import Tally
 
 NVIDIA_CLASSES = frozenset({NVIDIA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com"})
 """Device classes that the chart of NVIDIA's driver brings (deployments/helm, templates/deviceclass-*.yaml)."""
-_KNOWN_CLASSES = NVIDIA_CLASSES | GPU_DRIVERS
+GPU_CLASSES = NVIDIA_CLASSES | GPU_DRIVERS
+"""Device classes of GPUs that drivers' charts bring: NVIDIA's, and others named as the driver."""
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """How any class can be asked for as an extended resource (ResourceDeviceClassPrefix of resource.k8s.io/v1)."""
 _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -70,14 +72,32 @@ class UnseenHolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """A request of a claim: the class of its devices and how many; None: all that match."""
+class DeviceRequest:
+    """A request of a claim: the class of its devices, how many (None: all that match), and the MIG profile it asks for."""
 
     name: str
     device_class: str
     count: float | None
     profile: str
     is_admin: bool
+
+
+def requests_of(spec: object, profiles: Mapping[str, str] = MappingProxyType({})) -> Iterator[DeviceRequest]:
+    """Yield the requests of a claim's spec; of several to choose from (`firstAvailable`) the first.
+
+    `profiles` are those that classes select by themselves.
+    """
+    for request in listed(spec, "devices", "requests"):
+        options = listed(request, "firstAvailable")
+        body = at(request, "exactly") or (options[0] if options else request)
+        device_class = text(body, "deviceClassName")
+        yield DeviceRequest(
+            name=text(request, "name"),
+            device_class=device_class,
+            count=None if text(body, "allocationMode") == "All" else number(body, "count") or 1.0,
+            profile=profile_of(body) or profiles.get(device_class, ""),
+            is_admin=at(body, "adminAccess") is True,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,7 +181,7 @@ class ResourceClaims:
         if text(pod, "metadata", "name") not in users:
             return ClaimedGpus()
         devices = self._devices((namespace, name))
-        classes = [request.device_class for request in self._requests(at(claim, "spec"))]
+        classes = [request.device_class for request in requests_of(at(claim, "spec"), self.profiles)]
         return ClaimedGpus(
             gpus=sum(device.gpus for device in devices),
             device_class=next((named for named in classes if named in self.profiles), None),
@@ -190,7 +210,9 @@ class ResourceClaims:
     def holds_nothing(self, claim: Object, result: Object) -> bool:
         """Tell whether a device is only looked at, by admin access."""
         named = text(result, "request").partition("/")[0]
-        asked = any(request.is_admin and request.name == named for request in self._requests(at(claim, "spec")))
+        asked = any(
+            request.is_admin and request.name == named for request in requests_of(at(claim, "spec"), self.profiles)
+        )
         return asked or at(result, "adminAccess") is True
 
     def _part(self, gpu: ClaimableGpu, result: Object) -> float:
@@ -218,7 +240,7 @@ class ResourceClaims:
     def _asked(self, spec: object, node: str) -> ClaimedGpus:
         """Return what a claim's spec asks for, as if it were had on a node (empty: on any)."""
         product, gpus, name = self.gpus.product_on(node) or "", 0.0, None
-        for request in self._requests(spec):
+        for request in requests_of(spec, self.profiles):
             if request.device_class not in self.profiles or request.is_admin:
                 continue
             count = request.count
@@ -230,20 +252,6 @@ class ResourceClaims:
             gpus += count * (mig_share(request.profile, product) if request.profile else 1.0)
             name = name or request.device_class
         return ClaimedGpus(gpus=gpus, device_class=name)
-
-    def _requests(self, spec: object) -> Iterator[_Request]:
-        """Yield the requests of a claim; of several to choose from (`firstAvailable`) the first."""
-        for request in listed(spec, "devices", "requests"):
-            options = listed(request, "firstAvailable")
-            body = at(request, "exactly") or (options[0] if options else request)
-            device_class = text(body, "deviceClassName")
-            yield _Request(
-                name=text(request, "name"),
-                device_class=device_class,
-                count=None if text(body, "allocationMode") == "All" else number(body, "count") or 1.0,
-                profile=profile_of(body) or self.profiles.get(device_class, ""),
-                is_admin=at(body, "adminAccess") is True,
-            )
 
     def unseen(self, known: Iterable[Named]) -> Iterator[UnseenHolder]:
         """Yield the holders of claims that are not among the pods that were read."""
@@ -271,7 +279,7 @@ class ResourceClaims:
             spec = at(body, "spec", "spec") if body is not None else at(claim, "spec")
             asking = [
                 request.name
-                for request in self._requests(spec)
+                for request in requests_of(spec, self.profiles)
                 if request.device_class in self.profiles and not request.is_admin
             ]
             if asking or source is None:
@@ -289,7 +297,7 @@ def resource_claims(
 ) -> ResourceClaims:
     """Return the claims of a snapshot; `gpu_nodes` are its nodes with GPUs."""
     classes = list(objects.of("DeviceClass"))
-    profiles = dict.fromkeys(_KNOWN_CLASSES, "")
+    profiles = dict.fromkeys(GPU_CLASSES, "")
     profiles |= {text(item, "metadata", "name"): profile_of(at(item, "spec")) for item in classes if _is_gpu(item)}
     found = ResourceClaims(
         gpus=gpus,
@@ -331,7 +339,7 @@ def _is_gpu(item: Object) -> bool:
     """Tell whether a DeviceClass is of GPUs: by its name, or by the driver that its selectors name."""
     expressions = " ".join(text(selector, "cel", "expression") for selector in listed(item, "spec", "selectors"))
     quoted = re.findall(r"['\"]([^'\"]+)['\"]", expressions)
-    return text(item, "metadata", "name") in _KNOWN_CLASSES or not GPU_DRIVERS.isdisjoint(quoted)
+    return text(item, "metadata", "name") in GPU_CLASSES or not GPU_DRIVERS.isdisjoint(quoted)
 
 
 def _named(item: Object) -> Named:

@@ -24,6 +24,7 @@ _PCI_BUS = ("resource.kubernetes.io/pciBusID", "resource.kubernetes.io/pcieBusID
 """The bus address of a board, which its MIG instances repeat; the second is how drivers before 25.12 spelled it."""
 _MIG_NAME = re.compile(r"(?P<board>.+)-mig-(?P<slices>\d+)g(?P<memory>\d+)gb")
 """How NVIDIA's driver names an instance, `gpu-0-mig-1g5gb-19-0` (ToCanonicalName in cmd/gpu-kubelet-plugin/mig.go)."""
+_USES = "consumesCounters"
 _WHOLE = 1.0
 
 DeviceKey = tuple[str, str, str]
@@ -99,6 +100,8 @@ def claimable_gpus(objects: Objects, tally: Tally) -> ClaimableGpus:
             for device in listed(piece, "spec", "devices"):
                 gpu = _gpu(device, piece, (driver, pool, text(device, "name")), totals)
                 found[gpu.key] = gpu
+                unmeasured = "partition" in _kind(device, driver) and not listed(at(device, "basic") or device, _USES)
+                tally.count("parts of boards that state no counters, taken as whole boards", int(unmeasured))
     return ClaimableGpus(devices=found)
 
 
@@ -156,6 +159,10 @@ def _gpu(device: Object, piece: Object, key: DeviceKey, totals: Mapping[tuple[st
     )
 
 
+def _kind(device: Object, driver: str) -> str:
+    return _attributes(at(device, "basic") or device, driver).get("type", "")
+
+
 def _attributes(body: object, driver: str) -> dict[str, str]:
     """Return a device's attributes that are texts or versions; the driver's own may carry its name or not."""
     found = {}
@@ -183,7 +190,7 @@ def _share_of_counters(body: object, totals: Mapping[tuple[str, str], float]) ->
     """Return the largest part of any counter of its board that a device uses up; 1 where it uses none."""
     parts = [
         amount / totals[text(used, "counterSet"), name]
-        for used in listed(body, "consumesCounters")
+        for used in listed(body, _USES)
         for name, amount in _amounts(at(used, "counters"))
         if totals.get((text(used, "counterSet"), name))
     ]
