@@ -67,7 +67,8 @@ def _kept(rule: str, value: str) -> bool | str:
 def syntax_fault(expression: str) -> str | None:
     """Say what is wrong with the syntax of a CEL expression; None where it parses. Names and types are not looked at."""
     try:
-        from celpy import CELParseError, Environment
+        from celpy import Environment
+        from celpy.celparser import CELParseError
     except ImportError as error:
         raise UsageError(f"checking needs the package cel-python: {NEEDS}") from error
     try:

@@ -18,7 +18,7 @@ from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
-from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, requests_of
+from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
 _REPLICATED = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}
@@ -294,7 +294,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
 def _claimed(spec: object) -> tuple[int, tuple[str, ...]]:
     """Return the whole GPUs that a claim asks for, and the parts of GPUs as the extended resources that they would be."""
     asked = [each for each in requests_of(spec) if each.device_class in GPU_CLASSES and not each.is_admin]
-    whole = [each for each in asked if not each.profile and each.device_class != "mig.nvidia.com"]
+    whole = [each for each in asked if not each.profile and each.device_class != MIG_CLASS]
     parts = {f"nvidia.com/mig-{each.profile or 'any'}" for each in asked if each not in whole}
     return sum(int(each.count or 1) for each in whole), tuple(sorted(parts))
 

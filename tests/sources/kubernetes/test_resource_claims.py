@@ -415,3 +415,25 @@ def test_parts_of_amd_boards_without_counters_are_whole_boards_and_counted():
 
     assert gpus_of(found) == {"m-0": 1.0}
     assert found.meta.counts["parts of boards that state no counters, taken as whole boards"] == 1
+
+
+def test_a_waiting_pod_whose_claim_was_not_read_is_counted():
+    found = collected(claim_node(), BOARDS, claiming_pod("m-0", node=None, phase="Pending"))
+
+    assert rows(found, "pods")[0]["gpus"] == 0.0
+    assert found.meta.counts["claims of waiting pods that were not read: what they ask for is not known"] == 1
+
+
+def test_a_claim_of_an_instance_of_any_size_is_counted_until_it_is_allocated():
+    any_size = [request(device_class=MIG_CLASS)]
+    waiting = collected(
+        claim_node(), BOARDS, claiming_pod("m-0", made="c", node=None, phase="Pending"), claim("c", requests=any_size)
+    )
+    given = collected(
+        claim_node(), slice_of([instance(0)]), claiming_pod("m-0", made="c"),
+        claim("c", requests=any_size, results=[result("gpu-0-mig-1g5gb-19-0")], pods=["m-0"]),
+    )  # fmt: skip
+
+    reason = "claims of MIG instances of any size, taken as whole boards until allocated"
+    assert (waiting.meta.counts.get(reason), given.meta.counts.get(reason)) == (1, None)
+    assert gpus_of(given) == {"m-0": pytest.approx(1 / 7)}

@@ -26,7 +26,8 @@ from trimtab.sources.kubernetes.resource_slices import (
 )
 from trimtab.sources.prometheus.gpu_series import Tally
 
-NVIDIA_CLASSES = frozenset({NVIDIA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com"})
+MIG_CLASS = "mig.nvidia.com"
+NVIDIA_CLASSES = frozenset({NVIDIA_DRIVER, MIG_CLASS, "vfio.gpu.nvidia.com"})
 """Device classes that the chart of NVIDIA's driver brings (deployments/helm, templates/deviceclass-*.yaml)."""
 GPU_CLASSES = NVIDIA_CLASSES | GPU_DRIVERS
 """Device classes of GPUs that drivers' charts bring: NVIDIA's, and others named as the driver."""
@@ -156,6 +157,8 @@ class ResourceClaims:
     def _unread(self, pod: Object) -> ClaimedGpus:
         """Return what a pod is taken to hold whose claim was not read: nothing may be called idle on its account."""
         if text(pod, "spec", "nodeName") not in self.gpu_nodes:
+            waits = not text(pod, "spec", "nodeName")
+            self.tally.count("claims of waiting pods that were not read: what they ask for is not known", int(waits))
             return ClaimedGpus()
         if not _is_alive(pod):
             self.tally.count("finished pods whose ResourceClaims are gone: what they held is not known")
@@ -250,6 +253,10 @@ class ResourceClaims:
                     "claims of all GPUs of a node that are not allocated, taken as the boards of their node"
                 )
             gpus += count * (mig_share(request.profile, product) if request.profile else 1.0)
+            of_any_size = request.device_class == MIG_CLASS and not request.profile
+            self.tally.count(
+                "claims of MIG instances of any size, taken as whole boards until allocated", int(of_any_size)
+            )
             name = name or request.device_class
         return ClaimedGpus(gpus=gpus, device_class=name)
 
@@ -395,8 +402,8 @@ def _users(objects: Objects, claims: ResourceClaims) -> dict[Named, set[str]]:
         made = text(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
         referred = [claims.claim_name(pod, entry) for entry in listed(pod, "spec", "resourceClaims")]
         for claim_name in (*referred, made):
-            claim = claims.claims.get((namespace, claim_name)) if claim_name else None
-            waits = claim is not None and at(claim, "status", "allocation") is None
+            referred_to = claims.claims.get((namespace, claim_name)) if claim_name else None
+            waits = referred_to is not None and at(referred_to, "status", "allocation") is None
             if claim_name and _is_alive(pod) and (waits or text(pod, "spec", "nodeName")):
                 users[namespace, claim_name].add(name)
     return users
