@@ -13,6 +13,7 @@ import argparse
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from trimtab.sources.kubernetes.objects import Object, Objects
@@ -65,7 +66,8 @@ class Cluster:
             self.truth[f"{node}-agent"] = 0.0
 
     def _instances(self, node: str, index: int) -> list[dict[str, object]]:
-        found, free = [], 7
+        found: list[dict[str, object]] = []
+        free = 7
         while True:
             profile = self.rng.choice(sorted(_PROFILES))
             slices = int(profile[0])
@@ -98,7 +100,7 @@ class Cluster:
                 self.truth |= dict.fromkeys(pods, 1 / len(pods))
             case "parts":
                 for number, gib in enumerate(self.rng.choice([(10, 30), (5, 5, 20), (40,)])):
-                    taken = {"shareID": f"s{number}", "consumedCapacity": {"memory": f"{gib}Gi"}}
+                    taken: dict[str, object] = {"shareID": f"s{number}", "consumedCapacity": {"memory": f"{gib}Gi"}}
                     self._claim(f"{pod}-{number}", [(device, taken)], node, [f"{pod}-{number}"])
                     self.truth[f"{pod}-{number}"] = gib / _BOARD_GIB
 
@@ -138,7 +140,7 @@ def _texts(**said: str) -> dict[str, object]:
     return {name: {"string": value} for name, value in said.items()}
 
 
-def _read(items: list[Object]) -> tuple[dict[str, float], set[str]]:
+def _read(items: Sequence[Object]) -> tuple[dict[str, float], set[str]]:
     """Return what each pod is read to hold, and the nodes that somebody holds."""
     objects = Objects()
     objects.take({"kind": "List", "items": items})
