@@ -63,6 +63,22 @@ def _kept(rule: str, value: str) -> bool | str:
         return str(error).splitlines()[0] if str(error) else "no value"
 
 
+@lru_cache(maxsize=4_096)
+def syntax_fault(expression: str) -> str | None:
+    """Say what is wrong with the syntax of a CEL expression; None where it parses. Names and types are not looked at."""
+    try:
+        from celpy import Environment
+        from celpy.celparser import CELParseError
+    except ImportError as error:
+        raise UsageError(f"checking needs the package cel-python: {NEEDS}") from error
+    try:
+        Environment().compile(expression)
+    except CELParseError as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        return f"is no CEL expression ({said})" if said else "is no CEL expression"
+    return None
+
+
 @cache
 def _program(rule: str) -> Any:  # celpy is not typed
     import celpy

@@ -76,6 +76,8 @@ class Patch:
     """A regular expression for the whole name (kustomize anchors it)."""
     body: Object | None
     """None where it is a list of operations."""
+    operations: tuple[Object, ...] = ()
+    """Of a JSON patch."""
 
     @property
     def is_applied(self) -> bool:
@@ -123,7 +125,14 @@ def _read(document: Document, patch: Object, path: str) -> Patch | None:
     kind = text(target, "kind") or text(said, "kind")
     name = text(target, "name") or re.escape(text(said, "metadata", "name"))
     is_object = isinstance(body, Mapping)
-    return Patch(document=document, path=join(path, "patch"), kind=kind, name=name, body=said if is_object else None)
+    return Patch(
+        document=document,
+        path=join(path, "patch"),
+        kind=kind,
+        name=name,
+        body=said if is_object else None,
+        operations=tuple(step for step in body if isinstance(step, Mapping)) if isinstance(body, list) else (),
+    )
 
 
 def _one(document: Document, folder: Folder, found: set[str]) -> Iterator[FieldFault]:

@@ -34,6 +34,7 @@ from trimtab.check.pods import (
     pod_faults,
 )
 from trimtab.check.promql import LABEL_NAME, METRIC_NAME, read_query
+from trimtab.check.resource_claims import claim_faults, class_faults
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 _LABEL_NAMED = frozenset({"Namespace", "Service", "ReplicaSet", "Deployment", "StatefulSet", "Job", "Pod"})
@@ -522,4 +523,7 @@ _BY_KIND: Mapping[str, Callable[[Object], Iterator[FieldFault]]] = {
     "ClusterRole": _roles,
     "ConfigMap": _config_map,
     "ClusterQueue": _cluster_queue,
+    "ResourceClaim": claim_faults,
+    "ResourceClaimTemplate": claim_faults,
+    "DeviceClass": class_faults,
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from trimtab.check.faults import FieldFault, join, nearest
 from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, label_value, time_zone, timetable
+from trimtab.check.resource_claims import pod_claim_faults
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 TEMPLATES = {
@@ -192,6 +193,7 @@ def _pod(spec: Object, path: str, restarts: tuple[str, ...], partial: bool) -> I
     for place, toleration in enumerate(listed(spec, "tolerations")):
         yield from toleration_faults(toleration, join(path, "tolerations", place))
     yield from _containers(spec, path, partial)
+    yield from pod_claim_faults(spec, path, partial=partial)
 
 
 def toleration_faults(toleration: Object, path: str) -> Iterator[FieldFault]:

@@ -16,8 +16,9 @@ from trimtab.check.documents import Document, Folder
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
+from trimtab.check.resource_claims import DRIVER_CLASSES, request_names
 from trimtab.errors import InputError
-from trimtab.review.manifests import DeclaredPods, Manifests, read_objects
+from trimtab.review.manifests import DeclaredPods, Manifests, claim_source, read_objects
 from trimtab.review.pools import NODE_POOL_LABEL, NodePool
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
@@ -29,6 +30,9 @@ CLUSTER_WIDE = frozenset({
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _FIRST_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+_BESIDE_WORKLOADS = frozenset({"ResourceClaim", "ResourceClaimTemplate", "DeviceClass"})
+"""Kinds of which a folder may hold some while those that it does not change lie beside the workloads' own manifests."""
+_CLAIM_SOURCES = {"resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,10 +64,19 @@ class World:
         if not name or name in known:
             return None
         near = nearest(name, known, least_frac=0.7)
-        sure = bool(near) or bool(self.names.get(kind)) or (self.cluster is not None and self.cluster.knows_all(kind))
+        here = bool(self.names.get(kind)) and kind not in _BESIDE_WORKLOADS
+        sure = bool(near) or here or (self.cluster is not None and self.cluster.knows_all(kind))
         where = f" in {namespace}" if namespace else ""
         cure = f"write {near}" if near else f"add the {kind} {name}{where}, or give --against with what the cluster has"
         return cure, Severity.ERROR if sure else Severity.WARNING
+
+    def body(self, kind: str, name: str, namespace: str) -> Object | None:
+        """Return an object of the folder, else of the cluster; None where neither has it."""
+        for document in self.folder.objects:
+            if (document.kind, document.name, document.namespace or namespace) == (kind, name, namespace):
+                return document.body
+        there = self.cluster.objects if self.cluster else {}
+        return next((body for key, body in there.items() if key[1:] == (kind, namespace, name)), None)
 
     def workloads(self) -> dict[str, str]:
         """Return every workload that is known, namespace/name -> kind."""
@@ -255,6 +268,8 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
                 wanted.append(
                     (join("spec.triggers", place, "authenticationRef", "name"), kind, text(ref, "name"), there)
                 )
+        case "ResourceClaim" | "ResourceClaimTemplate":
+            wanted += _device_classes(body)
     if document.kind in ("NodePool", "NodeOverlay"):
         path = "spec.template.spec.requirements" if document.kind == "NodePool" else "spec.requirements"
         for place, need in enumerate(listed(body, *path.split("."))):
@@ -276,6 +291,7 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
             )
     if document.kind == "Role":
         yield from _verbs(document, world)
+    yield from _used_requests(document, world)
     yield from _server(document, world)
     yield from _selected_rules(document, world)
     yield from _budgeted(document, world)
@@ -288,7 +304,58 @@ def _of_pods(spec: object, path: str, namespace: str) -> list[tuple[str, str, st
         found.append((join(path, "serviceAccountName"), "ServiceAccount", account, namespace))
     if priority and priority not in _FIRST_CLASSES:
         found.append((join(path, "priorityClassName"), "PriorityClass", priority, None))
+    for place, entry in enumerate(listed(spec, "resourceClaims")):
+        for key, kind in _CLAIM_SOURCES.items():
+            found.append((join(path, "resourceClaims", place, key), kind, text(entry, key), namespace))
     return found
+
+
+def _device_classes(claim: Object) -> list[tuple[str, str, str, str | None]]:
+    """Return the classes of a claim's requests, but for those that drivers bring themselves."""
+    path = "spec.spec" if text(claim, "kind") == "ResourceClaimTemplate" else "spec"
+    found: list[tuple[str, str, str, str | None]] = []
+    for place, request in enumerate(listed(claim, *path.split("."), "devices", "requests")):
+        where = join(path, "devices", "requests", place)
+        parts = [(where, request), (join(where, "exactly"), at(request, "exactly"))]
+        choices = enumerate(listed(request, "firstAvailable"))
+        parts += [(join(where, "firstAvailable", number_), choice) for number_, choice in choices]
+        for at_path, part in parts:
+            name = text(part, "deviceClassName")
+            if name and name not in DRIVER_CLASSES:
+                found.append((join(at_path, "deviceClassName"), "DeviceClass", name, None))
+    return found
+
+
+def _used_requests(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield requests that containers name and that the claim of their pod does not have."""
+    if document.kind not in TEMPLATES:
+        return
+    spec = at(document.body, *TEMPLATES[document.kind], "spec")
+    names = {
+        text(entry, "name"): request_names(claimed)
+        for entry in listed(spec, "resourceClaims")
+        if (claimed := _claimed_devices(entry, document.namespace, world)) is not None
+    }
+    for group in ("initContainers", "containers"):
+        for place, container in enumerate(listed(spec, group)):
+            for number_, used in enumerate(listed(container, "resources", "claims")):
+                known, request = names.get(text(used, "name")), text(used, "request")
+                if request and known is not None and request not in known:
+                    path = join("", *TEMPLATES[document.kind], "spec", group, place, "resources", "claims", number_)
+                    yield FieldFault(
+                        field=join(path, "request"),
+                        value=request,
+                        what=f"is no request of the claim {text(used, 'name')}",
+                        cure=f"write {nearest(request, known) or ' or '.join(sorted(known))}",
+                    )
+
+
+def _claimed_devices(entry: Object, namespace: str, world: World) -> object:
+    """Return the devices that a pod's claim asks for; None where what it is made from is not known."""
+    template = text(entry, "resourceClaimTemplateName")
+    if template:
+        return at(world.body("ResourceClaimTemplate", template, namespace), "spec", "spec", "devices")
+    return at(world.body("ResourceClaim", text(entry, "resourceClaimName"), namespace), "spec", "devices")
 
 
 def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
@@ -458,9 +525,11 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
                 severity=lost[1],
             )
     template = TEMPLATES.get(patch.kind, ("spec", "template"))
-    for path, kind, name, _ in _of_pods(
-        at(body, *template, "spec"), f"{patch.path}:{'.'.join((*template, 'spec'))}", ""
-    ):
+    named = _of_pods(at(body, *template, "spec"), f"{patch.path}:{'.'.join((*template, 'spec'))}", "")
+    for place, step in enumerate(patch.operations):
+        if source := claim_source(text(step, "path")):
+            named.append((join(patch.path, place, "value"), source, text(step, "value"), None))
+    for path, kind, name, _ in named:
         if lost := world.missing(kind, name):
             yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])
 

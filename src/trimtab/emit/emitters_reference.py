@@ -134,8 +134,20 @@ A Component with the annotation `trimtab.dev/applies-once` waits for what that s
 Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
 worker template of a LeaderWorkerSet, the predictor of an InferenceService, the first worker group of a RayService (by JSON
 patch: a merge would drop the other groups). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
-a person is told the least and the most replicas to state. For other owners a person is told what to set. Not written:
-`ResourceClaim`s of dynamic resource allocation; where pods claim GPUs so, the patch of `nvidia.com/gpu` does not apply.
+a person is told the least and the most replicas to state. For other owners a person is told what to set.
+
+## Claimed GPUs
+
+Where pods claim their GPUs (dynamic resource allocation) no container is patched: the Component brings a new
+ResourceClaimTemplate and names it in the pod template, because a template cannot be changed once it is made. Its name ends in
+a hash of what it says. It is the former one, in the version that it was read in, but for the request of the GPUs: their
+number; for MIG slices class `mig.nvidia.com` and the profile, without settings for whole boards; on boards of another type
+class `gpu.nvidia.com` and their product, where the former class or its selectors might rule them out. Requests keep their
+names, to which containers, constraints and settings refer. `rollback/` names the former template, which is left in the
+cluster. Placeholders of runs that are started ahead claim as the runs will. Left to a person, with what to write: a
+ResourceClaim that pods share, templates that were not read, a number or a profile where several requests ask for GPUs, MIG
+instances on other boards, and sharing without isolation, which is a setting of one claim here. Kueue needs
+`deviceClassMappings` to ration claimed GPUs.
 
 ## Nodes that workloads leave
 

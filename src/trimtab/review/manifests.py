@@ -18,6 +18,7 @@ from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
+from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
 _REPLICATED = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}
@@ -27,7 +28,7 @@ _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
     "Namespace", "Service", "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
     "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
-    "EC2NodeClass", "AKSNodeClass", "GCENodeClass",
+    "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
 _TEMPLATES = {
@@ -37,6 +38,7 @@ _TEMPLATES = {
 }
 _TEMPLATE = ("spec", "template", "spec")
 _RAY_SERVICE = "RayService"
+_CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class DeclaredPods:
     priority_class: str = ""
     cron: str = ""
     """When a CronJob starts them."""
+    claims: tuple[str, ...] = ()
+    """What its claims are made from, as `kind name`, where those objects are not read yet."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -74,7 +78,17 @@ class DeclaredPods:
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
             priority_class=self.priority_class or other.priority_class,
             cron=self.cron or other.cron,
+            claims=self.claims or other.claims,
         )
+
+    def with_claims(self, claimed: Mapping[str, tuple[int, tuple[str, ...]]]) -> DeclaredPods:
+        """Return the pods with the whole GPUs and the parts of GPUs that their claims ask for, where those are known."""
+        known = [claimed[name] for name in self.claims if name in claimed]
+        if not known:
+            return self
+        devices = sorted({*self.devices, *(part for _, parts in known for part in parts)})
+        gpus = sum(count for count, _ in known)
+        return replace(self, gpus=(self.gpus or 0) + gpus if gpus else self.gpus, devices=tuple(devices), claims=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +152,8 @@ class Manifests:
     priorities: dict[str, float] = field(default_factory=dict)
     """Of priority classes, by name."""
     unread: list[Unread] = field(default_factory=list)
+    claimed: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """`kind name` of a ResourceClaim or a template of one -> the whole GPUs, and the parts of GPUs, that it asks for."""
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -169,6 +185,8 @@ def read_objects(documents: Iterable[tuple[str, object]]) -> Manifests:
     for file, document in documents:
         for body in _flat(document):
             _take(found, file, body)
+    found.pods = {name: pods.with_claims(found.claimed) for name, pods in found.pods.items()}
+    found.patches = [replace(patch, pods=patch.pods.with_claims(found.claimed)) for patch in found.patches]
     return found
 
 
@@ -199,6 +217,10 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, body)]
     elif kind in GROUP_KINDS:
         found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
+    elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        found.claimed[f"{kind} {name}"] = _claimed(
+            at(body, *(("spec", "spec") if kind.endswith("Template") else ("spec",)))
+        )
     elif kind == "PriorityClass":
         found.priorities[name] = number(body, "value") or 0.0
     elif kind == "PrometheusRule":
@@ -260,7 +282,21 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
         priority_class=text(template, "priorityClassName"),
         cron=text(body, "spec", "schedule"),
+        claims=tuple(
+            f"ResourceClaimTemplate {text(entry, 'resourceClaimTemplateName')}"
+            if text(entry, "resourceClaimTemplateName")
+            else f"ResourceClaim {text(entry, 'resourceClaimName')}"
+            for entry in listed(template, "resourceClaims")
+        ),
     )
+
+
+def _claimed(spec: object) -> tuple[int, tuple[str, ...]]:
+    """Return the whole GPUs that a claim asks for, and the parts of GPUs as the extended resources that they would be."""
+    asked = [each for each in requests_of(spec) if each.device_class in GPU_CLASSES and not each.is_admin]
+    whole = [each for each in asked if not each.profile and each.device_class != MIG_CLASS]
+    parts = {f"nvidia.com/mig-{each.profile or 'any'}" for each in asked if each not in whole}
+    return sum(int(each.count or 1) for each in whole), tuple(sorted(parts))
 
 
 def _devices(template: Object, where: str) -> tuple[int | None, tuple[str, ...]]:
@@ -347,6 +383,12 @@ def _patched_names(patch: UntargetedPatch, names: Sequence[str]) -> list[str]:
     return [name for name in fit if name.partition("/")[0] in folders] or fit
 
 
+def claim_source(path: str) -> str | None:
+    """Return the kind of object that a JSON patch names there as what a pod's claim is made from; None: it names none."""
+    matched = _CLAIM_PATH.fullmatch(path)
+    return None if matched is None else f"ResourceClaim{matched[1] or ''}"
+
+
 def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     path, value = text(step, "path"), at(step, "value")
     if text(step, "op") not in ("add", "replace"):
@@ -362,6 +404,8 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
         return replace(pods, replicas=whole_number(value, where))
     if path.endswith("/resources/limits/nvidia.com~1gpu"):
         return replace(pods, gpus=whole_number(value, where))
+    if source := claim_source(path):
+        return replace(pods, claims=(*pods.claims, f"{source} {value}"))
     if "/nodeSelector/" in path:
         label = path.rpartition("/nodeSelector/")[2].replace("~1", "/").replace("~0", "~")
         return replace(pods, node_selector=((label, str(value)),))

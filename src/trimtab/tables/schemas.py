@@ -264,10 +264,20 @@ PODS = (
     _text("node", "node it was placed on; null while it waits", nullable=True),
     _text("phase", "Pending, Running, Succeeded, Failed, Unknown"),
     _amount("gpus", "boards' worth of GPUs asked for: MIG and time-sliced resources count their share", "GPU"),
-    _text("gpu_resource", "extended resource asked for, such as nvidia.com/mig-1g.10gb", nullable=True),
+    _text(
+        "gpu_resource",
+        "extended resource asked for, such as nvidia.com/mig-1g.10gb, or the device class of a claim, such as mig.nvidia.com",
+        nullable=True,
+    ),
     _text(
         "gpu_containers",
         "containers that ask for GPUs, by their place from 0: `1:limits`, or `1:limits+requests` where both say so; commas",
+        nullable=True,
+    ),
+    _text(
+        "gpu_claims",
+        "JSON list of its entries of `resourceClaims` that ask for GPUs: `place` there, `name`, the `template` or `claim` that "
+        "each names, `api_version` and `spec` of that, and which of its `requests` ask for GPUs",
         nullable=True,
     ),
     _amount("cpu_request", "CPU asked for", "cores", origin="resources.requests"),

@@ -32,6 +32,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
         ({"gpus": 0}, "GPU metrics", FindingStatus.MISSING, "dcgm-exporter"),
         ({"readings": frozenset({"gpu_util"})}, "sm_active", FindingStatus.WEAK, "DCGM_FI_PROF_SM_ACTIVE, gauge"),
         ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "DCGM_EXPORTER_KUBERNETES"),
+        ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "KUBERNETES_ENABLE_DRA=true"),
         ({"history_days": 3}, "history", FindingStatus.WEAK, "retention"),
         ({"scrape_s": 300.0}, "scrape interval", FindingStatus.WEAK, "interval"),
         ({"nodes": 0}, "kube-state-metrics", FindingStatus.MISSING, "helm install"),

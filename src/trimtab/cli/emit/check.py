@@ -19,6 +19,8 @@ EXIT_FAULTS = 4
 """Exit code of a check that found errors."""
 EXIT_DIFFERS = 1
 """Exit code of `--diff` where applying would change something, as that of `diff`."""
+_CLAIMS = "resource.k8s.io"
+"""The API group whose kinds refer to one another: whoever has one of them is asked for all."""
 
 _CHECK_COLUMNS = (
     SheetColumn(key="file", title="file", whole=True),
@@ -103,6 +105,8 @@ def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
             for document in read.objects
             if document.kind
         }
+        if any(kind.endswith(f".{_CLAIMS}") for kind in kinds):
+            kinds |= {f"{kind}.{_CLAIMS}" for kind in ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")}
         return cluster_of_context(request.context, kinds).with_series(series)
     if request.against is not None:
         return read_cluster(request.against).with_series(series)

@@ -44,6 +44,7 @@ from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
+from trimtab.emit.manifests.workload_files import claimed_templates
 from trimtab.emit.manifests.workload_patch import patchable, queued_component
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action, Change
@@ -156,7 +157,7 @@ def _controllers(
         case SetSchedule():
             yield _timetable(action, effect, known)
         case StartBeforeRuns():
-            yield _warm(action, effect, known, scope.spec(subject))
+            yield _warm(action, effect, known, scope.spec(subject), claimed_templates(subject, scope))
         case DeferRuns():
             objects = deferral_objects(action, effect, known)
             yield object_file(action, known, "scaling", "deferral", ApplyStage.SCALE, *objects)
@@ -238,12 +239,18 @@ def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Pie
     return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, scaler)
 
 
-def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec | None) -> Piece:
+def _warm(
+    action: Action,
+    effect: StartBeforeRuns,
+    known: WorkloadFacts,
+    spec: PoolSpec | None,
+    templates: Mapping[str, str],
+) -> Piece:
     if not known.run_starts or spec is None:
         missing = "the hours at which its runs begin" if not known.run_starts else "the node pool that it runs on"
         reason = f"{missing} are not known: start its nodes {effect.lead_s:.0f} s before each run"
         return Withheld(action=action.id, subject=known.name, reason=reason)
-    objects = warm_objects(action, effect, known, spec)
+    objects = warm_objects(action, effect, known, spec, templates)
     return object_file(action, known, "scaling", "warm-nodes", ApplyStage.SCALE, *objects)
 
 

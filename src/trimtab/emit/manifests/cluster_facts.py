@@ -5,6 +5,7 @@ Rows are those of the tables `nodes`, `allocations`, `pods` and `scalers`; a bun
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,15 @@ from typing import TypeGuard
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, NodeFacts, NodeMaker, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import (
+    EmitFacts,
+    GpuClaim,
+    GpuContainer,
+    NodeFacts,
+    NodeMaker,
+    Toleration,
+    WorkloadFacts,
+)
 from trimtab.emit.manifests.give_back import GROUP_LABELS
 from trimtab.emit.manifests.signals import SERVERS
 
@@ -132,6 +141,7 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
         tolerations=tolerations(_labels(newest["tolerations"])),
         node_selector=_labels(newest["node_selector"]),
         gpu_containers=_gpu_containers(str(newest["gpu_containers"] or "")),
+        gpu_claims=_gpu_claims(str(newest.get("gpu_claims") or "[]")),
         affinity_keys=tuple(key for key in affinity.split(",") if key),
         pod_labels=known.pod_labels or _labels(newest["selector"]),
         pods_were_read=True,
@@ -142,6 +152,22 @@ def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
     """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
     parts = [text.partition(":") for text in cell.split(",") if text]
     return tuple(GpuContainer(place=int(place), in_requests="requests" in fields) for place, _, fields in parts)
+
+
+def _gpu_claims(cell: str) -> tuple[GpuClaim, ...]:
+    """Return the claims of a cell of `pods`, a JSON list."""
+    return tuple(
+        GpuClaim(
+            place=said["place"],
+            name=said["name"],
+            template=said.get("template", ""),
+            claim=said.get("claim", ""),
+            api_version=said["api_version"],
+            requests=tuple(said.get("requests", ())),
+            spec=json.dumps(said["spec"], sort_keys=True) if "spec" in said else "",
+        )
+        for said in json.loads(cell)
+    )
 
 
 def _moment(cell: object) -> float:

@@ -111,6 +111,22 @@ class GpuContainer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuClaim:
+    """A claim of a pod for GPUs (dynamic resource allocation): its place in `resourceClaims`, and what it is made from."""
+
+    place: int
+    name: str
+    template: str = ""
+    """ResourceClaimTemplate; empty where pods share the ResourceClaim `claim`."""
+    claim: str = ""
+    api_version: str = "resource.k8s.io/v1"
+    requests: tuple[str, ...] = ()
+    """Names of its requests that ask for GPUs."""
+    spec: str = ""
+    """The claim's spec as JSON; empty where it was not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """A GPU node that was billed when the history ended: the labels that name its group, and who held its GPUs."""
 
@@ -154,6 +170,8 @@ class WorkloadFacts:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_containers: tuple[GpuContainer, ...] = ()
     """Its containers that ask for GPUs; none where its pods were not read."""
+    gpu_claims: tuple[GpuClaim, ...] = ()
+    """Its claims of GPUs, where its pods claim them instead of asking for `nvidia.com/gpu`."""
     affinity_keys: tuple[str, ...] = ()
     """Labels of nodes that its pods require by affinity."""
     pods_were_read: bool = False
@@ -238,6 +256,8 @@ class EmitFacts:
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""
     namespace_label: str = "namespace"
+    gpu_products: Mapping[str, str] = field(default_factory=dict)
+    """GPU -> its product name as `nvidia-smi` prints it, which claims select by."""
 
     def scrape_s(self, known: WorkloadFacts) -> int:
         """Return how often a workload's server is scraped: as it was seen, else as it is said of all."""

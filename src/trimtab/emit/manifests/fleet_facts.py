@@ -32,7 +32,8 @@ def facts_of_fleet(
         _workload(workload, fleet, settings, owner_kinds.get(workload.name, "")) for workload in fleet.workloads
     )
     known = [priced for pool in sorted(set(pools)) if (priced := _priced(pool, market)) is not None]
-    return EmitFacts(workloads=workloads, pools=tuple(known))
+    products = {gpu.name: gpu.nvidia_smi_name for gpu in market.catalog.gpus}
+    return EmitFacts(workloads=workloads, pools=tuple(known), gpu_products=products)
 
 
 def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: str) -> WorkloadFacts:

@@ -121,6 +121,7 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
             "NVIDIA's GPU operator with `helm/gpu-operator.values.yaml`: its default `mig.strategy` is `single`, under which "
             "the resources asked for here do not exist"
         )
+    yield from _of_claims(scope)
     if "ScaledObject" in kinds:
         yield "KEDA 2.17 or later (`fallback.behavior`)"
     if "LocalQueue" in kinds:
@@ -136,6 +137,21 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
     if "tolerance:" in text:
         yield (
             f"Kubernetes 1.33 or later with `HPAConfigurableTolerance`, for a tolerance other than {DEFAULT_TOLERANCE_FRAC:g}"
+        )
+
+
+def _of_claims(scope: Scope) -> Iterator[str]:
+    """Yield what pods that claim their GPUs need (karpenter pkg/operator/options, `IgnoreDRARequests`, and scheduler.go)."""
+    claiming = [spec for spec in scope.specs if any(scope.here[name].known.gpu_claims for name in spec.workloads)]
+    if any(not spec.by_group for spec in claiming):
+        yield (
+            "Karpenter with `IGNORE_DRA_REQUESTS=false` and a provider that describes the devices of its instance types: by "
+            "default it makes no node for a pod with ResourceClaims"
+        )
+    if any(spec.cut is not None for spec in claiming):
+        yield (
+            "NVIDIA's DRA driver lists the MIG instances that it finds when it starts: restart its kubelet plugin on a node "
+            "once the layout is there, or let it make them (feature gate `DynamicMIG`) and leave the layouts out"
         )
 
 

@@ -38,12 +38,20 @@ _RESTRICTED: Mapping[str, Plain] = {
 
 
 def warm_objects(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec
+    action: Action,
+    effect: StartBeforeRuns,
+    known: WorkloadFacts,
+    spec: PoolSpec,
+    templates: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Plain], ...]:
-    """Return the timetables of placeholders for a workload whose `run_starts` are known."""
+    """Return the timetables of placeholders for a workload whose `run_starts` are known.
+
+    `templates`: where its pods claim their GPUs, the names of those claims and what ResourceClaimTemplate each is made from.
+    """
     spans = cron_spans(tuple(_early(hour, effect.lead_s) for hour in known.run_starts))
     return tuple(
-        _timetable(action, effect, known, spec, number, span.start) for number, span in enumerate(spans, start=1)
+        _timetable(action, effect, known, number, span.start, _pod(known, spec, templates or {}))
+        for number, span in enumerate(spans, start=1)
     )
 
 
@@ -67,7 +75,7 @@ def placeholder_priority(actions: Sequence[Action]) -> dict[str, Plain]:
 
 
 def _timetable(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec, number: int, start: str
+    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, number: int, start: str, pod: Mapping[str, Plain]
 ) -> dict[str, Plain]:
     name = dns_name("trimtab-warm", known.short_name, str(number), length=CRON_JOB_LENGTH)
     job: Mapping[str, Plain] = {
@@ -78,7 +86,7 @@ def _timetable(
         "maxFailedIndexes": known.replicas,
         "activeDeadlineSeconds": round(effect.lead_s) + _OVERLAP_S,
         "ttlSecondsAfterFinished": S_PER_HR,
-        "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": _pod(known, spec)},
+        "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": pod},
     }
     return {
         "apiVersion": "batch/v1",
@@ -94,12 +102,15 @@ def _timetable(
     }
 
 
-def _pod(known: WorkloadFacts, spec: PoolSpec) -> dict[str, Plain]:
-    asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", GPU_RESOURCE: str(round(known.gpus_per_pod))}
+def _pod(known: WorkloadFacts, spec: PoolSpec, templates: Mapping[str, str]) -> dict[str, Plain]:
+    gpus: Mapping[str, Plain] = {} if templates else {GPU_RESOURCE: str(round(known.gpus_per_pod))}
+    asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", **gpus}
+    used: Mapping[str, Plain] = {"claims": [{"name": name} for name in templates]} if templates else {}
+    claims = [{"name": name, "resourceClaimTemplateName": template} for name, template in templates.items()]
     container: Mapping[str, Plain] = {
         "name": "pause",
         "image": _IMAGE,
-        "resources": {"requests": asks, "limits": asks},
+        "resources": {"requests": asks, "limits": asks, **used},
         "securityContext": dict(_RESTRICTED),
     }
     return {
@@ -109,4 +120,5 @@ def _pod(known: WorkloadFacts, spec: PoolSpec) -> dict[str, Plain]:
         "nodeSelector": pool_selector(spec),
         "tolerations": pool_tolerations(spec),
         "containers": [container],
+        **({"resourceClaims": claims} if claims else {}),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trimtab.emit.manifests.claim_templates import ClaimChange, claims_by_hand, new_claims
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, own_bounds
 from trimtab.emit.manifests.gpu_sharing import slot_resource
@@ -14,6 +15,7 @@ from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import (
     GpuAsk,
+    claim_file,
     component,
     patchable,
     pool_selector,
@@ -31,7 +33,8 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         asked, replicas = _asks(placed), placed.set_replicas
         if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
             continue
-        by_hand = _by_hand(placed, spec, asked)
+        change = claim_change(placed, scope)
+        by_hand = _by_hand(placed, spec, asked, change)
         if by_hand is not None:
             yield from _withheld(placed, by_hand)
             continue
@@ -39,20 +42,64 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
         batching = placed.deployment.batching
         now = None if batching is not None else replicas
-        patch = component(known, placed.actions, asks=asked, replicas=now, nodes=spec, tight=tight)
+        asks = None if known.gpu_claims else asked
+        claims = () if change is None else new_claims(known, change, placed.actions)
+        patch = component(known, placed.actions, asks=asks, replicas=now, nodes=spec, tight=tight, claims=claims)
         yield _component_file(placed, "", patch)
+        for claim in claims:
+            yield _beside(placed, claim_file(claim), claim.template)
         if replicas is not None and known.owner_kind in SERVING - SCALABLE:
             yield from _withheld(placed, own_bounds(known.owner_kind, replicas, replicas))
         if batching is not None and replicas is not None:
             once = f"its server batches up to {batching.max_batch} requests at once, and keeps its targets so"
             later = component(known, placed.actions, asks=None, replicas=replicas, nodes=None, once=once)
             yield _component_file(placed, ".batched", later)
+        if spec is not None or claims:
+            former = rollback_component(known, placed.actions, claims)
+            yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
-            yield _component_file(placed, "", rollback_component(known, placed.actions), folder="rollback")
             yield from _doubts(placed)
 
 
-def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None) -> str | None:
+def claim_change(placed: PlacedWorkload, scope: Scope) -> ClaimChange | None:
+    """Return what a plan asks of a workload's claims of GPUs; None where it has none, or they stay as they are."""
+    known, place, asked = placed.known, placed.place, _asks(placed)
+    if not known.gpu_claims:
+        return None
+    if place.shared is not None and place.shared.shared.is_cut:
+        return ClaimChange(count=place.shared.slots, profile=place.shared.shared.profile)
+    moved = place.gpu is not None and place.gpu != known.gpu and scope.spec(placed.name) is not None
+    product = scope.facts.gpu_products.get(place.gpu or "", place.gpu) if moved else None
+    count = None if asked is None else asked.count
+    return None if product is None and count is None else ClaimChange(count=count, product=product)
+
+
+def claimed_templates(name: str, scope: Scope) -> dict[str, str]:
+    """Return the claims of a workload's pods by name, and the template that each will be made from."""
+    known, placed = scope.facts.workload(name), scope.here.get(name)
+    named = {} if known is None else {claim.name: claim.template for claim in known.gpu_claims if claim.template}
+    change = None if placed is None else claim_change(placed, scope)
+    if placed is None or change is None or _claims_by_hand(placed, change) is not None:
+        return named
+    return named | {new.claim.name: new.name for new in new_claims(placed.known, change, placed.actions)}
+
+
+def _claims_by_hand(placed: PlacedWorkload, change: ClaimChange | None) -> str | None:
+    """Return why no template can be written for a workload's claims; None where one can, or they stay as they are."""
+    if change is None:
+        return None
+    shared = placed.place.shared
+    if shared is not None and not shared.shared.is_isolated:
+        return (
+            f"GPUs are claimed here, and pods that share one ({shared.shared.kept_apart_by.value}) name one ResourceClaim "
+            "with a GpuConfig for it: the device plugin's configuration does nothing"
+        )
+    return claims_by_hand(placed.known, change)
+
+
+def _by_hand(
+    placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None, change: ClaimChange | None
+) -> str | None:
     """Return what a person must change in a workload's manifest, where no patch can."""
     known, count = placed.known, placed.deployment.gpu_count
     selector = (
@@ -61,18 +108,23 @@ def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None
     if count is not None and known.pod_gpus:
         reason = f"in the runs that ask for {count.before} GPUs, and in no others: ask for {count.gpus}"
         return f"{reason}, {selector}" if selector else reason
-    several = asked is not None and len(known.gpu_containers) > 1
-    if patchable(known) and not several:
+    claimed = _claims_by_hand(placed, change)
+    several = asked is not None and not known.gpu_claims and len(known.gpu_containers) > 1
+    if patchable(known) and not several and claimed is None:
         return None
     asks = [selector] if selector else []
-    asks += [f"limits {asked}"] if asked else []
+    if change is not None:
+        asks += [f"a ResourceClaimTemplate with {change}"]
+    elif asked is not None and not known.gpu_claims:
+        asks += [f"limits {asked}"]
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
     asks += [
         f"toleration {toleration['key']}={toleration['value']}:{toleration['effect']}"
         for toleration in (pool_tolerations(spec) if spec else [])
     ]
     where = f"its {known.owner_kind}, of which {len(known.gpu_containers)} containers ask for GPUs" if several else ""
-    return f"set in {where or f'its {known.owner_kind}'}: {', '.join(asks)}"
+    said = f"set in {where or f'its {known.owner_kind}'}: {', '.join(asks)}"
+    return said if claimed is None else f"{said} ({claimed})"
 
 
 def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
@@ -115,6 +167,18 @@ def _component_file(
         kind="Component",
         actions=names,
         stage=ApplyStage.UNDO if folder == "rollback" else ApplyStage.WORKLOADS,
+    )
+
+
+def _beside(placed: PlacedWorkload, name: str, body: Mapping[str, Plain]) -> ManifestFile:
+    """Return the file of an object that a workload's Component brings along."""
+    known, names = placed.known, tuple(action.id for action in placed.actions)
+    return ManifestFile(
+        path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}/{name}",
+        text=yaml_text(body, comment=f"trimtab {', '.join(names)}: GPUs that {placed.name} claims"),
+        kind=str(body["kind"]),
+        actions=names,
+        stage=ApplyStage.WORKLOADS,
     )
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import yaml
 
+from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.facts import INFERENCE_SERVICE, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, action_notes
@@ -108,9 +109,11 @@ def component(
     nodes: PoolSpec | None,
     tight: bool = False,
     once: str = "",
+    claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
 
+    `claims` are made from new templates, which lie beside it (`claim_file`).
     `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `once`: what has to be
     so before it is applied; empty: nothing.
     """
@@ -120,9 +123,17 @@ def component(
         patches.append(_ray_patch({**kept, **pool_selector(nodes)}, [*_kept(known), *pool_tolerations(nodes)]))
     if asks is not None:
         patches.append(_gpu_patch(known, asks))
+    if claims:
+        patches.append(yaml.safe_dump(claim_steps(_pod_path(known), claims), sort_keys=False))
     if replicas is not None and known.owner_kind in SCALABLE:
         patches.append(yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}]))
-    return _component(known, actions, f"trimtab-{known.short_name}", patches, once=once)
+    body = _component(known, actions, f"trimtab-{known.short_name}", patches, once=once)
+    return body | ({"resources": [claim_file(claim) for claim in claims]} if claims else {})
+
+
+def claim_file(claim: NewClaim) -> str:
+    """Return the file of a claim's new template, beside the Component that names it."""
+    return f"{claim.name}.resourceclaimtemplate.yaml"
 
 
 def autoscaled_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
@@ -142,8 +153,13 @@ def queued_component(known: WorkloadFacts, actions: Sequence[Action], label: str
     return _component(known, actions, f"trimtab-{known.short_name}-queued", [yaml.safe_dump(body, sort_keys=False)])
 
 
-def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
-    """Return the Component that says again what a workload's pods asked for before, as far as that was read."""
+def rollback_component(
+    known: WorkloadFacts, actions: Sequence[Action], claims: Sequence[NewClaim] = ()
+) -> dict[str, Plain]:
+    """Return the Component that says again what a workload's pods asked for before, as far as that was read.
+
+    Of `claims` the templates are named again that they were made from.
+    """
     body = _head(known, actions)
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
     patches = []
@@ -152,6 +168,9 @@ def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[
     elif known.pods_were_read:
         pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
         spec |= _of_pods(known, {"spec": pod})
+    if claims:
+        former = [claim.claim for claim in claims]
+        patches.append(yaml.safe_dump(claim_steps(_pod_path(known), former), sort_keys=False))
     first = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [first, *patches])
 
@@ -300,13 +319,19 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
     ]
 
 
+def _pod_path(known: WorkloadFacts) -> str:
+    """Return where the spec of a workload's pods lies, as a JSON pointer."""
+    if known.owner_kind == INFERENCE_SERVICE:
+        return "/spec/predictor"
+    return "/spec/" + "/".join((*_TEMPLATES.get(known.owner_kind, ("template",)), "spec"))
+
+
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     """Return the patch of the one container that asks for GPUs: an API server refuses limits and requests that differ."""
-    template = "/spec/" + "/".join(_TEMPLATES.get(known.owner_kind, ("template",)))
     container = next(iter(known.gpu_containers), GpuContainer())
     steps: list[dict[str, str]] = []
     for stated in ("limits", "requests") if container.in_requests else ("limits",):
-        amounts = f"{template}/spec/containers/{container.place}/resources/{stated}"
+        amounts = f"{_pod_path(known)}/containers/{container.place}/resources/{stated}"
         if known.owner_kind == INFERENCE_SERVICE:
             amounts = f"/spec/predictor/model/resources/{stated}"
         before, after = (f"{amounts}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))

@@ -47,6 +47,9 @@ class Resource:
         return tuple(f"{root}/{version}/{self.plural}" for version in self.versions)
 
 
+_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
+"""Of dynamic resource allocation: Kubernetes 1.34, 1.33, 1.32."""
+
 RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Node", plural="nodes", needed=True),
     Resource(kind="Pod", plural="pods", needed=True),
@@ -91,6 +94,22 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         kind="PodGroup", plural="podgroups", group="scheduling.volcano.sh", versions=("v1beta1",),
         cost="runs that wait in Volcano",
+    ),
+    Resource(
+        kind="ResourceClaim", plural="resourceclaims", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        cost="which GPUs pods hold through claims: each claim counts as one GPU",
+    ),
+    Resource(
+        kind="ResourceClaimTemplate", plural="resourceclaimtemplates", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        cost="what claims are made from, so that they cannot be written anew",
+    ),
+    Resource(
+        kind="ResourceSlice", plural="resourceslices", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        cost="the GPUs that can be claimed, which are then known by their names alone",
+    ),
+    Resource(
+        kind="DeviceClass", plural="deviceclasses", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        cost="classes of devices other than those of the drivers' own charts",
     ),
 )  # fmt: skip
 """Everything that is asked, nodes and pods first."""

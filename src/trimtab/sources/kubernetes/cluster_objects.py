@@ -22,6 +22,7 @@ from trimtab.sources.kubernetes.objects import (
 )
 from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
 from trimtab.sources.kubernetes.pods import asked_by, is_gpu_resource, joined, queue_of
+from trimtab.sources.kubernetes.resource_claims import ResourceClaims
 from trimtab.units import BYTES_PER_GIB
 
 Row = dict[str, object]
@@ -179,9 +180,9 @@ def queue_names(objects: Objects) -> dict[str, str]:
     return found
 
 
-def queued_rows(objects: Objects) -> list[Row]:
+def queued_rows(objects: Objects, claims: ResourceClaims) -> list[Row]:
     """Return a `jobs` row for each run with GPUs that still waits in a queue."""
-    waiting = [*_waiting_in_kueue(objects), *_waiting_in_volcano(objects)]
+    waiting = [*_waiting_in_kueue(objects, claims), *_waiting_in_volcano(objects)]
     parents = owners_of(objects).parents
     rows: list[Row] = []
     for run, gpus, queue in waiting:
@@ -204,13 +205,14 @@ def queued_rows(objects: Objects) -> list[Row]:
     return rows
 
 
-def _waiting_in_kueue(objects: Objects) -> Iterator[tuple[Object, float, str]]:
+def _waiting_in_kueue(objects: Objects, claims: ResourceClaims) -> Iterator[tuple[Object, float, str]]:
     for workload in objects.of("Workload"):
         if condition(workload, "Admitted") is None and condition(workload, "Finished") is None:
-            gpus = sum(
-                (number(part, "count") or 0.0) * asked_by(at(part, "template", "spec")).gpu_pieces
-                for part in listed(workload, "spec", "podSets")
-            )
+            namespace, gpus = text(workload, "metadata", "namespace"), 0.0
+            for part in listed(workload, "spec", "podSets"):
+                spec = at(part, "template", "spec")
+                each = asked_by(spec, claims.extended).gpu_pieces + claims.asked_by(namespace, spec)
+                gpus += (number(part, "count") or 0.0) * each
             yield workload, gpus, text(workload, "spec", "queueName")
 
 

@@ -46,6 +46,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Workload": ("kueue.x-k8s.io",),
     "Queue": ("scheduling.volcano.sh",),
     "PodGroup": ("scheduling.volcano.sh",),
+    "ResourceClaim": ("resource.k8s.io",),
+    "ResourceClaimTemplate": ("resource.k8s.io",),
+    "ResourceSlice": ("resource.k8s.io",),
+    "DeviceClass": ("resource.k8s.io",),
 }
 """Kinds that are read, each with the API groups that it is read from; owners of any other kind are known by their name."""
 

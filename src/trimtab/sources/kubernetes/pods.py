@@ -25,6 +25,7 @@ from trimtab.sources.kubernetes.objects import (
     text,
 )
 from trimtab.sources.kubernetes.owners import Owner, owners_of
+from trimtab.sources.kubernetes.resource_claims import HeldDevice, ResourceClaims
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB
 
@@ -61,11 +62,17 @@ def is_gpu_resource(name: str) -> bool:
     return name in GPU_RESOURCES or name.startswith(MIG_PREFIX)
 
 
-def asked_by(spec: object) -> PodResources:
-    """Return what a pod spec asks for; a GPU counts by its limit where no request is stated, for the two must be equal."""
+def asked_by(spec: object, claimable: frozenset[str] = frozenset()) -> PodResources:
+    """Return what a pod spec asks for; a GPU counts by its limit where no request is stated, for the two must be equal.
+
+    `claimable` are extended resources that are GPUs because a DeviceClass says so.
+    """
     requests = _needed(spec, "requests")
     limits = _needed(spec, "limits")
-    gpus = {name: amount for name, amount in (limits | requests).items() if is_gpu_resource(name) and amount > 0}
+    asked = {**_devices_asked(spec, claimable), **limits, **requests}
+    gpus = {
+        name: amount for name, amount in asked.items() if amount > 0 and (is_gpu_resource(name) or name in claimable)
+    }
     resource = max(sorted(gpus), key=lambda name: gpus[name], default=None)
     return PodResources(
         gpu_resource=resource,
@@ -75,6 +82,16 @@ def asked_by(spec: object) -> PodResources:
         memory_request_bytes=requests.get("memory"),
         memory_limit_bytes=limits.get("memory"),
     )
+
+
+def _devices_asked(spec: object, claimable: frozenset[str]) -> dict[str, float]:
+    """Return the limits of resources that only a DeviceClass tells to be GPUs, over all containers."""
+    asked: dict[str, float] = {}
+    for container in listed(spec, "containers"):
+        for name, amount in _amounts(container, "limits").items():
+            if name in claimable:
+                asked[name] = asked.get(name, 0.0) + amount
+    return asked
 
 
 def _needed(spec: object, which: str) -> dict[str, float]:
@@ -160,6 +177,12 @@ class PlacedPod:
     ended: datetime | None
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels by which its Deployment or StatefulSet selects its pods."""
+    device_class: str | None = None
+    """Of the GPUs that it claims."""
+    devices: tuple[HeldDevice, ...] = ()
+    """GPUs that its claims hold."""
+    gpu_claims: str | None = None
+    """What they are made from (`ResourceClaims.told_of`)."""
 
 
 def shares_of_a_board(labels: Mapping[str, str]) -> float:
@@ -167,7 +190,7 @@ def shares_of_a_board(labels: Mapping[str, str]) -> float:
     return max(quantity(labels.get("nvidia.com/gpu.replicas")) or 1.0, 1.0)
 
 
-def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
+def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims) -> list[PlacedPod]:
     """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
@@ -185,12 +208,11 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
             tally.count("pods without a moment of creation, left out")
             continue
         namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
-        node, asked = text(pod, "spec", "nodeName") or None, asked_by(at(pod, "spec"))
+        node, asked = text(pod, "spec", "nodeName") or None, asked_by(at(pod, "spec"), claims.extended)
         if not owners.knows(namespace, name):
             tally.count("pods without an owner")
-        if listed(pod, "spec", "resourceClaims"):
-            tally.count("pods with ResourceClaims: GPUs claimed through DRA are not counted")
-        on = labels.get(node or "", {})
+        on, claimed = labels.get(node or "", {}), claims.of(pod)
+        asked_gpus = asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on))
         placed.append(
             PlacedPod(
                 namespace=namespace,
@@ -198,13 +220,16 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
                 source=pod,
                 owner=owners.of(namespace, name),
                 asked=asked,
-                gpus=asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on)),
+                gpus=claimed.gpus + (0.0 if claimed.for_extended_resources else asked_gpus),
                 node=node,
                 created=created,
                 scheduled=_scheduled(pod) if node else None,
                 ready=_ready(pod),
                 ended=_ended(pod),
                 selector=selectors.get(owners.of(namespace, name).workload, {}),
+                device_class=claimed.device_class,
+                devices=claimed.devices,
+                gpu_claims=claims.told_of(pod),
             )
         )
     return placed
@@ -264,8 +289,9 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "node": pod.node,
         "phase": text(pod.source, "status", "phase") or "Unknown",
         "gpus": pod.gpus,
-        "gpu_resource": pod.asked.gpu_resource,
+        "gpu_resource": pod.asked.gpu_resource or pod.device_class,
         "gpu_containers": gpu_containers_of(spec),
+        "gpu_claims": pod.gpu_claims,
         "cpu_request": pod.asked.cpu_request,
         "cpu_limit": pod.asked.cpu_limit,
         "memory_request_gib": None if request is None else request / BYTES_PER_GIB,

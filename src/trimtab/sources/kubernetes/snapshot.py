@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from trimtab.catalog.providers import provider_of_node_labels
 from trimtab.errors import InputError
 from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
+from trimtab.sources.kubernetes.claimed_boards import claimed_holds, together, with_claimed
 from trimtab.sources.kubernetes.cluster_objects import (
     image_rows,
     queue_names,
@@ -29,8 +30,10 @@ from trimtab.sources.kubernetes.cluster_objects import (
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
 from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
-from trimtab.sources.kubernetes.owners import Owner, metric_label
+from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
 from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
+from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
+from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
 from trimtab.sources.prometheus.fleet_rows import allocation_rows, gpu_name
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import table_from_rows
@@ -75,14 +78,29 @@ def collect_snapshot(
     objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None = None
 ) -> Collected:
     """Return the tables of a snapshot over `[start, end)`. Raises InputError where it holds no node or no moment."""
+    return _read(objects, start, end, source=source, catalog=catalog).collected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """The tables of a snapshot, and what they do not say: which devices are held through claims."""
+
+    collected: Collected
+    claimed: tuple[Hold, ...]
+    owners: Mapping[tuple[str, str], Owner]
+
+
+def _read(objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None) -> _Snapshot:
     tally = Tally(counts=dict(objects.counts))
     facts = catalog or load_catalog()
-    nodes = [_node(node) for node in objects.of("Node")]
+    gpus = claimable_gpus(objects, tally)
+    nodes = [_node(node, gpus) for node in objects.of("Node")]
     if not nodes:
         raise InputError(
             f"{source}: no nodes among its {objects.kept} objects; write them with: kubectl get nodes,pods,... -A -o json"
         )
-    pods = placed_pods(objects, tally)
+    claims = resource_claims(objects, gpus, tally, (node.name for node in nodes if node.gpu_count))
+    pods = placed_pods(objects, tally, claims)
     tables: dict[str, list[dict[str, object]]] = {
         "devices": [],
         "nodes": _node_rows(nodes, facts, tally),
@@ -95,9 +113,14 @@ def collect_snapshot(
     }
     holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
+    claimed = claimed_holds(pods, claims)
+    unseen = [hold for hold in claimed if (hold.namespace, hold.pod) not in owners]
+    owners |= {(hold.namespace, hold.pod): owners_of(objects).of(hold.namespace, hold.pod) for hold in unseen}
+    nodes_with_gpus = {str(row["node"]) for row in tables["nodes"]}
+    holds += [hold for hold in together(unseen) if hold.node in nodes_with_gpus]
     tables["allocations"] = allocation_rows(holds, owners)
     tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
-    tables["jobs"] = _jobs(objects, holds, owners, start)
+    tables["jobs"] = _jobs(objects, holds, owners, start, claims)
     meta = BundleMeta(
         start=start,
         end=end,
@@ -105,27 +128,30 @@ def collect_snapshot(
         notes=(NO_READINGS, "a snapshot: nodes and pods that were deleted before it are not seen"),
         counts=dict(sorted(tally.counts.items())),
     )
-    return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+    found = Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+    return _Snapshot(collected=found, claimed=tuple(claimed), owners=owners)
 
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
     """Return the nodes of a snapshot, with and without GPUs."""
-    return [_node(node) for node in objects.of("Node")]
+    gpus = claimable_gpus(objects, Tally())
+    return [_node(node, gpus) for node in objects.of("Node")]
 
 
-def _node(node_object: Object) -> KubeNode:
+def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
     raw = mapping(node_object, "metadata", "labels")
     created = moment_at(node_object, "metadata", "creationTimestamp")
     taints = {
         text(taint, "key"): f"{text(taint, 'value')}:{text(taint, 'effect')}"
         for taint in listed(node_object, "spec", "taints")
     }
+    name = text(node_object, "metadata", "name")
     node = described_node(
-        text(node_object, "metadata", "name"),
+        name,
         provider_id=text(node_object, "spec", "providerID"),
         labels={metric_label(key): value for key, value in raw.items()},
         taints=taints,
-        gpu_count=_boards(node_object, raw),
+        gpu_count=_boards(node_object, raw) or gpus.boards_on(name),
         spans=(Life(start_s=created.timestamp() if created else 0.0, end_s=None),),
     )
     provider = node.provider
@@ -133,7 +159,8 @@ def _node(node_object: Object) -> KubeNode:
         provider = provider_of_node_labels(raw) or UNKNOWN
     own = {key: value for key, value in node.labels.items() if key == "provider_id"}
     notes = tuple("nodes without the label node.kubernetes.io/instance-type" if n == NO_TYPE else n for n in node.notes)
-    return replace(node, provider=provider, labels={**raw, **own}, notes=notes)
+    product = node.product or gpus.product_on(name)
+    return replace(node, provider=provider, product=product, labels={**raw, **own}, notes=notes)
 
 
 def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
@@ -179,7 +206,11 @@ def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> lis
 
 
 def _jobs(
-    objects: Objects, holds: Sequence[Hold], owners: Mapping[tuple[str, str], Owner], start: datetime
+    objects: Objects,
+    holds: Sequence[Hold],
+    owners: Mapping[tuple[str, str], Owner],
+    start: datetime,
+    claims: ResourceClaims,
 ) -> list[dict[str, object]]:
     facts = {
         (text(job, "metadata", "namespace"), text(job, "metadata", "name")): _job_facts(job)
@@ -190,7 +221,7 @@ def _jobs(
     for row in ran:
         row["queue"] = queues.get(str(row["job"]))
     known = {str(row["job"]) for row in ran}
-    return ran + [row for row in queued_rows(objects) if row["job"] not in known]
+    return ran + [row for row in queued_rows(objects, claims) if row["job"] not in known]
 
 
 def _job_facts(job: Object) -> JobFacts:
@@ -215,13 +246,15 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     """Add the tables of a snapshot, and fill what telemetry left unknown.
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
-    wait now are added. What telemetry told is never changed. Raises InputError where the snapshot holds no node.
+    wait now are added, and what pods hold through claims, where telemetry names no pod. What telemetry told is never changed.
+    Raises InputError where the snapshot holds no node.
     """
-    snapshot = collect_snapshot(objects, collected.meta.start, collected.meta.end, source=source)
+    read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)
+    snapshot, claimed = read.collected, with_claimed(collected.tables, read.claimed, read.owners)
     known = {node.name: node for node in kube_nodes(objects)}
     rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
     filled = [_filled(row, known) for row in rows]
-    allocations = _owned(collected.tables["allocations"], snapshot.tables["allocations"])
+    allocations = _owned(claimed["allocations"], snapshot.tables["allocations"])
     events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
     changed = sum(before != after for before, after in zip(rows, filled, strict=True))
     meta = collected.meta
@@ -231,6 +264,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             **collected.tables,
             "nodes": table_from_rows("nodes", filled),
             "allocations": allocations,
+            "gpu_usage": claimed["gpu_usage"],
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},

@@ -157,7 +157,8 @@ def _pods(facts: ServerFacts) -> DoctorFinding:
         status=FindingStatus.WEAK,
         detail="GPU series name no pod",
         cost="use is known by node, not by workload; requests stand in",
-        fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources",
+        fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources; where pods claim "
+        "GPUs (ResourceClaims) KUBERNETES_ENABLE_DRA=true too, or add --context to collect, which reads the claims",
     )
 
 
