@@ -11,6 +11,7 @@ from trimtab.cli.options import FILE, FILE_OR_FOLDER, NEW_FOLDER, option, option
 from trimtab.cli.output import ROW_FORMATS, Format
 
 _AUTOSCALERS = ("keda", "hpa")
+_FORMS = (*ROW_FORMATS, Format.GITHUB_COMMENT)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -32,8 +33,8 @@ class EmitOptions:
         help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: str = option(
-        "-o", "--output", "--format", type=click.Choice([form.value for form in ROW_FORMATS]), default=Format.TABLE.value,
-        show_default=True, help="The form of the list of what was written.",
+        "-o", "--output", "--format", type=click.Choice([form.value for form in _FORMS]), default=Format.TABLE.value,
+        show_default=True, help="The form of the list of what was written; github-comment goes with --diff.",
     )  # fmt: skip
     dry_run: bool = option("--dry-run", help="List the files, write none.")
     force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
@@ -80,9 +81,12 @@ def command(options: EmitOptions) -> int:
       trimtab emit --check manifests/ --against fleet/
       kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
       trimtab emit --diff manifests/ --against now.json
+      trimtab emit --diff manifests/ --against gitops/ -o github-comment > comment.md
     """
     from trimtab.errors import UsageError
 
+    if options.output_format == Format.GITHUB_COMMENT.value and options.compared is None:
+        raise UsageError("-o github-comment goes with --diff")
     if options.checked is not None or options.compared is not None:
         from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
 
