@@ -25,7 +25,16 @@ from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MICRO_PER_USD,
 
 _WEEK = re.compile(r"(\d{4})-W(\d{2})")
 OTHER_CHARGES = "other charges"
-"""The row of a team's charges that are for no workload: tagged volumes, machines without telemetry."""
+
+
+class RowKind(Enum):
+    """Whose a row is."""
+
+    WORKLOAD = "workload"
+    TEAM = "team"
+    """A team's charges that are for no workload: tagged volumes, machines without telemetry."""
+    SHARED = "shared"
+    """Nobody's: idle nodes, tax, credits."""
 
 
 class Cause(Enum):
@@ -157,6 +166,7 @@ class WeekUse:
 class WeekRow:
     """One workload, what else its team was charged, or a row of shared cost (`team` is then empty)."""
 
+    kind: RowKind
     name: str
     team: str
     now: WeekUse
@@ -168,7 +178,7 @@ class WeekRow:
         """Return the change by cause, micro-dollars that sum to it; empty where there is no former week."""
         if self.former is None:
             return {}
-        if self.team and self.name != OTHER_CHARGES:
+        if self.kind is RowKind.WORKLOAD:
             return _causes(self.now, self.former)
         idle = self.name in (UNALLOCATED, UNUSED_COMMITMENT)
         return {Cause.IDLE if idle else Cause.OTHER: self.now.micro_usd - self.former.micro_usd}
@@ -252,11 +262,11 @@ def week_spend(
     then = {} if former is None else _uses(fleet, by_team, by_workload, rates_micro_usd_hr, bands, former)
     rows = []
     for key in {**now, **then}:
-        team, name = key
+        kind, team, name = key
         before = None
         if former is not None:
             before = then.get(key, WeekUse()).scaled(chosen.window.hours, former.window.hours)
-        row = WeekRow(name=name, team=team, now=now.get(key, WeekUse()), former=before)
+        row = WeekRow(kind=kind, name=name, team=team, now=now.get(key, WeekUse()), former=before)
         if row.now != WeekUse() or row.former not in (None, WeekUse()):
             rows.append(row)
     rows.sort(key=lambda row: (-row.now.micro_usd, row.team, row.name))
@@ -270,22 +280,22 @@ def _uses(
     rates_micro_usd_hr: Mapping[Pool, int],
     bands: Bands,
     week: CoveredWeek,
-) -> dict[tuple[str, str], WeekUse]:
-    """Return what each workload, team and shared row had in a week, by team and name."""
+) -> dict[tuple[RowKind, str, str], WeekUse]:
+    """Return what each workload, team and shared row had in a week, by kind, team and name."""
     first = round(hours_between(fleet.window.start, week.window.start))
     hours = slice(first, first + week.window.hours)
     listed = _list_usd(fleet, rates_micro_usd_hr, hours)
-    found: dict[tuple[str, str], WeekUse] = {}
+    found: dict[tuple[RowKind, str, str], WeekUse] = {}
     of_workloads: dict[str, int] = {}
     for index, workload in enumerate(fleet.workloads):
         cost = _spent(by_workload.held.get(workload.name), by_workload.first_day, week.window)
         of_workloads[workload.team] = of_workloads.get(workload.team, 0) + cost
-        found[workload.team, workload.name] = _held(workload, cost, listed[index], bands, hours)
+        found[RowKind.WORKLOAD, workload.team, workload.name] = _held(workload, cost, listed[index], bands, hours)
     for team, days in by_team.held.items():
         rest = _spent(days, by_team.first_day, week.window) - of_workloads.get(team, 0)
-        found[team, OTHER_CHARGES] = WeekUse(micro_usd=rest)
+        found[RowKind.TEAM, team, OTHER_CHARGES] = WeekUse(micro_usd=rest)
     for name, days in by_team.unheld.items():
-        found["", name] = WeekUse(micro_usd=_spent(days, by_team.first_day, week.window))
+        found[RowKind.SHARED, "", name] = WeekUse(micro_usd=_spent(days, by_team.first_day, week.window))
     return found
 
 

@@ -89,8 +89,7 @@ def _host(url: str) -> str:
     """Return the host of an address; raises UsageError, which does not repeat it."""
     host = None
     with suppress(ValueError, httpx.InvalidURL):
-        parts = httpx.URL(url)
-        host = parts.host if parts.scheme in ("http", "https") else None
+        host = httpx.URL(url).host if url.startswith(("http://", "https://")) else None
     if not host or not url.isprintable() or " " in url:
         raise UsageError(
             "what was given to post to is no address (it is not shown: it is a secret); write https://HOST/..."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -21,6 +22,11 @@ class Piece:
     """Lines or rows of the report that it holds; 0 for a title, which says nothing alone."""
 
 
+def compact_json(value: JsonValue | Mapping[str, JsonValue] | Sequence[JsonObject]) -> str:
+    """Return JSON text without spaces, as it is sent: limits count them."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def fitted(
     pieces: Sequence[Piece], fits: Callable[[list[JsonObject]], bool], left_out: Callable[[int], JsonObject]
 ) -> list[JsonObject]:
@@ -28,14 +34,18 @@ def fitted(
     whole = [piece.content for piece in pieces]
     if fits(whole):
         return whole
-    for count in range(len(pieces) - 1, -1, -1):
-        if count and not pieces[count - 1].lines:
-            continue
-        missing = sum(piece.lines for piece in pieces[count:])
-        cut = [*whole[:count], left_out(missing)]
-        if fits(cut):
-            return cut
-    return [left_out(sum(piece.lines for piece in pieces))]
+
+    def cut_after(count: int) -> list[JsonObject]:
+        while count and not pieces[count - 1].lines:
+            count -= 1
+        return [*whole[:count], left_out(sum(piece.lines for piece in pieces[count:]))]
+
+    # more pieces never take less room, so the most that fit are found by bisection
+    low, high = 0, len(pieces) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(cut_after(middle)) else (low, middle - 1)
+    return cut_after(low)
 
 
 def left_out_words(lines: int) -> str:

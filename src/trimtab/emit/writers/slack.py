@@ -6,7 +6,6 @@ https://docs.slack.dev/reference/block-kit/blocks/rich-text-block), so that no n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -33,7 +32,16 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.writers import terminal
-from trimtab.emit.writers.pieces import JsonObject, Piece, chunks, cut, fitted, left_out_words, shown_sections
+from trimtab.emit.writers.pieces import (
+    JsonObject,
+    Piece,
+    chunks,
+    compact_json,
+    cut,
+    fitted,
+    left_out_words,
+    shown_sections,
+)
 from trimtab.safe_text import for_terminal
 
 MOST_BLOCKS = 50
@@ -59,12 +67,12 @@ def write_page(page: Page) -> str:
     """Return the message as JSON text; what exceeds a limit of Slack is left out, and counted."""
     blocks = fitted(list(_pieces(page)), fits_slack, _left_out)
     message = {"text": cut(_escaped(f"{page.heading}: {plain(page.headline)}"), MOST_TEXT), "blocks": blocks}
-    return json.dumps(message, ensure_ascii=False, indent=1)
+    return compact_json(message)
 
 
 def fits_slack(blocks: Sequence[JsonObject]) -> bool:
     """Tell whether blocks are as few and as short as Slack takes them in one message."""
-    size = len(json.dumps(list(blocks), ensure_ascii=False, separators=(",", ":")))
+    size = len(compact_json(list(blocks)))
     return len(blocks) <= MOST_BLOCKS and size <= MOST_JSON and sum(texts_in(list(blocks))) <= MOST_ALL_TEXT
 
 

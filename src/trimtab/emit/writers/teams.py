@@ -7,7 +7,6 @@ name becomes a link or bold.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -36,7 +35,7 @@ from trimtab.emit.blocks import (
     spans,
     strong,
 )
-from trimtab.emit.writers.pieces import JsonObject, Piece, cut, fitted, left_out_words, shown_sections
+from trimtab.emit.writers.pieces import JsonObject, Piece, compact_json, cut, fitted, left_out_words, shown_sections
 from trimtab.safe_text import for_terminal
 
 MOST_BYTES = 28_000
@@ -51,12 +50,12 @@ _COLOURS = {Tone.ACCENT: "Accent", Tone.GOOD: "Good", Tone.WARN: "Warning", Tone
 def write_page(page: Page) -> str:
     """Return the message as JSON text; what exceeds the limit of Teams is left out, and counted."""
     body = fitted(list(_pieces(page)), lambda parts: _fits(page, parts), _left_out)
-    return json.dumps(_message(page, body), ensure_ascii=False, indent=1)
+    return compact_json(_message(page, body))
 
 
 def message_bytes(message: JsonObject) -> int:
     """Return how long a message is, as Teams may count it: in UTF-8 or UTF-16, whichever is more."""
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    text = compact_json(message)
     return max(len(text.encode("utf-8")), len(text.encode("utf-16-le")))
 
 
