@@ -59,7 +59,7 @@ def digest_page(digest: DigestPart, version: str) -> Page:
 
 def _seen(digest: DigestPart) -> str:
     covered = "" if digest.whole else f", a part of the week: {digest.window.hours} of {HR_PER_WEEK} h"
-    return f"{days(digest.window.start, digest.window.end)} (UTC){covered}; {digest.basis}; {digest.fleet}."
+    return f"Week {digest.week}, {days(digest.window.start, digest.window.end)} (UTC){covered}; {digest.basis}; {digest.fleet}."
 
 
 def _notes(digest: DigestPart) -> Iterator[str]:
