@@ -290,3 +290,47 @@ def test_an_unknown_team_or_week_is_answered_with_those_there_are(program, fleet
 
 def _touched(action):
     return {change.subject for change in action.changes} | {target.workload for target in action.targets}
+
+
+# A bill
+
+
+@pytest.fixture
+def bill(tmp_path):
+    """Two weeks of a node by the day, a tax of the second week, and a team's volume."""
+    lines = [
+        "ChargePeriodStart,ChargePeriodEnd,BilledCost,EffectiveCost,BillingCurrency,ChargeCategory,ResourceId,Tags"
+    ]
+    for day in range(14):
+        usd = 24.0 if day < 7 else 48.0
+        lines.append(
+            f"{at(24 * day):%Y-%m-%dT%H:%M:%SZ},{at(24 * day + 24):%Y-%m-%dT%H:%M:%SZ},{usd},{usd},USD,Usage,n0,"
+        )
+    start, end = (f"{at(hours):%Y-%m-%dT%H:%M:%SZ}" for hours in (24 * 8, 24 * 9))
+    lines.append(f"{start},{end},7.77,7.77,USD,Tax,,")
+    lines.append(f'{start},{end},5.05,5.05,USD,Usage,vol-1,"{{""team"": ""search""}}"')
+    file = tmp_path / "bill.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
+def test_the_charges_of_a_bill_are_what_a_week_costs_where_there_is_one(program, fleet, bill):
+    whole, *_ = digests(program, fleet, "--focus", bill, "--each")
+    (search,) = digests(program, fleet, "--focus", bill, "--team", "search")
+
+    assert (whole["usd"], whole["former"]["usd"]) == (348.82, 168.0)
+    assert whole["basis"] == "amortised charges"
+    assert {payer["name"]: payer["usd"] for payer in search["payers"]} == {"prod/chat-api": 84.0, "other charges": 5.05}
+    assert {cause["cause"]: cause["usd"] for cause in search["causes"]} == {
+        "price": 42.0,
+        "charges of no workload": 5.05,
+    }
+
+
+def test_a_dearer_bill_for_the_same_nodes_is_the_price(program, fleet, bill):
+    whole, *_ = digests(program, fleet, "--focus", bill)
+
+    causes = {cause["cause"]: cause["usd"] for cause in whole["causes"]}
+    assert causes["price"] > 0
+    assert "other nodes" not in causes
+    assert sum(map(cents, causes.values())) == cents(348.82 - 168.0)

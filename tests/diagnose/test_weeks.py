@@ -10,7 +10,7 @@ from tests.fleets import MONDAY, FleetRows, at
 from trimtab.catalog import load_catalog
 from trimtab.diagnose.spent import UNALLOCATED
 from trimtab.diagnose.split import CostSplit, SplitBy
-from trimtab.diagnose.weeks import Cause, IsoWeek, WeekUse, covered_weeks
+from trimtab.diagnose.weeks import ChangeCause, IsoWeek, WeekUse, covered_weeks
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import bundle_window
 from trimtab.pipeline.spending import SpendingTerms, spending, week
@@ -47,8 +47,8 @@ def rate(instance_type, catalog=None):
 def test_more_gpu_hours_are_the_cause_where_a_workload_holds_more():
     spend = spend_of(planted().hold("web/a", "n0", [1], start=HR_PER_WEEK, pod="second", team="web"))
 
-    assert moved(spend, "web/a") == {Cause.GPU_HOURS: pytest.approx(rate("g5.12xlarge") / 4 * HR_PER_WEEK)}
-    assert moved(spend, UNALLOCATED) == {Cause.IDLE: pytest.approx(-rate("g5.12xlarge") / 4 * HR_PER_WEEK)}
+    assert moved(spend, "web/a") == {ChangeCause.GPU_HOURS: pytest.approx(rate("g5.12xlarge") / 4 * HR_PER_WEEK)}
+    assert moved(spend, UNALLOCATED) == {ChangeCause.IDLE: pytest.approx(-rate("g5.12xlarge") / 4 * HR_PER_WEEK)}
 
 
 def test_other_nodes_are_the_cause_where_the_same_gpu_hours_ran_on_dearer_ones():
@@ -58,7 +58,7 @@ def test_other_nodes_are_the_cause_where_the_same_gpu_hours_ran_on_dearer_ones()
     spend = spend_of(rows)
 
     dearer = rate("g5.12xlarge") / 4 - rate("g5.xlarge")
-    assert moved(spend, "web/a") == {Cause.NODES: pytest.approx(dearer * HR_PER_WEEK, rel=1e-6)}
+    assert moved(spend, "web/a") == {ChangeCause.NODES: pytest.approx(dearer * HR_PER_WEEK, rel=1e-6)}
 
 
 def own_rates(folder, before, after):
@@ -73,7 +73,7 @@ def own_rates(folder, before, after):
 def test_the_price_is_the_cause_where_a_rate_changed_between_the_weeks(tmp_path):
     spend = spend_of(planted(), catalog=own_rates(tmp_path, 4.0, 6.0))
 
-    assert moved(spend, "web/a") == {Cause.PRICE: pytest.approx(0.5 * HR_PER_WEEK)}
+    assert moved(spend, "web/a") == {ChangeCause.PRICE: pytest.approx(0.5 * HR_PER_WEEK)}
 
 
 def test_prices_of_one_day_leave_no_change_of_price(tmp_path):
@@ -92,8 +92,8 @@ def test_who_begins_and_who_ends_is_named():
     spend = spend_of(rows)
 
     quarter = rate("g5.12xlarge") / 4
-    assert moved(spend, "lab/gone") == {Cause.GONE: pytest.approx(-100 * quarter)}
-    assert moved(spend, "lab/new") == {Cause.NEW: pytest.approx(10 * quarter)}
+    assert moved(spend, "lab/gone") == {ChangeCause.GONE: pytest.approx(-100 * quarter)}
+    assert moved(spend, "lab/new") == {ChangeCause.NEW: pytest.approx(10 * quarter)}
     assert spend.teams == ("web", "lab")
 
 

@@ -37,7 +37,7 @@ class RowKind(Enum):
     """Nobody's: idle nodes, tax, credits."""
 
 
-class Cause(Enum):
+class ChangeCause(Enum):
     """Why a week cost something else than the one before."""
 
     GPU_HOURS = "GPU-hours held"
@@ -174,29 +174,29 @@ class WeekRow:
     """Over as many hours as this week covers; None where there is no former week."""
 
     @property
-    def causes(self) -> Mapping[Cause, int]:
+    def causes(self) -> Mapping[ChangeCause, int]:
         """Return the change by cause, micro-dollars that sum to it; empty where there is no former week."""
         if self.former is None:
             return {}
         if self.kind is RowKind.WORKLOAD:
             return _causes(self.now, self.former)
         idle = self.name in (UNALLOCATED, UNUSED_COMMITMENT)
-        return {Cause.IDLE if idle else Cause.OTHER: self.now.micro_usd - self.former.micro_usd}
+        return {ChangeCause.IDLE if idle else ChangeCause.OTHER: self.now.micro_usd - self.former.micro_usd}
 
 
-def _causes(now: WeekUse, former: WeekUse) -> dict[Cause, int]:
+def _causes(now: WeekUse, former: WeekUse) -> dict[ChangeCause, int]:
     """Split a workload's change: first its hours at the former price, then where it ran at one list, the rest is the price."""
     change = now.micro_usd - former.micro_usd
     if former.gpu_hours <= 0:
-        return {Cause.NEW: change}
+        return {ChangeCause.NEW: change}
     if now.gpu_hours <= 0:
-        return {Cause.GONE: change}
+        return {ChangeCause.GONE: change}
     growth = now.gpu_hours / former.gpu_hours
     hours = round(former.micro_usd * (growth - 1.0))
     nodes = 0
     if now.list_usd and former.list_usd:
         nodes = round(former.micro_usd * (now.list_usd / former.list_usd - growth))
-    return {Cause.GPU_HOURS: hours, Cause.NODES: nodes, Cause.PRICE: change - hours - nodes}
+    return {ChangeCause.GPU_HOURS: hours, ChangeCause.NODES: nodes, ChangeCause.PRICE: change - hours - nodes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from trimtab._version import __version__
 from trimtab.diagnose.spent import UNALLOCATED
-from trimtab.diagnose.weeks import Cause, WeekRow, WeekSpend, WeekUse, together
+from trimtab.diagnose.weeks import ChangeCause, WeekRow, WeekSpend, WeekUse, together
 from trimtab.emit.document import ActionPart, AuditDocument
 from trimtab.emit.document.digest import (
     DIGEST_SCHEMA_VERSION,
@@ -118,7 +118,7 @@ def _former(spend: WeekSpend, rows: Iterable[WeekRow], former_cents: int) -> For
 
 def _causes(rows: Sequence[WeekRow], *, by_team: bool) -> tuple[CausePart, ...]:
     """Return the causes that moved a cent, the largest first; of the fleet they name teams beside workloads."""
-    of_cause: dict[Cause, dict[str, int]] = {}
+    of_cause: dict[ChangeCause, dict[str, int]] = {}
     for row in rows:
         name = f"{row.team}: {row.name}" if by_team and row.team else row.name
         for cause, micro_usd in row.causes.items():

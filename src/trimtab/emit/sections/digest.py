@@ -196,7 +196,8 @@ def _change_gloss(digest: DigestPart) -> str:
     former = digest.former
     if former is None:
         return ""
-    return f"{dollars_and_cents(former.usd)} in {former.week}; dollars, by cause; they sum to the change"
+    scaled = "" if former.whole and digest.whole else f", at its rate over {digest.window.hours} h"
+    return f"{dollars_and_cents(former.usd)} in {former.week}{scaled}; dollars, by cause; they sum to the change"
 
 
 def _changes(digest: DigestPart) -> Block:

@@ -66,8 +66,8 @@ _TABLE_WIDTH = 66
 def write_page(page: Page) -> str:
     """Return the message as JSON text; what exceeds a limit of Slack is left out, and counted."""
     blocks = fitted(list(_pieces(page)), fits_slack, _left_out)
-    message = {"text": cut(_escaped(f"{page.heading}: {plain(page.headline)}"), MOST_TEXT), "blocks": blocks}
-    return compact_json(message)
+    said = cut(_escaped(f"{page.heading}: {plain(page.headline)}"), MOST_TEXT)
+    return compact_json({"text": said, "blocks": list(blocks)})
 
 
 def fits_slack(blocks: Sequence[JsonObject]) -> bool:
