@@ -64,12 +64,12 @@ class IsoWeek:
         """Read `2026-W44`; raises UsageError."""
         found = _WEEK.fullmatch(text.strip())
         try:
-            week = cls(int(found[1]), int(found[2])) if found else None
-            if week is None or week.start is None:
+            if found is None:
                 raise ValueError(text)
+            monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
         except ValueError as error:
             raise UsageError(f"{text!r} is no week; write YEAR-Wnn as ISO 8601 counts them: 2026-W44") from error
-        return week
+        return cls.of(monday)
 
     @classmethod
     def of(cls, day: date) -> Self:
