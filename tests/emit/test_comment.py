@@ -1,14 +1,19 @@
 """Comments of pull requests: a hidden first line, whole markup, and never more than GitHub takes."""
 
 import re
+from datetime import UTC, datetime
 
 from hypothesis import given, settings, strategies as st
 from tests.emit.example import example_audit
 
+from trimtab.cli.review.tables import review_comment
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.audit_markdown import render_github_comment
 from trimtab.emit.blocks import Folded, Paragraph, bullets, table
 from trimtab.emit.writers.comment import MOST_CHARACTERS, lines_in, marker, write_comment
+from trimtab.fleet.model import Window
+from trimtab.review import Review
+from trimtab.review.manifests import Unread
 
 
 def shown_lines(text):
@@ -54,6 +59,26 @@ def test_a_table_that_is_too_long_shows_the_first_rows():
 
 def test_the_first_line_names_the_command_so_that_each_finds_its_own():
     assert len({marker(command) for command in ("audit", "review", "verify", "diff", "emit diff")}) == 5
+
+
+def test_a_review_that_reads_little_lists_twenty_lines_and_counts_the_others():
+    unread = tuple(Unread(what=f"kind_{at}", file="all.yaml", why="not modelled") for at in range(50))
+    found = Review(
+        window=Window(start=datetime(2026, 9, 7, tzinfo=UTC), hours=730),
+        against="history",
+        before_micro_usd=5_000_000,
+        after_micro_usd=7_000_000,
+        workloads=(),
+        findings=(),
+        unread=unread,
+    )
+
+    text = review_comment(found)
+
+    assert text.startswith("<!-- trimtab review -->\n\n### This change adds $2 a month")
+    assert "No workload of this history is changed." in text
+    assert text.count("- not read: kind\\_") == 20
+    assert "- and 30 more" in text
 
 
 def test_an_audit_with_names_as_long_as_may_be_stays_a_comment():
