@@ -48,6 +48,17 @@ def test_the_bill_and_the_saving_are_compared(document):
     assert "(+0)" in shown.output
 
 
+def test_a_comment_has_its_hidden_first_line_the_rows_and_the_bill(document):
+    keep(document, kept())
+    keep(less(document), kept())
+
+    shown = CliRunner().invoke(root, ["diff", "-o", "github-comment"])
+
+    assert shown.stdout.startswith("<!-- trimtab diff -->\n\n### What changed between two audits")
+    assert "| gone |" in shown.stdout
+    assert "saving" in shown.stdout
+
+
 def test_an_audit_is_added_and_none_is_replaced(document):
     assert [keep(document, kept()).number for _ in range(3)] == [1, 2, 3]
     assert find("-1").number == 3

@@ -44,6 +44,22 @@ def test_a_fault_ends_with_four_and_is_said_with_object_field_and_cure(program, 
     assert error["cure"] == "write limits"
 
 
+def test_a_comment_says_what_applying_would_change(program, folder):
+    there = {**POOL, "spec": {**POOL["spec"], "limits": {"nvidia.com/gpu": "4"}}}
+    mine = folder("mine", POOL)
+
+    code, out, _ = program("emit", "--diff", mine, "--against", folder("other", there), "-o", "github-comment")
+    _, same, _ = program("emit", "--diff", mine, "--against", folder("also", POOL), "-o", "github-comment")
+    refused, _, err = program("emit", "--check", mine, "-o", "github-comment")
+
+    assert code == 1
+    assert out.startswith("<!-- trimtab emit diff -->")
+    assert "would change 1 object\n" in out
+    assert "spec.limits" in out
+    assert "would change nothing" in same
+    assert (refused, "--diff" in err) == (2, True)
+
+
 def test_a_difference_ends_with_one_and_none_with_zero(program, folder):
     there = {**POOL, "spec": {**POOL["spec"], "limits": {"nvidia.com/gpu": "4"}}}
 

@@ -39,6 +39,16 @@ def test_json_carries_every_figure_with_its_unit(later):
     assert "web/b" in rows[0]["cause"]
 
 
+def test_a_comment_shows_the_actions_and_folds_the_rest_away(later):
+    result = CliRunner().invoke(root, ["verify", str(later), "-q", "-o", "github-comment"])
+
+    first, *_ = result.stdout.splitlines()
+    shown, folded = result.stdout.split("<details>", 1)
+    assert first == "<!-- trimtab verify -->"
+    assert "on track" in shown
+    assert "How it is bought" in folded
+
+
 def test_without_a_kept_plan_the_cure_is_named(later, monkeypatch, tmp_path):
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "empty"))
 

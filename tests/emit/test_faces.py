@@ -11,8 +11,9 @@ from tests.emit.example import example_audit
 from trimtab.emit.actions_csv import COLUMNS, render_csv
 from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.audit_markdown import COMMENT_MARKER, render_github_comment, render_markdown
+from trimtab.emit.audit_markdown import render_github_comment, render_markdown
 from trimtab.emit.explain import explain_action
+from trimtab.emit.writers.comment import marker
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_every_markdown_row_has_as_many_cells_as_its_head(document):
 
 
 def test_a_comment_begins_with_its_marker(document):
-    assert render_github_comment(document).startswith(COMMENT_MARKER)
+    assert render_github_comment(document).startswith(marker("audit"))
 
 
 def test_a_comment_on_a_large_fleet_is_shorter_than_github_allows_and_names_what_was_missed(document):

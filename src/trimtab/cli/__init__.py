@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.allocate",
         "Say what each team, workload, namespace, kind or model costs, and per request and token.",
     ),
+    "digest": (
+        "trimtab.cli.digest",
+        "Say of a week what a fleet or a team cost, what changed, what to do, and what was realised.",
+    ),
     "replay": (
         "trimtab.cli.replay",
         "Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, argument, options_from
-from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fixed, sheet_comment, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ class DiffOptions:
 
     before: str = argument(default="-2")
     after: str = argument(default="-1")
-    answer: AnswerOptions = answer_options()
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.GITHUB_COMMENT)
 
 
 @click.command()
@@ -50,16 +49,18 @@ def command(options: DiffOptions) -> None:
       trimtab diff
       trimtab diff 3 7
       trimtab diff march.json april.json -o markdown
+      trimtab diff -o github-comment --out comment.md
       trimtab diff -- -3 -1
     """
-    first, second = _audit(options.before), _audit(options.after)
-    options.answer.write(_sheet(first, second))
+    from trimtab.cli.kept_audits import recall_named
 
-
-def _audit(name: str) -> AuditDocument:
-    from trimtab.cli.kept_audits import find, recall
-
-    return recall(Path(name) if Path(name).is_file() else find(name).audit)
+    first, second = recall_named(options.before), recall_named(options.after)
+    sheet = _sheet(first, second)
+    if options.answer.output_format is Format.GITHUB_COMMENT:
+        chosen = sheet.only(options.answer.fields) if options.answer.fields else sheet
+        write(sheet_comment("diff", f"What changed between two audits: {second.fleet}", chosen), options.answer.out)
+    else:
+        options.answer.write(sheet)
 
 
 def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:

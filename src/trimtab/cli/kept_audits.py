@@ -77,6 +77,11 @@ def recall(file: Path | None = None) -> AuditDocument:
     return parse_document(read_text(path), where=str(path))
 
 
+def recall_named(name: str) -> AuditDocument:
+    """Return the audit of a file, else the kept one of that number, as `find` reads it; raises InputError, UnknownName."""
+    return recall(Path(name) if Path(name).is_file() else find(name).audit)
+
+
 def recall_plan(file: Path | None = None) -> KeptPlan:
     """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
     path = file or _last().plan

@@ -19,8 +19,9 @@ import click
 import yaml
 
 from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
-from trimtab.emit.blocks import Page
+from trimtab.emit.blocks import Page, Paragraph, bullets
 from trimtab.emit.writers import html, markdown, terminal
+from trimtab.emit.writers.comment import write_comment
 from trimtab.errors import UsageError
 from trimtab.safe_text import csv_text, for_terminal
 
@@ -34,6 +35,7 @@ __all__ = [
     "output_options",
     "render",
     "screen_width",
+    "sheet_comment",
     "write",
     "write_page",
     "write_sheet",
@@ -136,6 +138,12 @@ def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool
         case Format.HTML | Format.GITHUB_COMMENT:
             raise UsageError(f"this answer has no form {form.value}")
     assert_never(form)
+
+
+def sheet_comment(command: str, heading: str, sheet: Sheet) -> str:
+    """Return rows and their notes as a comment of a pull request."""
+    rows = sheet.table() if sheet.rows else Paragraph(words="Nothing.")
+    return write_comment(command, heading, [rows, bullets(sheet.notes)])
 
 
 def screen_width() -> int:

@@ -59,7 +59,7 @@ class VerifyOptions:
     prices: Path | None = prices_option()
     at: date | None = at_option("Today's rates are those that held on this day.")
     quiet: bool = quiet_option("No progress.")
-    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.GITHUB_COMMENT)
 
 
 @click.command()
@@ -71,7 +71,7 @@ def command(options: VerifyOptions) -> None:
     demand, both at the rates of the plan; what new rates and new demand do to the bill is told apart from it.
 
     Beside it: what no longer holds (GPUs outgrown, commitments used too little), and every way of buying what is used, at
-    today's rates. `-o html` and `-o markdown` make a report of it to keep each quarter.
+    today's rates. `-o html` and `-o markdown` make a report of it to keep each quarter, `-o github-comment` a comment.
 
     \b
     Examples:
@@ -94,12 +94,15 @@ def command(options: VerifyOptions) -> None:
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
     from trimtab.emit.sections.verification import verification_page
+    from trimtab.emit.verify_comment import render_verification_comment
     from trimtab.emit.verify_document import verify_document
 
     if fields or form is Format.CSV:
         write_sheet(
             Sheet(columns=COLUMNS, rows=[_cells(verdict) for verdict in found.actions]), form, out=out, fields=fields
         )
+    elif form is Format.GITHUB_COMMENT:
+        write(render_verification_comment(found, fleet), out)
     elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):
         write_page(verification_page(found, fleet), form, out)
     else:

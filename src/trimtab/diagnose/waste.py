@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.diagnose.findings import Waste, WasteKind
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
+from trimtab.fleet.model import Flags, Fleet, FloatArray, IntArray, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.ledger import IDLE, Allocation
 from trimtab.tables.workloads import WorkloadKind
@@ -108,23 +108,35 @@ def _idle_nodes(
             by_kind[WasteKind.HOURS_NOT_USED][fleet.workloads[owner].name] += part
 
 
+def activity_by_hour(workload: Workload) -> FloatArray:
+    """Return the activity of the GPUs that a workload held, by hour (n_hours,), 0..1; NaN where none was held or measured."""
+    held = workload.gpu_seconds / S_PER_HR
+    active: FloatArray = np.full(len(held), np.nan)
+    np.divide(workload.activity.busy_gpus, held, out=active, where=held > 0)
+    return active
+
+
+def is_idle(activity_frac: FloatArray, bands: Bands) -> Flags:
+    """Tell the hours (n_hours,) in which GPUs that were held and measured did nothing worth the name."""
+    return np.asarray(np.nan_to_num(activity_frac, nan=1.0) < bands.active_frac / 2, dtype=np.bool_)
+
+
 def _shares(workload: Workload, bands: Bands, cheaper_frac: FloatArray) -> dict[WasteKind, FloatArray]:
     """Return the share of each hour's cost per kind (n_hours,), in order; each takes its part of what is left.
 
     `cheaper_frac` (n_hours,) is the share that another way of buying would save.
     """
     activity = workload.activity
-    held = workload.gpu_seconds / S_PER_HR
-    busy = np.divide(activity.busy_gpus, held, out=np.full(len(held), np.nan), where=held > 0)
+    busy = activity_by_hour(workload)
     unmeasured = np.isnan(busy).astype(np.float64)
     level = np.nan_to_num(busy)
-    idle = ((level < bands.active_frac / 2) & (unmeasured == 0)).astype(np.float64)
+    idle = is_idle(busy, bands).astype(np.float64)
     inactive = 0.0 if activity.active_devices_frac is None else 1.0 - activity.active_devices_frac
     serving = workload.kind is WorkloadKind.SERVING
-    parallel = np.full(len(held), 0.0 if serving else inactive)
+    parallel = np.full(len(busy), 0.0 if serving else inactive)
     working = np.clip(level / max(1.0 - (0.0 if serving else inactive), 1e-9), 0.0, 1.0)
     spare = np.clip(1.0 - working / bands.find_cause_frac, 0.0, 1.0)
-    none = np.zeros(len(held))
+    none = np.zeros(len(busy))
     return {
         WasteKind.UNMEASURED: unmeasured,
         WasteKind.IDLE: idle,

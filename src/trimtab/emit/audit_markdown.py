@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trimtab.emit.blocks import Block, Bullets, Paragraph, Table
+from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Table
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.sections.audit import audit_page
-from trimtab.emit.writers.markdown import folded, join, markdown_text, words_text, write_blocks, write_page
+from trimtab.emit.writers.comment import write_comment
+from trimtab.emit.writers.markdown import write_page
 
-COMMENT_MARKER = "<!-- trimtab audit -->"
-"""First line of a comment, by which a later run finds the one to update."""
 _SHOWN_IN_COMMENT = 10
-"""Rows of each table in a comment: GitHub takes 65,536 characters."""
+"""Rows of each table in a comment, which people read in a glance."""
 _FOLDED = ("buys", "proof", "not-worth", "unjudged")
 """Sections of a comment besides the plan."""
 
@@ -29,21 +28,19 @@ def render_github_comment(document: AuditDocument) -> str:
     (plan,) = (section for section in page.sections if section.name == "plan")
     table = [block for block in plan.blocks if isinstance(block, Table)]
     left_out = len(document.plan.actions) - _SHOWN_IN_COMMENT
-    parts = [
-        COMMENT_MARKER,
-        f"### {markdown_text(page.heading)}",
-        words_text(page.headline),
-        write_blocks(_short(table or plan.blocks)),
-        f"{left_out} more actions are in the full report." if left_out > 0 else "",
-        *(
-            folded(section.title, write_blocks(_short(section.blocks)))
-            for section in page.sections
-            if section.name in _FOLDED
-        ),
-        f"<sub>{markdown_text(document.coverage.summary)}. Tables show {_SHOWN_IN_COMMENT} rows at most. "
-        f"trimtab {document.trimtab_version}</sub>",
+    more = [Paragraph(words=f"{left_out} more actions are in the full report.")] if left_out > 0 else []
+    rest = [
+        Folded(title=section.title, blocks=tuple(_short(section.blocks)))
+        for section in page.sections
+        if section.name in _FOLDED
     ]
-    return join(parts)
+    return write_comment(
+        "audit",
+        page.heading,
+        [*_short(table or plan.blocks), *more, *rest],
+        headline=page.headline,
+        foot=f"{document.coverage.summary}. Tables show {_SHOWN_IN_COMMENT} rows at most. trimtab {document.trimtab_version}",
+    )
 
 
 def _short(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -6,7 +6,7 @@ A report is made once as a `Page`; the writers (`writers.terminal`, `writers.mar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
 from trimtab.emit.html.markup import Html
@@ -277,6 +277,22 @@ def bullets(
 ) -> Bullets:
     """Return lines as a list."""
     return Bullets(items=tuple(ListItem(words=line) for line in lines), title=title, brief_items=brief, level=level)
+
+
+def brief_table(table: Table) -> Table:
+    """Return a table with the rows of the brief level, and what stands for the others."""
+    most = table.brief_rows
+    if most is None or len(table.rows) <= most:
+        return table
+    rest = (table.rest,) if table.rest else ()
+    return replace(table, rows=(*table.rows[:most], *rest))
+
+
+def brief_cell(cell: Cell) -> tuple[StyledText, ...]:
+    """Return a cell as the brief level shows it: whole dollars, nothing beneath."""
+    if isinstance(cell, Amount):
+        return (StyledText(f"{cell.usd:,.0f}", strong=cell.strong),)
+    return spans(cell.words if isinstance(cell, Noted) else cell)
 
 
 def legend(columns: Sequence[TableColumn]) -> str:

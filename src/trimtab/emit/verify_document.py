@@ -1,12 +1,18 @@
-"""A verification for programs: the bridge of the bill, the actions, drift alerts, and every way of buying at today's rates."""
+"""A verification for programs: the bridge of the bill, the actions, drift alerts, and every way of buying at today's rates.
+
+And the way back: what a digest needs of one that was written as JSON.
+"""
 
 from __future__ import annotations
 
-from pydantic import JsonValue
+from typing import Literal
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, JsonValue, ValidationError
+
+from trimtab.errors import InputError
 from trimtab.plan.verify.drift import Drift
 from trimtab.plan.verify.purchases import NodePurchase
-from trimtab.plan.verify.verification import ActionVerdict, Verification
+from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, Verification
 
 SCHEMA_VERSION = 1
 
@@ -75,3 +81,49 @@ def _purchase(purchase: NodePurchase) -> dict[str, JsonValue]:
             for option in purchase.options
         ],
     }
+
+
+class VerifiedActionPart(BaseModel):
+    """An action of a verification that was written as JSON; keys that are not named here are of no use to a digest."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: str
+    lever: str
+    subject: str
+    status: ActionStatus
+    predicted_usd_mo: FiniteFloat
+    realised_usd_mo: FiniteFloat
+    cause: str
+
+
+class VerifiedWindowPart(BaseModel):
+    """The history that was verified, UTC."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    start: AwareDatetime
+    end: AwareDatetime
+
+
+class VerifiedPart(BaseModel):
+    """A verification that was written as JSON."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_version: Literal[1]
+    window: VerifiedWindowPart
+    rows: tuple[VerifiedActionPart, ...]
+
+
+def parse_verification(text: str, *, where: str) -> VerifiedPart:
+    """Read back what `verify_document` made, as JSON; raises InputError where it is not one of this version."""
+    try:
+        return VerifiedPart.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the text"
+        raise InputError(
+            f"{where} is no verification ({error.error_count()} faults, the first at {place}: {first['msg']}); "
+            "write one with `trimtab verify BUNDLE -o json --out FILE`"
+        ) from error

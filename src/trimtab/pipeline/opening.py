@@ -81,14 +81,21 @@ def priced_history(
 
     Nodes that no list has are carried at what the bill says, else at nothing. Raises MissingPrice where no node has one.
     """
+    fleet, market = priced_fleet(bundle, settings, catalog, at=at)
+    return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
+
+
+def priced_fleet(
+    bundle: Bundle, settings: Settings | None = None, catalog: Catalog | None = None, *, at: date | None = None
+) -> tuple[Fleet, Market]:
+    """Return the fleet over a bundle's whole window, and the market that prices its nodes; raises as `priced_history` does."""
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings)
     records = own_spot_records(bundle, fleet.window)
     market = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     require_nodes(bundle, fleet)
     carried = carried_at(bundle, market, fleet)
-    (fleet,), market = carried.fleets, carried.market
-    return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
+    return carried.fleets[0], carried.market
 
 
 def own_spot_records(bundle: Bundle, window: Window) -> dict[Pool, SpotRecord]:

@@ -169,7 +169,7 @@ class Connection:
         raise httpx.TooManyRedirects(f"sent on more than {_MOST_REDIRECTS} times")
 
 
-_WEB = RetryPolicy(waits_s=(0.5, 2.0, 8.0))
+WEB_POLICY = RetryPolicy(waits_s=(0.5, 2.0, 8.0))
 
 
 class WebServer:
@@ -242,7 +242,7 @@ class WebServer:
             logger.debug("%s%s: %s; trying again", self.url, path, reason)
 
         try:
-            return self._connection.answer(lambda: self._once(request, path), _WEB, again)
+            return self._connection.answer(lambda: self._once(request, path), WEB_POLICY, again)
         except TransientError as error:
             raise SourceError(f"{self.url}{path} did not answer: {error}; try again later") from error.__cause__
 

@@ -21,20 +21,17 @@ from trimtab.cli.allocate.tables import (
 from trimtab.cli.history import History, HistoryChoice, open_history
 from trimtab.cli.output import Format, write_page, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
+from trimtab.diagnose.bill_split import ChargeBasis
 from trimtab.diagnose.budgets import MonthEnd, month_end
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.spent import DailySpend, spent_at_list
+from trimtab.diagnose.spent import DailySpend
 from trimtab.diagnose.split import CostSplit
 from trimtab.errors import Fault, PriceFileError, UsageError
-from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Settings
 from trimtab.inputs.csv_rows import read_csv_rows
-from trimtab.pipeline import priced_history
+from trimtab.pipeline.spending import SpendingTerms, spending
 from trimtab.sources.bills.focus import BILL_COUNTS
-from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 
 
@@ -50,24 +47,19 @@ class _Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SplitTerms:
-    """How a bill is to be split; `basis` is None where none was asked for, and with list prices (`at_list`)."""
+    """How a bill is to be split."""
 
     split: CostSplit
-    basis: ChargeBasis | None
-    at_list: bool
+    charged: SpendingTerms
     rules: Rules
-    usd_per: Mapping[str, float]
     invoices: Mapping[str, int]
 
 
 def _terms(options: AllocateOptions) -> _SplitTerms:
-    at_list = options.basis == "list"
     return _SplitTerms(
         split=CostSplit.parse(options.split),
-        basis=ChargeBasis(options.basis) if options.basis is not None and not at_list else None,
-        at_list=at_list,
+        charged=SpendingTerms(basis=options.basis, usd_per=parse_rates(options.rates), at=options.at),
         rules=Rules(idle=SharedRule(options.idle), shared=SharedRule(options.shared)),
-        usd_per=parse_rates(options.rates),
         invoices=parse_invoices(options.invoices),
     )
 
@@ -89,27 +81,13 @@ def run_allocate(options: AllocateOptions) -> None:
 
 
 def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _Split:
-    bundle = history.bundle
-    costs = bundle.table("costs", COLUMNS)
-    if terms.at_list or costs.num_rows == 0:
-        if terms.basis is not None:
-            raise UsageError(
-                f"--cost {terms.basis.value} needs a bill, and {history.name} holds none; give one with --focus FILE, "
-                "or split list prices with --cost list"
-            )
-        fleet, allocation = priced_history(bundle, catalog=load_catalog(options.prices), at=options.at)
-        return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, terms.split), basis="list prices")
-    fleet = build_fleet(bundle, Settings())
-    basis = terms.basis or ChargeBasis.EFFECTIVE
-    either = {basis: charges_of(costs, basis, terms.usd_per) for basis in ChargeBasis}
-    spent = spent_of_bill(
-        either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), terms.split
-    )
+    found = spending(history.bundle, terms.charged, load_catalog(options.prices))
+    either = found.charges
     return _Split(
-        fleet=fleet,
-        spent=spent,
-        basis="what the invoice asks" if basis is ChargeBasis.BILLED else "amortised charges",
-        months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], terms.invoices),
+        fleet=found.fleet,
+        spent=found.spent(terms.split),
+        basis=found.basis,
+        months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], terms.invoices) if either else (),
     )
 
 

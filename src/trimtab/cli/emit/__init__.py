@@ -20,6 +20,7 @@ from trimtab.cli.options import (
 from trimtab.cli.output import ROW_FORMATS, Format
 
 _AUTOSCALERS = ("keda", "hpa")
+_FORMS = (*ROW_FORMATS, Format.GITHUB_COMMENT)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -43,8 +44,8 @@ class EmitOptions:
         help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: str = option(
-        "-o", "--output", "--format", type=click.Choice([form.value for form in ROW_FORMATS]), default=Format.TABLE.value,
-        show_default=True, help="The form of the list of what was written.",
+        "-o", "--output", "--format", type=click.Choice([form.value for form in _FORMS]), default=Format.TABLE.value,
+        show_default=True, help="The form of the list of what was written; github-comment goes with --diff.",
     )  # fmt: skip
     monitoring: bool = option(
         "--monitoring", help="Write what watches a cluster, alerts and boards, from a bundle alone: no audit is needed."
@@ -99,9 +100,12 @@ def command(options: EmitOptions) -> int:
       trimtab emit --monitoring fleet/ --out monitoring
       kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
       trimtab emit --diff manifests/ --against now.json
+      trimtab emit --diff manifests/ --against gitops/ -o github-comment > comment.md
     """
     from trimtab.errors import UsageError
 
+    if options.output_format == Format.GITHUB_COMMENT.value and options.compared is None:
+        raise UsageError("-o github-comment goes with --diff")
     if options.checked is not None or options.compared is not None:
         from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
 

@@ -11,7 +11,7 @@ from trimtab.check import CheckResult, Cluster, Difference, Schemas, check_folde
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
 from trimtab.check.comparison import ObjectChange
 from trimtab.check.documents import Folder, read_folder
-from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write, write_sheet
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, sheet_comment, write, write_sheet
 from trimtab.errors import UsageError
 from trimtab.sources.kubernetes.manifests import read_manifests
 
@@ -73,16 +73,16 @@ def run_diff(request: CheckRequest) -> int:
     if cluster is None:
         raise UsageError("--diff with what? give --against with dumps or a GitOps folder, or --context")
     found = differences(folder, cluster)
-    rows = list(_diff_rows(found, everything=request.output_format is not Format.TABLE))
-    write_sheet(
-        Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),)),
-        request.output_format,
-    )
-    return (
-        EXIT_DIFFERS
-        if any(difference.change in (ObjectChange.NEW, ObjectChange.CHANGED) for difference in found)
-        else 0
-    )
+    people = request.output_format in (Format.TABLE, Format.GITHUB_COMMENT)
+    rows = list(_diff_rows(found, everything=not people))
+    sheet = Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),))
+    applied = sum(difference.change in (ObjectChange.NEW, ObjectChange.CHANGED) for difference in found)
+    if request.output_format is Format.GITHUB_COMMENT:
+        what = f"{applied} object{'' if applied == 1 else 's'}" if applied else "nothing"
+        write(sheet_comment("emit diff", f"Applying {request.folder} would change {what}", sheet), None)
+    else:
+        write_sheet(sheet, request.output_format)
+    return EXIT_DIFFERS if applied else 0
 
 
 def _schemas(request: CheckRequest) -> Schemas:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, render
+from trimtab.cli.output import Cell, Sheet, SheetColumn
+from trimtab.emit.blocks import Paragraph, bullets
 from trimtab.emit.money import dollars
+from trimtab.emit.writers.comment import write_comment
 from trimtab.review import ManifestFault, Review, TargetReview, WorkloadReview
 from trimtab.review.deployments import Weight
 from trimtab.units import per_month, usd
 
 TABLE_FIELDS = ("workload", "change_usd_mo", "target", "before_frac", "after_frac", "required_frac", "verdict")
 """Columns of the table for people: what changes is said in words below it."""
-MARKER = "<!-- trimtab review -->"
-"""By which a job finds its earlier comment."""
 _FEW = 20
 """Rows that a comment shows of what is not modelled."""
 
@@ -50,11 +50,14 @@ def review_sheet(found: Review) -> Sheet:
 def review_comment(found: Review) -> str:
     """Return a comment for a pull request: the verdict, the bill, each target, what would stop pods, what was not read."""
     rows = list(_rows(found))
-    table = render(Sheet(columns=COLUMNS, rows=rows), Format.MARKDOWN)
-    table = table if rows else "No workload of this history is changed."
-    notes = [f"- {line}" for line in _notes(found)]
-    unread = notes[: _FEW + 1] + ([f"- and {len(notes) - _FEW - 1} more"] if len(notes) > _FEW + 1 else [])
-    return "\n\n".join([MARKER, f"### {_verdict(found)}", table, "\n".join(unread)])
+    table = (
+        Sheet(columns=COLUMNS, rows=rows).table()
+        if rows
+        else Paragraph(words="No workload of this history is changed.")
+    )
+    notes = list(_notes(found))
+    more = [f"and {len(notes) - _FEW - 1} more"] if len(notes) > _FEW + 1 else []
+    return write_comment("review", _verdict(found), [table, bullets([*notes[: _FEW + 1], *more])])
 
 
 def _verdict(found: Review) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from trimtab.emit.blocks import (
-    Amount,
     Block,
     Bullets,
     Cell,
@@ -17,7 +16,6 @@ from trimtab.emit.blocks import (
     DetailLevel,
     Folded,
     ListItem,
-    Noted,
     Page,
     Paragraph,
     Section,
@@ -27,6 +25,8 @@ from trimtab.emit.blocks import (
     TableRow,
     Tone,
     Words,
+    brief_cell,
+    brief_table,
     is_empty,
     legend,
     soft,
@@ -126,7 +126,7 @@ def _block_lines(block: Block, screen: Screen) -> list[str]:
 def _body_lines(block: Table | Bullets | Paragraph | Folded, screen: Screen) -> list[str]:
     match block:
         case Table():
-            return _table_lines(_brief(block) if screen.level is DetailLevel.BRIEF else block, screen)
+            return _table_lines(brief_table(block) if screen.level is DetailLevel.BRIEF else block, screen)
         case Bullets():
             return list(_bullet_lines(block, screen))
         case Paragraph():
@@ -164,22 +164,13 @@ def _listed(words: Words, mark: str, screen: Screen) -> list[str]:
     return write_lines((replace(first, text=f"{mark}{first.text}"), *rest), screen, hang=len(mark))
 
 
-def _brief(table: Table) -> Table:
-    """Return a table with the rows of the brief level, and what stands for the others."""
-    most = table.brief_rows
-    if most is None or len(table.rows) <= most:
-        return table
-    rest = (table.rest,) if table.rest else ()
-    return replace(table, rows=(*table.rows[:most], *rest))
-
-
 # Tables
 
 
 def _table_lines(table: Table, screen: Screen) -> list[str]:
     """Lay out a head, then the rows, each group under its name, then the total."""
     columns, rows = _with_bars(table, screen)
-    shown = [[_cell_spans(cell) for cell in cells] for cells in rows]
+    shown = [[brief_cell(cell) for cell in cells] for cells in rows]
     kept, widths, gap = _fitted(columns, shown, screen.width)
     columns = [columns[i] for i in kept]
     shown = [[cells[i] for i in kept] for cells in shown]
@@ -211,12 +202,6 @@ def _bar(row: TableRow) -> StyledText:
     eighths = max(round(frac * _BAR_CELLS * 8), 1 if frac > 0 else 0)
     whole, rest = divmod(eighths, 8)
     return StyledText("█" * whole + ("", *"▏▎▍▌▋▊▉")[rest], row.tone)
-
-
-def _cell_spans(cell: Cell) -> tuple[StyledText, ...]:
-    if isinstance(cell, Amount):
-        return (StyledText(f"{cell.usd:,.0f}", strong=cell.strong),)
-    return spans(cell.words if isinstance(cell, Noted) else cell)
 
 
 def _fitted(
@@ -267,7 +252,7 @@ def _parts(table: Table, width: int) -> list[Table]:
     if not kept:
         return [table]
     natural = [
-        max(_width(column.title), *(_text_width(_cell_spans(row.cells[i])) for row in table.rows), 0) + _GAP
+        max(_width(column.title), *(_text_width(brief_cell(row.cells[i])) for row in table.rows), 0) + _GAP
         for i, column in enumerate(table.columns)
     ]
     base = sum(natural[i] for i in kept)

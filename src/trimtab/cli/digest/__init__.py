@@ -1,0 +1,106 @@
+"""`trimtab digest`: a week of a fleet, or of a team, for a screen, a mail, Slack or Teams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import (
+    FILE,
+    at_option,
+    bundle_argument,
+    demo_option,
+    group,
+    option,
+    options_from,
+    prices_option,
+    quiet_option,
+)
+from trimtab.cli.server_options import ServerOptions
+
+POST_VARIABLE = "TRIMTAB_POST_URL"
+"""Where the address to post to is kept, so that it stands in no list of processes and no history of a shell."""
+
+
+class DigestForm(Enum):
+    """The forms of a digest."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    HTML_MAIL = "html-mail"
+    SLACK = "slack"
+    TEAMS = "teams"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestOptions:
+    """What was asked of `trimtab digest`."""
+
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option()
+    source: ServerOptions = group(ServerOptions)
+    team: str | None = option("--team", metavar="NAME", help="The digest of this team, not of the fleet.")
+    each: bool = option(
+        "--each", help="The fleet's digest and one for each team: files in the folder --out, or posted one by one."
+    )
+    week: str | None = option(
+        "--week", metavar="2026-W44", show_default="the last whole one",
+        help="A week, as ISO 8601 counts them (Monday to Sunday, UTC).",
+    )  # fmt: skip
+    audit: str | None = option(
+        "--audit", metavar="KEPT", show_default="the last one, if it is of this fleet",
+        help="The audit whose plan says what to do: a kept one's number, or a file of `trimtab audit -o json`.",
+    )  # fmt: skip
+    verified: Path | None = option(
+        "--verify", type=FILE, metavar="FILE", help="What was realised: a file of `trimtab verify -o json`."
+    )
+    basis: str | None = option(
+        "--cost", type=click.Choice(["effective", "billed", "list"]),
+        show_default="effective where there is a bill, else list",
+        help="Charges of the bill with commitments amortised, as invoiced, or list prices.",
+    )  # fmt: skip
+    rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
+    prices: Path | None = prices_option()
+    at: date | None = at_option("List prices of this day, for all days alike.")
+    quiet: bool = quiet_option("No progress.")
+    post: str | None = option(
+        "--post", is_flag=False, flag_value="", metavar="[URL]",
+        help=f"Post it, with -o slack, teams or json; without URL to the address in {POST_VARIABLE}.",
+    )  # fmt: skip
+    out: Path | None = option(
+        "--out", type=click.Path(path_type=Path), metavar="PATH", help="Write to a file, or with --each to a folder."
+    )
+    form: str = option(
+        "-o", "--output", type=click.Choice([form.value for form in DigestForm]), default=DigestForm.TABLE.value,
+        show_default=True, help="The form of the answer.",
+    )  # fmt: skip
+
+
+@click.command()
+@options_from(DigestOptions)
+def command(options: DigestOptions) -> None:
+    """Say of a week what a fleet or a team cost, what changed, what to do, and what was realised.
+
+    The rows sum to the bill to the cent, and the causes to the change. A week of which the history has only a part is said to
+    be one, and compared by the hour; where there is no former week, there is no change.
+
+    What to do comes from the last audit that is kept here, what was realised from a file of `trimtab verify -o json`. The
+    address of --post is a secret: it is shown and logged nowhere.
+
+    \b
+    Examples:
+      trimtab digest --demo
+      trimtab digest fleet/ --team search -o markdown
+      trimtab digest fleet/ -o html-mail --out monday.html
+      trimtab digest fleet/ --each -o slack --out digests/
+      trimtab verify fleet/ -o json --out verified.json && trimtab digest fleet/ --verify verified.json
+      TRIMTAB_POST_URL=... trimtab digest fleet/ -o slack --post
+    """
+    from trimtab.cli.digest.run import run_digest
+
+    run_digest(options)
