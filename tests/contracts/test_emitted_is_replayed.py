@@ -12,9 +12,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from tests.contracts.random_fleets import DAYS, HOURS, LE_S, SHARES, nightly_idle, notebooks, runs, services
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
@@ -37,7 +36,6 @@ from trimtab.replay.outcomes.outcome import targets_at
 from trimtab.replay.outcomes.service_outcome import JUDGED, service_model
 
 SETTINGS = Settings()
-CATALOG = load_catalog()
 FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 """Each draw plans a fleet: to shrink a failure would take longer than to read it."""
 KARPENTER_NAME = {CapacityType.CAPACITY_BLOCK: "reserved", CapacityType.SPOT: "spot"}
@@ -161,7 +159,7 @@ def ways_of(rows):
     """Return a fleet of one workload, as levers are asked about it, and every way to run it, whatever targets it keeps."""
     fleet = build_fleet(rows.bundle(), SETTINGS)
     (case,) = cases_of(fleet, SETTINGS, seed=7).values()
-    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(CATALOG, None, SETTINGS))
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(few_machines(), None, SETTINGS))
     on_demand_ways = [way for way in on_demand(ask) if ask.evaluator.hopeless(way) is None]
     return fleet, ask, [*on_demand_ways, *(way for base in on_demand_ways for way in bought(base, ask))]
 
