@@ -25,15 +25,13 @@ def bundle(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small_bundle(tmp_path_factory):
-    """Three nodes at work at all hours, and one for a notebook that is at work in office hours: six weeks."""
+    """Three nodes at work at all hours for six weeks, and one of the same type that nobody holds."""
     days, machine = 42, "p4d.24xlarge"
-    rows = FleetRows(days).node("desk", machine).hold("lab/notebook", "desk", range(8), owner_kind="Notebook")
+    rows = FleetRows(days).node("idle", machine)
     for number in range(3):
-        rows.node(f"n{number}", machine).hold(f"web/s{number}", f"n{number}", range(8), owner_kind="Deployment")
+        rows.node(f"n{number}", machine).hold("web/api", f"n{number}", range(8), owner_kind="Deployment")
         for device in range(8):
-            rows.use(f"web/s{number}", f"n{number}", device, range(days * 24), sm=0.8, memory_gib=39.0)
-    for device in range(8):
-        rows.use("lab/notebook", "desk", device, range(days * 24), sm=lambda hour: 0.4 if 9 <= hour % 24 < 17 else 0.0)
+            rows.use("web/api", f"n{number}", device, range(days * 24), sm=0.8, memory_gib=39.0)
     shown = rows.bundle()
     folder = tmp_path_factory.mktemp("small") / "fleet"
     write_bundle(folder, {name: shown.table(name) for name in shown.tables}, shown.meta, shown.workloads)
