@@ -3,10 +3,9 @@
 from itertools import combinations
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.effects import UseSlots
 from trimtab.fleet.build import build_fleet, bundle_window
@@ -35,7 +34,7 @@ def windows():
         rows.demand(name, lambda hour: 3_000.0, 1, LE_S, lambda hour: (1_000, 1_800, 200, 0), running=lambda hour: 3.0)
     bundle = rows.bundle()
     whole = bundle_window(bundle)
-    market = Market(catalog=load_catalog(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    market = Market(catalog=few_machines(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
     fit, later = (build_fleet(bundle, SETTINGS, whole.part(*hours)) for hours in ((0, 336), (336, 168)))
     planned = make_plan(fit, market, SETTINGS, seed=7, progress=lambda _stage, _share: None)
     return planned, later, market
@@ -103,7 +102,7 @@ def two_small(limit_s=None, isolation=None):
             rows.workloads.setdefault(name, {})["isolation"] = isolation
     bundle = rows.bundle()
     market = Market(
-        catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
+        catalog=few_machines(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
     )
     return make_plan(build_fleet(bundle, CHEAP_WORK), market, CHEAP_WORK, seed=7, progress=lambda *_: None)
 
