@@ -90,11 +90,11 @@ def test_sharing_says_how_to_undo_it_and_what_it_rests_on(windows):
 
 def two_small(limit_s=None, isolation=None):
     """Two services of an A10G each, which 30 requests an hour of two seconds keep at work a sixtieth of the time."""
-    rows = FleetRows(14)
+    rows = FleetRows(7)
     for name in ("a/one", "a/two"):
         node = name.replace("/", "-")
         rows.node(node, "g5.xlarge").hold(name, node, [0], owner_kind="Deployment")
-        rows.use(name, node, 0, range(336), sm=0.05, dram=0.03, tensor=0.02, memory_gib=6.0)
+        rows.use(name, node, 0, range(168), sm=0.05, dram=0.03, tensor=0.02, memory_gib=6.0)
         rows.demand(name, lambda hour: 30.0, 1, LE_S, lambda hour: (10, 18, 2, 0), running=lambda hour: 0.06)
         if limit_s is not None:
             rows.workloads[name] = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}
