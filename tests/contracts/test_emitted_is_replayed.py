@@ -36,6 +36,8 @@ from trimtab.replay.outcomes.outcome import targets_at
 from trimtab.replay.outcomes.service_outcome import JUDGED, service_model
 
 SETTINGS = Settings()
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where there is one: thousands of files are read."""
 FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 """Each draw plans a fleet: to shrink a failure would take longer than to read it."""
 KARPENTER_NAME = {CapacityType.CAPACITY_BLOCK: "reserved", CapacityType.SPOT: "spot"}
@@ -61,7 +63,7 @@ def read(emission):
     found = Read()
     for file in emission.files:
         if file.path.endswith(".yaml") and file.stage is not ApplyStage.COMMIT and file.kind != "Helm values":
-            for one in yaml.safe_load_all(file.text):
+            for one in yaml.load_all(file.text, Loader=LOADER):
                 _read_object(one, found)
     return found
 
@@ -87,7 +89,7 @@ def _read_object(one, found):
             found.slots[pool] = {name: int(count) for name, count in one["spec"]["capacity"].items()}
         case "Component":
             for patch in one["patches"]:
-                _read_patch(yaml.safe_load(patch["patch"]), found)
+                _read_patch(yaml.load(patch["patch"], Loader=LOADER), found)
         case "ScaledObject":
             found.scaler = one["spec"]
         case "PrometheusRule":
