@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests run side by side on the cores there are; `make test PYTEST_ARGS=` runs them one by one.
-PYTEST_ARGS ?= -n auto --maxprocesses=4
+# Tests run side by side on the cores there are, those of a file on one of them, so that what they share is made once;
+# `make test PYTEST_ARGS=` runs them one by one.
+PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from tests.fleets import MONDAY, FleetRows, at
+from tests.plan.fleets import KeptOutcomes
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.effects import BuySpendPlan
@@ -31,6 +32,8 @@ aws,g5.xlarge,us-east-1,savings-plan-1y,0.7
 """12 is below the listed reservation, 13.92."""
 WHOLE = Settings(planning=Planning(commitment_coverage_max_frac=1.0))
 """All of the use may be covered."""
+OUTCOMES = KeptOutcomes()
+"""Prices and purchases change no replay: the audits of one fleet share theirs."""
 
 
 def busy(days=DAYS):
@@ -51,7 +54,7 @@ def catalog(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(catalog):
-    return audit(busy().bundle(), WHOLE, catalog)
+    return audit(busy().bundle(), WHOLE, catalog, store=OUTCOMES)
 
 
 def spend_of(found):
@@ -82,13 +85,13 @@ def test_the_plan_buys_the_spend_that_covers_what_always_runs(found):
 
 
 def test_no_more_of_the_use_is_covered_than_the_cap_says(catalog):
-    ((_, effect),) = spend_of(audit(busy().bundle(), catalog=catalog))
+    ((_, effect),) = spend_of(audit(busy().bundle(), catalog=catalog, store=OUTCOMES))
 
     assert effect.spend_micro_usd_hr == micro_usd(0.9 * 12)
 
 
 def test_without_a_rate_nothing_is_assumed_and_one_line_asks_for_it():
-    found = audit(busy().bundle())
+    found = audit(busy().bundle(), store=OUTCOMES)
 
     assert not spend_of(found)
     (venture,) = [one for one in found.plan.ventures if one.kind is VentureKind.SAVINGS_PLAN]
@@ -108,7 +111,7 @@ def test_every_face_names_the_spend_and_its_order_is_emitted(found, catalog):
 
 
 def test_what_is_held_is_paid_used_first_and_not_bought_again(catalog):
-    found = audit(busy().bundle(), WHOLE, catalog, owned=[held(9.0)])
+    found = audit(busy().bundle(), WHOLE, catalog, owned=[held(9.0)], store=OUTCOMES)
 
     ((_, effect),) = spend_of(found)
     (one,) = found.owned
@@ -121,7 +124,7 @@ def test_what_is_held_is_paid_used_first_and_not_bought_again(catalog):
 
 
 def test_a_held_plan_without_rates_is_left_out_with_the_cure():
-    found = audit(busy().bundle(), owned=[held(9.0)])
+    found = audit(busy().bundle(), owned=[held(9.0)], store=OUTCOMES)
 
     assert found.owned == ()
     assert any("sp-1" in line and "--prices" in line for line in found.degraded)

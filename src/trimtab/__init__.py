@@ -36,7 +36,7 @@ def _machine_code_folder() -> str | None:
 
 
 # Whoever imports any part of the package keeps its compiled replays on this machine; nothing is read before one is defined.
-keep_code_in(_machine_code_folder)
+keep_code_in("trimtab", _machine_code_folder)
 
 
 def __getattr__(name: str) -> object:

@@ -18,10 +18,13 @@ SOURCES = tuple(Path(__file__).parent / package for package in ("policies", "rep
 
 
 @cache
-def machine_code_folder() -> str | None:
-    """Return the folder for this state of the sources, or None where none can be written."""
+def machine_code_folder(*others: Path) -> str | None:
+    """Return the folder for this state of the sources, or None where none can be written.
+
+    `others` are folders of loops outside this package (those of measuring programs), which inline its sources and their own.
+    """
     digest = hashlib.sha256()
-    for folder in SOURCES:
+    for folder in (*SOURCES, *others):
         for source in sorted(folder.glob("*.py")):
             digest.update(source.name.encode() + b"\0" + source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))

@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from tests.fleets import FleetRows
 
 from trimtab.pipeline import open_demo
 from trimtab.tables.bundle import write_bundle
@@ -22,14 +23,29 @@ def bundle(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def small_bundle(tmp_path_factory):
+    """Three nodes at work at all hours for six weeks, and one of the same type that nobody holds."""
+    days, machine = 42, "p4d.24xlarge"
+    rows = FleetRows(days).node("idle", machine)
+    for number in range(3):
+        rows.node(f"n{number}", machine).hold("web/api", f"n{number}", range(8), owner_kind="Deployment")
+        for device in range(8):
+            rows.use("web/api", f"n{number}", device, range(days * 24), sm=0.8, memory_gib=39.0)
+    shown = rows.bundle()
+    folder = tmp_path_factory.mktemp("small") / "fleet"
+    write_bundle(folder, {name: shown.table(name) for name in shown.tables}, shown.meta, shown.workloads)
+    return folder
+
+
 @pytest.fixture
 def run(program, monkeypatch, bundle):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
 
-    def call(*arguments, fleet=True, plan=False):
+    def call(*arguments, fleet=bundle, plan=False):
         """Ask on the use as it was, which takes a second; with `plan`, what the plan buys."""
-        named = [str(bundle)] if fleet else []
+        named = [] if fleet is None else [str(fleet)]
         return program("commit", *named, *([] if plan else ["--as-it-was"]), *arguments)
 
     return call
@@ -125,23 +141,23 @@ def test_markdown_has_a_heading_for_each_part(run):
         (["--offer", "p4d.24xlarge:1y:0:0"], 1, "above 0"),
     ],
 )
-def test_a_wrong_question_is_answered_with_the_cure(run, arguments, code, said):
-    ended, _, err = run(*arguments)
+def test_a_wrong_question_is_answered_with_the_cure(run, small_bundle, arguments, code, said):
+    ended, _, err = run(*arguments, fleet=small_bundle)
 
     assert ended == code
     assert said in err
 
 
 def test_no_fleet_is_a_question_back(run):
-    ended, _, err = run(fleet=False)
+    ended, _, err = run(fleet=None)
 
     assert ended == 2
     assert "--demo" in err
 
 
-def test_after_the_plan_less_is_left_to_commit_to(run):
-    _, before, _ = run("--section", "steps", "-o", "json")
-    _, after, _ = run("--section", "steps", "-o", "json", plan=True)
+def test_after_the_plan_less_is_left_to_commit_to(run, small_bundle):
+    _, before, _ = run("--section", "steps", "-o", "json", fleet=small_bundle)
+    _, after, _ = run("--section", "steps", "-o", "json", fleet=small_bundle, plan=True)
 
     def dearest(text):
         return sum(row["buy_nodes"] for row in json.loads(text)["rows"] if row["pool"].startswith("p4d"))

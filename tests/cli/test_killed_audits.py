@@ -1,10 +1,10 @@
 """An audit and its plan are kept together, whole or not at all, however the processes that keep them end."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
+from dataclasses import replace
 
 import pytest
 from tests.emit.example import example_audit
@@ -14,19 +14,18 @@ from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan
 from trimtab.cli.state import state_folder
 from trimtab.emit.audit_document import audit_document
 
-WRITER = """
-import sys
-from tests.emit.example import example_audit
-from tests.plan.test_verify import kept
-from trimtab.cli.kept_audits import keep
-from trimtab.emit.audit_document import audit_document
-from dataclasses import replace
-document, plan = audit_document(example_audit()), kept()
-print("ready", flush=True)
-for number in range(int(sys.argv[1])):
-    name = f"{sys.argv[2]}-{number}"
-    keep(document.model_copy(update={"fleet": name}), replace(plan, fleet=name))
-"""
+FORKED = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+needs_fork = pytest.mark.skipif(FORKED is None, reason="needs fork and SIGKILL")
+
+
+def write(times, name, ready):
+    """Keep so many audits, one after another; the process of its own has all that it needs in memory from the start."""
+    document, plan = audit_document(example_audit()), kept()
+    ready.set()
+    for number in range(times):
+        fleet = f"{name}-{number}"
+        keep(document.model_copy(update={"fleet": fleet}), replace(plan, fleet=fleet))
 
 
 @pytest.fixture(autouse=True)
@@ -35,25 +34,32 @@ def state(tmp_path, monkeypatch):
 
 
 def writer(times, name):
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(times), name], stdout=subprocess.PIPE)
-    process.stdout.readline()
+    ready = FORKED.Event()
+    process = FORKED.Process(target=write, args=(times, name, ready))
+    process.start()
+    assert ready.wait(60)
     return process
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@needs_fork
 @pytest.mark.parametrize("after_s", [0.003, 0.02, 0.05])
 def test_audit_and_plan_belong_together_whenever_the_writer_is_killed(after_s):
     keep(audit_document(example_audit()).model_copy(update={"fleet": kept().fleet}), kept())
-    with writer(1_000_000, "one") as process:
-        time.sleep(after_s)
-        process.send_signal(signal.SIGKILL)
+    process = writer(1_000_000, "one")
+    time.sleep(after_s)
+    process.kill()
+    process.join()
 
+    assert process.exitcode == -signal.SIGKILL
     assert recall().fleet == recall_plan().fleet
 
 
+@needs_fork
 def test_of_audits_that_end_at_once_each_is_kept():
-    with writer(20, "one") as one, writer(20, "other") as other:
-        assert one.wait() == other.wait() == 0
+    writers = [writer(20, "one"), writer(20, "other")]
+    for process in writers:
+        process.join()
+    assert [process.exitcode for process in writers] == [0, 0]
 
     audits = [recall(one.audit).fleet for one in kept_audits()]
     assert sorted(audits) == sorted(f"{name}-{number}" for name in ("one", "other") for number in range(20))

@@ -17,9 +17,9 @@ def folder(tmp_path, monkeypatch):
     """Five nodes in use at all hours, and one of the same type that nobody holds."""
     rows = FleetRows(DAYS).node("idle", "p4d.24xlarge")
     for n in range(NODES):
-        rows.node(f"n{n}", "p4d.24xlarge").hold(f"web/s{n}", f"n{n}", range(8), owner_kind="Deployment")
+        rows.node(f"n{n}", "p4d.24xlarge").hold("web/api", f"n{n}", range(8), owner_kind="Deployment")
         for device in range(8):
-            rows.use(f"web/s{n}", f"n{n}", device, range(DAYS * 24), sm=0.8, memory_gib=39.0)
+            rows.use("web/api", f"n{n}", device, range(DAYS * 24), sm=0.8, memory_gib=39.0)
     bundle = rows.bundle()
     write_bundle(tmp_path / "fleet", {name: bundle.table(name) for name in bundle.tables}, bundle.meta)
     monkeypatch.chdir(tmp_path)

@@ -152,7 +152,7 @@ def test_at_any_prices_no_choice_within_the_limits_costs_less_than_the_bound_and
 
 
 @pytest.mark.parametrize("by", COUPLINGS)
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_move_gains_what_the_exact_bill_and_the_broken_limits_lose(by, data):
     problem = data.draw(coupled(by))

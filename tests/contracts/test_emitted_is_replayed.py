@@ -12,9 +12,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from tests.contracts.random_fleets import DAYS, HOURS, LE_S, SHARES, nightly_idle, notebooks, runs, services
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
@@ -37,7 +36,8 @@ from trimtab.replay.outcomes.outcome import targets_at
 from trimtab.replay.outcomes.service_outcome import JUDGED, service_model
 
 SETTINGS = Settings()
-CATALOG = load_catalog()
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where there is one: thousands of files are read."""
 FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 """Each draw plans a fleet: to shrink a failure would take longer than to read it."""
 KARPENTER_NAME = {CapacityType.CAPACITY_BLOCK: "reserved", CapacityType.SPOT: "spot"}
@@ -63,7 +63,7 @@ def read(emission):
     found = Read()
     for file in emission.files:
         if file.path.endswith(".yaml") and file.stage is not ApplyStage.COMMIT and file.kind != "Helm values":
-            for one in yaml.safe_load_all(file.text):
+            for one in yaml.load_all(file.text, Loader=LOADER):
                 _read_object(one, found)
     return found
 
@@ -89,7 +89,7 @@ def _read_object(one, found):
             found.slots[pool] = {name: int(count) for name, count in one["spec"]["capacity"].items()}
         case "Component":
             for patch in one["patches"]:
-                _read_patch(yaml.safe_load(patch["patch"]), found)
+                _read_patch(yaml.load(patch["patch"], Loader=LOADER), found)
         case "ScaledObject":
             found.scaler = one["spec"]
         case "PrometheusRule":
@@ -161,7 +161,7 @@ def ways_of(rows):
     """Return a fleet of one workload, as levers are asked about it, and every way to run it, whatever targets it keeps."""
     fleet = build_fleet(rows.bundle(), SETTINGS)
     (case,) = cases_of(fleet, SETTINGS, seed=7).values()
-    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(CATALOG, None, SETTINGS))
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(few_machines(), None, SETTINGS))
     on_demand_ways = [way for way in on_demand(ask) if ask.evaluator.hopeless(way) is None]
     return fleet, ask, [*on_demand_ways, *(way for base in on_demand_ways for way in bought(base, ask))]
 

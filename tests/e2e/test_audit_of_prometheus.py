@@ -9,18 +9,25 @@ from trimtab.cli import main
 pytestmark = pytest.mark.prometheus
 
 
-def run(capsys, *arguments):
+def run(*arguments):
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
-    return stopped.value.code, capsys.readouterr().out
+    return stopped.value.code
+
+
+@pytest.fixture(scope="module")
+def folder(collected_bundle, tmp_path_factory):
+    """The folder in which the fleet was audited once, for every test."""
+    folder = tmp_path_factory.mktemp("audit")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run("audit", collected_bundle.path, "-o", "json", "--out", "audit.json") == 0
+    return folder
 
 
 @pytest.fixture
-def audited(collected_bundle, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    code, out = run(capsys, "audit", collected_bundle.path, "-o", "json")
-    assert code == 0
-    return json.loads(out)
+def audited(folder):
+    return json.loads((folder / "audit.json").read_text(encoding="utf-8"))
 
 
 def test_a_collected_fleet_is_audited_and_the_saving_is_proved(audited):
@@ -40,8 +47,10 @@ def test_waste_and_shares_add_up_to_the_cent(audited):
     )
 
 
-def test_an_action_of_the_audit_can_be_explained(audited, capsys):
-    code, out = run(capsys, "explain", audited["plan"]["actions"][0]["id"])
+def test_an_action_of_the_audit_can_be_explained(audited, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+
+    code = run("explain", audited["plan"]["actions"][0]["id"])
 
     assert code == 0
-    assert audited["plan"]["actions"][0]["subject"].split(",")[0] in out
+    assert audited["plan"]["actions"][0]["subject"].split(",")[0] in capsys.readouterr().out

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.fleets import FleetRows, at
+from tests.fleets import FleetRows, at, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
@@ -67,7 +66,7 @@ def bundle(requests=by_day, step_min=1, **declared):
 
 
 def market():
-    return Market(catalog=load_catalog(), at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
+    return Market(catalog=few_machines(), at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
 
 
 def ask_of(history):

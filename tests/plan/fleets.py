@@ -114,6 +114,13 @@ def market_of(rates, folder, day):
     return Market(catalog=load_catalog(path), at=day, max_term_years=1, assumptions=Assumptions())
 
 
+class KeptOutcomes(dict):
+    """Outcomes by key, so that plans of one fleet share its replays."""
+
+    def put(self, key, outcome):
+        self[key] = outcome
+
+
 def make_plan(*args, progress, **options):
     """Judge a fleet and choose, in one go."""
     return plan_of(judge(*args, progress=progress, **options), progress)

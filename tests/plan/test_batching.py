@@ -1,12 +1,13 @@
 """Batching in the joint plan: what is advised, with how many replicas, and what is asked for where it is not known."""
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
 from trimtab.deployment.effects import BatchForm, SetBatchPolicy, UseOffering
 from trimtab.levers import autoscaling, batching, commitments, right_size
 from trimtab.pipeline import audit, open_demo
 
+DAYS = 9
 LE_S = (0.5, 0.7, 0.85, 1.0, 1.3, 2.0, 4.0, float("inf"))
 SECONDS = {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34, 16: 1.90}
 ADVISED = {batching.NAME, right_size.NAME, autoscaling.NAME, commitments.NAME}
@@ -14,12 +15,12 @@ ADVISED = {batching.NAME, right_size.NAME, autoscaling.NAME, commitments.NAME}
 
 def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0, model=None):
     """Four A100s that answer one request at a time: SM 35 %, DRAM high, and a latency target."""
-    rows = FleetRows(21).node("n", "p4d.24xlarge")
+    rows = FleetRows(DAYS).node("n", "p4d.24xlarge")
     rows.hold("prod/caption", "n", range(4), owner_kind="Deployment")
     for number, allocation in enumerate(rows.rows["allocations"]):
         allocation["pod"] = f"caption-{number}"
     for gpu in range(4):
-        rows.use("prod/caption", "n", gpu, range(21 * 24), sm=0.35, tensor=0.1, dram=0.7, memory_gib=17.5)
+        rows.use("prod/caption", "n", gpu, range(DAYS * 24), sm=0.35, tensor=0.1, dram=0.7, memory_gib=17.5)
 
     def of_hour(hour):
         return requests_hr * (0.6 if hour % 24 < 12 else 1.4)
@@ -40,7 +41,7 @@ def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0, model=N
 
 @pytest.fixture(scope="module")
 def advised():
-    return audit(quad(batching={"seconds": SECONDS, "item_gib": 0.15}))
+    return audit(quad(batching={"seconds": SECONDS, "item_gib": 0.15}), catalog=few_machines())
 
 
 def effects(found, kind):
@@ -79,14 +80,14 @@ def test_the_evidence_names_batch_times_and_rates(advised):
 
 
 def test_a_service_whose_batch_times_nobody_knows_is_told_what_to_measure():
-    found = audit(quad())
+    found = audit(quad(), catalog=few_machines())
 
     assert batching.NAME not in {action.lever for action in found.plan.actions}
     assert "measure the seconds that batches" in reason(found, batching.NAME)
 
 
 def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine():
-    found = audit(quad(requests_hr=11_000, model="mistralai/Mistral-7B-Instruct-v0.3"))
+    found = audit(quad(requests_hr=11_000, model="mistralai/Mistral-7B-Instruct-v0.3"), catalog=few_machines())
 
     (policy,) = effects(found, SetBatchPolicy)
     assert policy.form is BatchForm.CONTINUOUS
@@ -97,13 +98,13 @@ def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine
 
 
 def test_batch_times_that_contradict_what_was_seen_are_not_used():
-    found = audit(quad(batching={"seconds": {1: 0.1, 8: 0.2}}))
+    found = audit(quad(batching={"seconds": {1: 0.1, 8: 0.2}}), catalog=few_machines())
 
     assert "measure the batch times anew" in reason(found, batching.NAME)
 
 
 def test_a_service_that_runs_several_at_once_is_not_told_to_batch():
-    found = audit(quad(batching={"seconds": SECONDS}, running=lambda hour: 4 * 6.0))
+    found = audit(quad(batching={"seconds": SECONDS}, running=lambda hour: 4 * 6.0), catalog=few_machines())
 
     assert reason(found, batching.NAME) == "runs up to 6 requests a replica at once already"
 

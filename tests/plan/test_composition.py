@@ -6,9 +6,8 @@ from itertools import combinations
 import pytest
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import HedgeOnSpot
 from trimtab.deployment.placement import resolve
@@ -55,7 +54,9 @@ def captions(**spec):
 
 @pytest.fixture(scope="module")
 def market():
-    return Market(catalog=load_catalog(), at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
+    return Market(
+        catalog=few_machines("g7.2xlarge", "g6e.xlarge"), at=None, max_term_years=1, assumptions=SETTINGS.assumptions
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.fleets import few_machines
 from tests.limited_servers import SERVICE, Limited, daily_arrivals, fleet_of, simulate
 
 from trimtab.fleet.settings import Planning, Settings
@@ -9,7 +10,7 @@ from trimtab.pipeline.auditing import audit
 from trimtab.policies.scaling import SYNC_S
 from trimtab.units import S_PER_DAY
 
-DAYS, FIT_DAYS, REPLICAS = 6, 4, 4
+DAYS, FIT_DAYS, REPLICAS = 3, 2, 4
 SETTINGS = Settings(planning=Planning(max_payback_mo=1000.0, min_saving_usd_mo=0.0))
 
 
@@ -20,7 +21,7 @@ def audited(growth, load_frac=0.12):
     early = np.random.default_rng(1).random(len(arrivals)) < 1 / growth
     arrivals = arrivals[early | (arrivals >= FIT_DAYS * S_PER_DAY)]
     seen = simulate(server, arrivals, np.full(DAYS * S_PER_DAY // SYNC_S, REPLICAS), DAYS, seed=5)
-    return audit(fleet_of(server, seen, REPLICAS, DAYS, 120.0).bundle(), SETTINGS)
+    return audit(fleet_of(server, seen, REPLICAS, DAYS, 120.0).bundle(), SETTINGS, few_machines())
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.fleets import FleetRows
-from tests.plan.fleets import EXACT, A, brute_force, make_plan
+from tests.fleets import FleetRows, few_machines
+from tests.plan.fleets import EXACT, A, KeptOutcomes, brute_force, make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS
@@ -28,9 +27,10 @@ from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.units import HR_PER_MO, micro_usd
 
+DAYS = 7
 HOURS = HR_PER_MO  # a month, so that amounts a month are amounts over the window
 RATE = 1_000_000
-MARKET = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=Settings().assumptions)
+MARKET = Market(catalog=few_machines(), at=date(2026, 9, 30), max_term_years=1, assumptions=Settings().assumptions)
 
 
 COUPLED = Pool("aws", "g5.xlarge", "us-east-1")
@@ -124,14 +124,14 @@ def test_nothing_is_lost_by_dropping_what_another_beats_at_no_more_effort(data):
 
 def small_fleet():
     """A service with quiet nights, a notebook, and runs on held nodes: few options, several levers."""
-    rows = FleetRows(14)
+    rows = FleetRows(DAYS)
     for number in range(4):
         rows.node(f"s{number}", "g5.12xlarge").hold("prod/api", f"s{number}", [0], owner_kind="Deployment")
-        rows.use("prod/api", f"s{number}", 0, range(14 * 24), sm=0.3, util=0.4)
+        rows.use("prod/api", f"s{number}", 0, range(DAYS * 24), sm=0.3, util=0.4)
     rows.demand("prod/api", lambda hour: 400 if 8 <= hour % 24 < 20 else 40, 4)
     rows.node("nb", "g5.xlarge").hold("lab/notebook", "nb", [0], owner_kind="Notebook")
-    rows.use("lab/notebook", "nb", 0, [hour for hour in range(14 * 24) if 9 <= hour % 24 < 17], sm=0.3, util=0.4)
-    rows.use("lab/notebook", "nb", 0, [hour for hour in range(14 * 24) if not 9 <= hour % 24 < 17], sm=0.0, util=0.0)
+    rows.use("lab/notebook", "nb", 0, [hour for hour in range(DAYS * 24) if 9 <= hour % 24 < 17], sm=0.3, util=0.4)
+    rows.use("lab/notebook", "nb", 0, [hour for hour in range(DAYS * 24) if not 9 <= hour % 24 < 17], sm=0.0, util=0.0)
     rows.workloads = {"lab/notebook": {"kind": "notebook"}}
     return build_fleet(rows.bundle(), Settings())
 
@@ -144,12 +144,7 @@ def fleet():
 @pytest.fixture(scope="module")
 def store():
     """Outcomes by key, so that one replay serves every test."""
-    return Kept()
-
-
-class Kept(dict):
-    def put(self, key, outcome):
-        self[key] = outcome
+    return KeptOutcomes()
 
 
 def worth(drafted, chosen):

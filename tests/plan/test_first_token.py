@@ -4,10 +4,9 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
@@ -130,10 +129,10 @@ def test_replayed_batches_hold_a_first_token_against_the_whole_request():
 
 
 def test_the_proof_shows_first_tokens_before_and_after():
-    history = bundle(days=21, instance_type="g5.12xlarge")  # each alone on a node for four
+    history = bundle(days=9, instance_type="g5.12xlarge")  # each alone on a node for four
     whole = bundle_window(history)
-    market = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
-    fit, later = (build_fleet(history, SETTINGS, whole.part(first, hours)) for first, hours in ((0, 336), (336, 168)))
+    market = Market(catalog=few_machines(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+    fit, later = (build_fleet(history, SETTINGS, whole.part(first, hours)) for first, hours in ((0, 144), (144, 72)))
 
     planned = make_plan(fit, market, SETTINGS, seed=7, progress=lambda _stage, _share: None)
     shown = ttft(prove(planned, later, market, SETTINGS, seed=7).proof.targets)

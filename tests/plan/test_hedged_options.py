@@ -3,9 +3,8 @@
 from datetime import date
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.effects import HedgeOnSpot
 from trimtab.fleet.build import build_fleet
@@ -19,7 +18,7 @@ SETTINGS = Settings()
 
 @pytest.fixture(scope="module")
 def market():
-    return Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+    return Market(catalog=few_machines(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
 
 
 @pytest.fixture(scope="module", params=[None, True])

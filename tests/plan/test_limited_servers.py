@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.fleets import few_machines
 from tests.limited_servers import SERVICE, Limited, daily_arrivals, fleet_of, simulate
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicas
 from trimtab.deployment.placement import resolve
@@ -35,7 +35,7 @@ class Enacted:
         bundle = fleet_of(server, seen, REPLICAS, DAYS, LIMIT_S).bundle()
         parts = split_window(bundle_window(bundle), SETTINGS)
         fit, self.rest = build_fleet(bundle, SETTINGS, parts.fit), build_fleet(bundle, SETTINGS, parts.proof)
-        market = Market.of(load_catalog(), bundle_window(bundle).end.date(), SETTINGS)
+        market = Market.of(few_machines(), bundle_window(bundle).end.date(), SETTINGS)
         self.planned = make_plan(fit, market, SETTINGS, seed=7, progress=lambda *_: None)
         self.case = self.planned.cases[SERVICE]
         first_s = parts.fit.seconds

@@ -3,10 +3,9 @@
 from itertools import combinations
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
@@ -27,7 +26,7 @@ def windows():
 def planned_on_two_weeks(rows):
     bundle = rows.bundle()
     whole = bundle_window(bundle)
-    market = Market(catalog=load_catalog(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    market = Market(catalog=few_machines(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
     fit, later = (build_fleet(bundle, SETTINGS, whole.part(*hours)) for hours in ((0, 336), (336, 168)))
     planned = make_plan(fit, market, SETTINGS, seed=7, progress=lambda _stage, _share: None)
     return planned, later, market

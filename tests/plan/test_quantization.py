@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies as st
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import Deployment
@@ -23,6 +23,7 @@ from trimtab.plan.model import Risk
 from trimtab.provenance import Basis, Estimate, product
 
 SETTINGS = Settings()
+DAYS = 9
 LE_S = (1.0, 1.5, 2.0, 3.0, 4.0, 8.0, float("inf"))
 
 
@@ -30,12 +31,12 @@ def chat(
     *, memory_gib=36.2, quantize=None, model="mistralai/Mistral-7B-Instruct-v0.3", tokens=(600.0, 180.0), load=0.55
 ):
     """Four replicas of a chat model, one A100 each, whose engine has reserved most of the memory."""
-    rows = FleetRows(21).node("n", "p4d.24xlarge").hold("prod/chat", "n", range(4), owner_kind="Deployment")
+    rows = FleetRows(DAYS).node("n", "p4d.24xlarge").hold("prod/chat", "n", range(4), owner_kind="Deployment")
     for number, allocation in enumerate(rows.rows["allocations"]):
         allocation["pod"] = f"chat-{number}"
     for gpu in range(4):
         rows.use(
-            "prod/chat", "n", gpu, range(21 * 24), sm=load, util=0.9, tensor=0.15, dram=0.45, memory_gib=memory_gib
+            "prod/chat", "n", gpu, range(DAYS * 24), sm=load, util=0.9, tensor=0.15, dram=0.45, memory_gib=memory_gib
         )
     counts = [5_000.0 * share for share in (0.1, 0.3, 0.3, 0.2, 0.07, 0.03, 0.0)]
     rows.demand("prod/chat", lambda hour: 5_000, 4, LE_S, lambda hour: counts, running=lambda hour: 12.0)
@@ -58,12 +59,12 @@ def market():
 
 @pytest.fixture(scope="module")
 def unasked():
-    return audit(chat())
+    return audit(chat(), catalog=few_machines())
 
 
 @pytest.fixture(scope="module")
 def accepted():
-    return audit(chat(quantize=["fp8", "awq"]))
+    return audit(chat(quantize=["fp8", "awq"]), catalog=few_machines())
 
 
 def test_nothing_is_quantized_that_nobody_accepted_but_its_saving_is_shown(unasked):

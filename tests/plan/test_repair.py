@@ -1,7 +1,7 @@
 """What misses its targets on unseen history gives way to something safer or leaves the plan, and nothing else changes."""
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit
@@ -107,7 +107,7 @@ def test_a_service_whose_plan_is_late_gets_a_safer_way_or_stays():
         "min_replicas": 1,
     }
 
-    found = audit(rows.bundle(), SETTINGS)
+    found = audit(rows.bundle(), SETTINGS, few_machines())
 
     (repair,) = found.proof.repairs
     assert repair.workload == "prod/api"
@@ -143,7 +143,7 @@ def test_a_service_that_moves_and_would_be_late_on_slow_gpus_gets_a_safer_way():
         "min_replicas": 1,
     }
 
-    (repair,) = audit(rows.bundle(), SETTINGS).proof.repairs
+    (repair,) = audit(rows.bundle(), SETTINGS, few_machines()).proof.repairs
 
     assert repair.workload == "prod/api"
     assert repair.when_slow

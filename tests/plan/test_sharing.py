@@ -3,10 +3,9 @@
 from itertools import combinations
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.effects import UseSlots
 from trimtab.fleet.build import build_fleet, bundle_window
@@ -35,7 +34,7 @@ def windows():
         rows.demand(name, lambda hour: 3_000.0, 1, LE_S, lambda hour: (1_000, 1_800, 200, 0), running=lambda hour: 3.0)
     bundle = rows.bundle()
     whole = bundle_window(bundle)
-    market = Market(catalog=load_catalog(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    market = Market(catalog=few_machines(), at=whole.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
     fit, later = (build_fleet(bundle, SETTINGS, whole.part(*hours)) for hours in ((0, 336), (336, 168)))
     planned = make_plan(fit, market, SETTINGS, seed=7, progress=lambda _stage, _share: None)
     return planned, later, market
@@ -91,11 +90,11 @@ def test_sharing_says_how_to_undo_it_and_what_it_rests_on(windows):
 
 def two_small(limit_s=None, isolation=None):
     """Two services of an A10G each, which 30 requests an hour of two seconds keep at work a sixtieth of the time."""
-    rows = FleetRows(14)
+    rows = FleetRows(7)
     for name in ("a/one", "a/two"):
         node = name.replace("/", "-")
         rows.node(node, "g5.xlarge").hold(name, node, [0], owner_kind="Deployment")
-        rows.use(name, node, 0, range(336), sm=0.05, dram=0.03, tensor=0.02, memory_gib=6.0)
+        rows.use(name, node, 0, range(168), sm=0.05, dram=0.03, tensor=0.02, memory_gib=6.0)
         rows.demand(name, lambda hour: 30.0, 1, LE_S, lambda hour: (10, 18, 2, 0), running=lambda hour: 0.06)
         if limit_s is not None:
             rows.workloads[name] = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}
@@ -103,7 +102,7 @@ def two_small(limit_s=None, isolation=None):
             rows.workloads.setdefault(name, {})["isolation"] = isolation
     bundle = rows.bundle()
     market = Market(
-        catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
+        catalog=few_machines(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
     )
     return make_plan(build_fleet(bundle, CHEAP_WORK), market, CHEAP_WORK, seed=7, progress=lambda *_: None)
 

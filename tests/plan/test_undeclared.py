@@ -6,10 +6,9 @@ from datetime import date
 import numpy as np
 import pytest
 import yaml
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
-from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.emit.audit_document import undeclared_part
 from trimtab.fleet.build import build_fleet
@@ -24,7 +23,8 @@ from trimtab.units import per_month, usd
 SETTINGS = Settings(assumptions=Assumptions(spot_unavailable_frac=0.0))
 """With spot always there, so that it pays."""
 LE_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, float("inf"))
-HOURS = 21 * 24
+DAYS = 9
+HOURS = DAYS * 24
 
 
 def silent(_stage, _share):
@@ -32,12 +32,12 @@ def silent(_stage, _share):
 
 
 def market():
-    return Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+    return Market(catalog=few_machines(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
 
 
 def runs(declared):
     """Runs of hours on four nodes, declared as given."""
-    rows = FleetRows(21)
+    rows = FleetRows(DAYS)
     for number in range(4):
         node = f"n{number}"
         rows.node(node, "g5.12xlarge").hold("research/exp", node, [0, 1, 2, 3], owner_kind="Job")
@@ -51,7 +51,7 @@ def runs(declared):
 
 def service(declared):
     """A service on large GPUs that answers in 0.05 s and is at work a little of the time, declared as given."""
-    rows = FleetRows(21)
+    rows = FleetRows(DAYS)
     rows.node("n", "p4d.24xlarge")
     for device in range(8):
         rows.hold("prod/api", "n", [device], pod=f"api-{device}", owner_kind="Deployment")
@@ -66,6 +66,12 @@ def service(declared):
 def priced(fleet):
     planned = make_plan(fleet, market(), SETTINGS, seed=7, progress=silent)
     return planned, undeclared(planned, market(), SETTINGS, silent)
+
+
+@pytest.fixture(scope="module")
+def undeclared_service():
+    """The plan of a service of which nothing is declared, and what is asked for."""
+    return priced(service({}))
 
 
 def declared_by(found, name):
@@ -119,8 +125,8 @@ def test_no_spot_no_question():
     assert undeclared(planned, market(), settings, silent) == ()
 
 
-def test_a_latency_limit_saves_no_more_than_the_plan_in_which_it_is_declared():
-    planned, lines = priced(service({}))
+def test_a_latency_limit_saves_no_more_than_the_plan_in_which_it_is_declared(undeclared_service):
+    planned, lines = undeclared_service
     (found,) = (one for one in lines if one.permission == "latency")
 
     pasted = declared_by(found, "prod/api")
@@ -132,16 +138,16 @@ def test_a_latency_limit_saves_no_more_than_the_plan_in_which_it_is_declared():
     assert not any(one.permission == "latency" for one in rest)
 
 
-def test_lines_come_by_what_they_save():
-    _, lines = priced(service({}))
+def test_lines_come_by_what_they_save(undeclared_service):
+    _, lines = undeclared_service
 
     saved = [one.saves_usd_mo for one in lines]
     assert saved == sorted(saved, reverse=True)
     assert np.all(np.array(saved) > SETTINGS.planning.min_saving_usd_mo)
 
 
-def test_the_declarations_are_plain_yaml():
-    _, lines = priced(service({}))
+def test_the_declarations_are_plain_yaml(undeclared_service):
+    _, lines = undeclared_service
 
     for one in lines:
         assert yaml.safe_load(undeclared_part(one).declaration) == {

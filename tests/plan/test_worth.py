@@ -3,8 +3,9 @@
 from itertools import combinations
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
+from tests.plan.test_batching import SECONDS, quad
 
 from trimtab.catalog import load_catalog
 from trimtab.diagnose.verdicts import verdict_of
@@ -21,9 +22,9 @@ SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1
 
 @pytest.fixture(scope="module")
 def planned():
-    """A demonstration whose batches need another GPU, which pays only with them."""
-    fleet = build_fleet(open_demo("quad-a100"), SETTINGS)
-    market = Market.of(load_catalog(), fleet.window.end.date(), SETTINGS)
+    """A service whose batches need another GPU, which pays only with them."""
+    fleet = build_fleet(quad(batching={"seconds": SECONDS, "item_gib": 0.15}), SETTINGS)
+    market = Market.of(few_machines(), fleet.window.end.date(), SETTINGS)
     return make_plan(fleet, market, SETTINGS, seed=7, progress=lambda *_: None)
 
 

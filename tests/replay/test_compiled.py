@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trimtab import _machine_code
+from trimtab.replay.code_folder import code_folder, keep_code_in
 from trimtab.replay.compiled import compiled
 
 DEFINE_ONE = "import trimtab.replay.nodes as nodes; print(nodes.bill_nodes.stats.cache_path)"
@@ -31,6 +32,26 @@ def test_the_folder_changes_with_the_sources(tmp_path, monkeypatch, fresh):
     _machine_code.machine_code_folder.cache_clear()
 
     assert _machine_code.machine_code_folder() != before
+
+
+def test_loops_of_others_are_kept_apart_and_anew_when_their_own_sources_change(tmp_path, monkeypatch, fresh):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    others = tmp_path / "reference"
+    others.mkdir()
+    (others / "loop.py").write_text("STEPS = 1\n", encoding="utf-8")
+    before = _machine_code.machine_code_folder(others)
+
+    (others / "loop.py").write_text("STEPS = 2\n", encoding="utf-8")
+    _machine_code.machine_code_folder.cache_clear()
+
+    assert len({before, _machine_code.machine_code_folder(others), _machine_code.machine_code_folder()}) == 3
+
+
+def test_each_package_names_the_folder_of_its_own_loops(tmp_path):
+    keep_code_in("measuring", lambda: str(tmp_path))
+
+    assert code_folder("measuring.loops") == str(tmp_path)
+    assert code_folder("elsewhere.loops") is None
 
 
 def test_nowhere_to_write_is_a_warning_and_no_failure(tmp_path, monkeypatch, caplog, fresh):

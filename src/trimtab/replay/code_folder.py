@@ -7,14 +7,15 @@ from collections.abc import Callable
 FindFolder = Callable[[], str | None]
 """Returns the folder, or None where nothing can be kept."""
 
-_finders: list[FindFolder] = []
+_finders: dict[str, FindFolder] = {}
 
 
-def keep_code_in(find_folder: FindFolder) -> None:
-    """Say who knows the folder; asked when a loop is first defined, and not before: that costs a look at the sources."""
-    _finders[:] = [find_folder]
+def keep_code_in(package: str, find_folder: FindFolder) -> None:
+    """Say who knows the folder for a package's loops; asked when one is first defined: that costs a look at the sources."""
+    _finders[package] = find_folder
 
 
-def code_folder() -> str | None:
-    """Return the folder that was named; None where none was, or where it cannot be written."""
-    return _finders[0]() if _finders else None
+def code_folder(module: str) -> str | None:
+    """Return the folder for a module's loops; None where none was named for its package, or where it cannot be written."""
+    find_folder = _finders.get(module.partition(".")[0])
+    return None if find_folder is None else find_folder()

@@ -22,9 +22,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def compiled(function: Function) -> Function:
     """Compile a loop at its first call, or load it from the disk; `.py_func` holds the plain function."""
-    # loops from elsewhere (measuring programs) inline sources that the folder's name does not speak of
-    ours = function.__module__.startswith("trimtab.")
-    folder = code_folder() if ours else None
+    # a folder's name speaks of the sources that the loops of one package inline, so each package names its own
+    folder = code_folder(function.__module__)
     # Numba asks its settings for the folder when the function is defined, and has no argument for it
     settings = vars(config)
     before = settings["CACHE_DIR"]
