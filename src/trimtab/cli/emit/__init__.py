@@ -7,11 +7,19 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.options import FILE, FILE_OR_FOLDER, NEW_FOLDER, option, options_from
-from trimtab.cli.output import ROW_FORMATS, Format
+from trimtab.cli.options import (
+    FILE,
+    FILE_OR_FOLDER,
+    FOLDER,
+    NEW_FOLDER,
+    ROW_FORMATS,
+    Format,
+    format_option,
+    option,
+    options_from,
+)
 
 _AUTOSCALERS = ("keda", "hpa")
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +39,17 @@ class EmitOptions:
         "--cluster", type=FILE, metavar="FILE",
         help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
-    output_format: str = option(
-        "-o", "--output", "--format", type=click.Choice([form.value for form in ROW_FORMATS]), default=Format.TABLE.value,
-        show_default=True, help="The form of the list of what was written.",
-    )  # fmt: skip
+    output_format: Format = format_option(
+        *ROW_FORMATS, flags=("--format",), said="The form of the list of what was written."
+    )
     dry_run: bool = option("--dry-run", help="List the files, write none.")
     force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
     checked: Path | None = option(
-        "--check", type=_FOLDER, metavar="FOLDER",
+        "--check", type=FOLDER, metavar="FOLDER",
         help="Write nothing: say what is wrong with the manifests of a folder, each fault with its cure.",
     )  # fmt: skip
     compared: Path | None = option(
-        "--diff", type=_FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
+        "--diff", type=FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
     )
     against: Path | None = option(
         "--against", type=FILE_OR_FOLDER, metavar="PATH",
@@ -83,41 +90,19 @@ def command(options: EmitOptions) -> int:
     """
     from trimtab.errors import UsageError
 
-    if options.checked is not None or options.compared is not None:
-        from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
+    if options.checked is not None and options.compared is not None:
+        raise UsageError("--check and --diff are two questions: ask one at a time")
+    if options.checked is not None:
+        from trimtab.cli.emit.check import run_check
 
-        folder = options.checked or options.compared
-        if folder is None or (options.checked is not None and options.compared is not None):
-            raise UsageError("--check and --diff are two questions: ask one at a time")
-        request = CheckRequest(
-            folder=folder,
-            against=options.against,
-            context=options.context,
-            schemas=options.schemas,
-            metrics=options.metrics,
-            output_format=Format(options.output_format),
-        )
-        return run_check(request) if options.checked is not None else run_diff(request)
-    if (
-        options.against is not None
-        or options.context is not None
-        or options.schemas is not None
-        or options.metrics is not None
-    ):
+        return run_check(options.checked, options)
+    if options.compared is not None:
+        from trimtab.cli.emit.check import run_diff
+
+        return run_diff(options.compared, options)
+    if any(given is not None for given in (options.against, options.context, options.schemas, options.metrics)):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
-    from trimtab.cli.emit.run import EmitRequest, run_emit
-    from trimtab.emit.manifests.facts import Autoscaler
+    from trimtab.cli.emit.run import run_emit
 
-    run_emit(
-        EmitRequest(
-            out=options.out,
-            only=options.only,
-            autoscaler=Autoscaler(options.autoscaler) if options.autoscaler else None,
-            add_only=options.add_only,
-            cluster_file=options.cluster_file,
-            output_format=Format(options.output_format),
-            dry_run=options.dry_run,
-            force=options.force,
-        )
-    )
+    run_emit(options)
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trimtab.catalog import BuyingOption, Gpu, load_catalog
 from trimtab.cli.fit.inputs import amount, seconds
-from trimtab.cli.output import write
+from trimtab.cli.output import Format, write
 from trimtab.cli.profile import ProfileOptions
 from trimtab.cli.profile.view import live_view, page, verdict_document
 from trimtab.diagnose.profiled import judge
@@ -89,7 +89,7 @@ def report(document: Mapping[str, object], options: ProfileOptions) -> None:
         profile, known_board(profile.gpu), None if options.trace is None else read_torch_trace(options.trace)
     )
     whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(options))}
-    if options.form == "json":
+    if options.form is Format.JSON:
         write(json.dumps(whole, indent=1, allow_nan=False), None)
     else:
         write(page(profile, verdict, rate.usd_hr, rate.because, _expected(options)), None)
