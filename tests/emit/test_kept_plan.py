@@ -59,5 +59,5 @@ def test_a_damaged_plan_is_refused_with_file_place_and_cure(change, place):
 
 
 def test_a_figure_that_json_does_not_have_is_refused_before_it_is_kept():
-    with pytest.raises(ValueError, match="nan"):
+    with pytest.raises(ValueError, match="Out of range"):
         render_kept_plan(replace(KEPT, plan=replace(KEPT.plan, work_gap_frac=float("nan"))))

@@ -59,7 +59,7 @@ def command(options: DiffOptions) -> None:
 def _audit(name: str) -> AuditDocument:
     from trimtab.cli.kept_audits import find, recall
 
-    return recall(Path(name) if Path(name).is_file() else find(name).audit)
+    return recall(Path(name) if Path(name).is_file() else find(name))
 
 
 def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:

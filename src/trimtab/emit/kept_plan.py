@@ -45,12 +45,12 @@ class KeptPlan:
 
 
 def render_kept_plan(kept: KeptPlan) -> str:
-    """Return the JSON text of a plan and its facts; raises ValueError for NaN and infinity, which JSON does not have."""
+    """Return a plan and its facts as JSON on one line; raises ValueError for NaN and infinity, which JSON does not have."""
     plain = _adapter().dump_python(kept, mode="json")
-    return json.dumps({_VERSION: FORMAT, _KEPT: plain}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps({_VERSION: FORMAT, _KEPT: plain}, ensure_ascii=False, allow_nan=False)
 
 
-def parse_kept_plan(text: str, *, where: str) -> KeptPlan:
+def parse_kept_plan(text: str | bytes, *, where: str) -> KeptPlan:
     """Read a kept plan back; raises InputError, with the first place that does not fit, where it is none of this version."""
     plain = load_json(text, where)
     version = plain.get(_VERSION) if isinstance(plain, dict) else None
