@@ -133,7 +133,8 @@ def _trailing(values: Floats, hours: int) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - hours, 0)
-    return (sums[ends] - sums[starts]) / (ends - starts)
+    means: Floats = (sums[ends] - sums[starts]) / (ends - starts)
+    return means
 
 
 def _ago(values: Floats, days: int) -> Floats:

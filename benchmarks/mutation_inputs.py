@@ -31,7 +31,7 @@ from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.emit.audit_data import parse_document
-from trimtab.emit.kept_plan import parse_kept_plan
+from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
 from trimtab.errors import InputError, SourceError
 from trimtab.inputs.files import read_text
@@ -496,9 +496,12 @@ def _kept(folder: Path) -> list[Kind]:
             connection.close()
 
     audit, plan = (state / "audit.json").read_bytes(), (state / "plan.json").read_bytes()
+    fresh = render_kept_plan(parse_kept_plan(plan.decode(), where="a plan of 0.1.0")).encode()
     return [
         Kind(name="audits", seeds=(audit,), wound=in_json, read=_file(folder, "audit.json", read_audit), cost=20),
-        Kind(name="kept plans", seeds=(plan,), wound=in_json, read=_file(folder, "plan.json", read_plan), cost=20),
+        Kind(
+            name="kept plans", seeds=(plan, fresh), wound=in_json, read=_file(folder, "plan.json", read_plan), cost=20
+        ),
         Kind(name="explain (command)", seeds=(audit,), wound=in_json, read=_file(folder, "a.json", explain), cost=60),
         Kind(name="kept outcomes", seeds=(outcome,), wound=in_bytes, read=read_outcome),
     ]

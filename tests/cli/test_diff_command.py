@@ -6,7 +6,7 @@ from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
 from trimtab.cli import root
-from trimtab.cli.kept_audits import find, keep, kept_audits
+from trimtab.cli.kept_audits import find, keep, kept_audits, number_of
 from trimtab.emit.audit_document import audit_document
 from trimtab.errors import UnknownName
 
@@ -60,15 +60,15 @@ def test_a_comment_has_its_hidden_first_line_the_rows_and_the_bill(document):
 
 
 def test_an_audit_is_added_and_none_is_replaced(document):
-    assert [keep(document, kept()).number for _ in range(3)] == [1, 2, 3]
-    assert find("-1").number == 3
+    assert [number_of(keep(document, kept())) for _ in range(3)] == [1, 2, 3]
+    assert number_of(find("-1")) == 3
 
 
 def test_a_folder_that_a_crash_left_unfinished_is_no_audit(document):
     first = keep(document, kept())
-    (first.audit.parent.parent / ".half").mkdir()
+    (first.parent / ".half").mkdir()
 
-    assert [one.number for one in kept_audits()] == [1]
+    assert list(map(number_of, kept_audits())) == [1]
 
 
 def test_an_audit_that_is_not_there_is_named_with_those_that_are(document):
@@ -125,14 +125,15 @@ def test_audits_that_another_user_kept_are_left_aside_unless_they_are_trusted(do
 
     assert kept_audits() == []
     assert "bear no seal of yours" in caplog.text
-    assert keep(document, kept()).number == 2
+    assert number_of(keep(document, kept())) == 2
 
     monkeypatch.setenv("TRIMTAB_TRUST_STATE", "1")
-    assert [one.number for one in kept_audits()] == [1, 2]
+    assert list(map(number_of, kept_audits())) == [1, 2]
 
 
 def test_a_kept_audit_that_was_changed_is_left_aside(document):
     one = keep(document, kept())
-    one.audit.write_text(one.audit.read_text().replace('"saving', '"Saving', 1) + " ")
+    file = one / "kept.jsonl"
+    file.write_text(file.read_text().replace('"saving', '"Saving', 1))
 
     assert kept_audits() == []

@@ -89,5 +89,5 @@ def test_the_last_audit_is_spoken_of_and_stays_out_of_version_control(folder, do
 def test_the_state_folder_is_where_the_environment_says(tmp_path, monkeypatch, document):
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "deep" / "state"))
 
-    assert keep(document, kept()).audit.is_relative_to(tmp_path / "deep" / "state")
+    assert keep(document, kept()).is_relative_to(tmp_path / "deep" / "state")
     assert recall() == document

@@ -11,8 +11,10 @@ from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
 from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan
-from trimtab.cli.state import state_folder
+from trimtab.cli.state import seal_of, state_folder, user_key
+from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.kept_plan import render_kept_plan
 
 FORKED = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -61,9 +63,31 @@ def test_of_audits_that_end_at_once_each_is_kept():
         process.join()
     assert [process.exitcode for process in writers] == [0, 0]
 
-    audits = [recall(one.audit).fleet for one in kept_audits()]
+    audits = [recall(one).fleet for one in kept_audits()]
     assert sorted(audits) == sorted(f"{name}-{number}" for name in ("one", "other") for number in range(20))
-    assert audits == [recall_plan(one.plan).fleet for one in kept_audits()]
+    assert audits == [recall_plan(one).fleet for one in kept_audits()]
+
+
+def test_an_audit_is_one_file_which_explain_and_diff_take():
+    folder = keep(audit_document(example_audit()), kept())
+
+    (file,) = folder.iterdir()
+    assert recall(file) == recall() == audit_document(example_audit())
+
+
+def test_an_audit_kept_in_files_of_their_own_is_read(tmp_path):
+    folder = tmp_path / "history" / "000001"
+    folder.mkdir(parents=True)
+    document, plan = render_json(audit_document(example_audit())), render_kept_plan(kept())
+    (folder / "audit.json").write_text(document)
+    (folder / "plan.json").write_text(plan)
+    assert kept_audits() == []  # nobody sealed it
+
+    (folder / "seal").write_text(seal_of(user_key(), document.encode(), plan.encode()).hex())
+
+    assert kept_audits() == [folder]
+    assert recall().fleet == audit_document(example_audit()).fleet
+    assert recall_plan().plan.actions == kept().plan.actions
 
 
 def test_what_a_crash_left_is_no_kept_audit_and_goes_in_time():

@@ -31,7 +31,7 @@ def test_the_page_shows_devices_cost_phases_roofline_and_the_cause(nvml_script, 
     assert "at $36.00 an hour" in shown
     assert "$36.0000 to the end" in shown
     assert "light work" in shown
-    assert "roofline  at most" in shown
+    assert "Roofline\n  · at most" in shown
 
 
 def test_the_exit_code_is_that_of_the_program(nvml_script, capsys):

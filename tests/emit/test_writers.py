@@ -14,6 +14,7 @@ from trimtab.emit.blocks import (
     Chart,
     Code,
     DetailLevel,
+    Drawing,
     Folded,
     ListItem,
     Noted,
@@ -211,3 +212,24 @@ def test_an_audit_fits_the_screen(width):
     text = terminal.write_page(audit_page(audit_document(example_audit())), width=width, colour=False)
 
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_drawing_is_as_wide_as_the_form():
+    drawn = Drawing(title="Load", draw=lambda width: f"{'█' * width}\nthe key")
+
+    shown = on_screen(drawn, width=NARROW)
+    assert max(map(len, shown.splitlines())) == NARROW
+    assert "the key" in shown
+    assert f"```\n{'█' * 80}\nthe key\n```" in markdown.write_page(page_of(drawn))
+    assert f"<pre>{'█' * 80}\nthe key</pre>" in html.write_page(page_of(drawn))
+
+
+def test_a_table_with_columns_that_repeat_is_cut_into_parts_where_the_screen_is_narrow():
+    heads = (TableColumn(title="offer", repeat=True), *(TableColumn(title=f"column {n}", right=True) for n in range(9)))
+    wide = Table(columns=heads, rows=(TableRow(cells=("1 y", *map(str, range(9)))),))
+
+    shown = on_screen(wide, width=NARROW)
+
+    assert max(map(len, shown.splitlines())) <= NARROW
+    assert shown.count("offer") == shown.count("1 y") > 1
+    assert all(f"column {n}" in shown for n in range(9))

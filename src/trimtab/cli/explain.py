@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.options import NEW_FILE, argument, option, options_from
-from trimtab.cli.output import Format, colour_wanted, write
+from trimtab.cli.options import NEW_FILE, Format, argument, format_option, option, options_from, out_option
+from trimtab.cli.output import colour_wanted, write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,8 @@ class ExplainOptions:
         "--audit", type=NEW_FILE,
         help="An audit written with `trimtab audit -o json --out FILE`; else the last one here.",
     )  # fmt: skip
-    output_format: str = option(
-        "-o", "--output", type=click.Choice([Format.TABLE.value, Format.JSON.value]), default=Format.TABLE.value,
-        show_default=True, help="The form of the answer.",
-    )  # fmt: skip
-    out: Path | None = option("--out", type=NEW_FILE, help="Write to a file.")
+    output_format: Format = format_option(Format.TABLE, Format.JSON)
+    out: Path | None = out_option()
 
 
 @click.command()
@@ -56,7 +53,7 @@ def command(options: ExplainOptions) -> None:
             [known.id for known in document.plan.actions],
             where=f"the plan for {document.fleet} (`trimtab explain` lists it)",
         )
-    if Format(options.output_format) is Format.JSON:
+    if options.output_format is Format.JSON:
         write(action.model_dump_json(indent=2), options.out)
     else:
         write(explain_action(document, action, colour=colour), options.out)

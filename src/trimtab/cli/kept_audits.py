@@ -1,4 +1,7 @@
-"""Every audit kept, oldest first: an append-only history of folders, each an audit and its plan, whole or not there at all.
+"""Every audit kept, oldest first: an append-only history of folders, each with one file, whole or not there at all.
+
+The file has three lines: the audit as `trimtab audit -o json` has it, its plan with the facts around it, and the user's seal of
+both. Earlier each was a file of its own; such folders are read too.
 
 The last of them is what later commands speak of, so that `explain` and `emit` never mean different plans.
 """
@@ -11,7 +14,6 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.cli.state import TRUST_VARIABLE, is_sealed, prepared_folder, seal_of, state_folder, trusts_others, user_key
@@ -22,116 +24,117 @@ from trimtab.errors import InputError, UnknownName
 from trimtab.inputs.files import read_bytes, read_text
 from trimtab.units import S_PER_HR
 
-_HISTORY = "history"
-_AUDIT, _PLAN, _SEAL = "audit.json", "plan.json", "seal"
+_KEPT = "kept.jsonl"
+_FORMER = ("audit.json", "plan.json", "seal")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAudit:
-    """One audit of the history: its number and its files."""
-
-    number: int
-    audit: Path
-    plan: Path
-
-
-def kept_audits() -> list[KeptAudit]:
-    """Return the history, oldest first; a folder that a crash left unfinished is none of it."""
-    kept = [_kept(number) for number in _numbers()]
+def kept_audits() -> list[Path]:
+    """Return the folders of the history, oldest first; one that a crash left unfinished is none of it."""
+    kept = _folders()
     if trusts_others() or not kept or (user := user_key()) is None:
         return kept
-    sealed = [audit for audit in kept if _is_mine(audit, user)]
+    sealed = [folder for folder in kept if _is_mine(folder, user)]
     if len(sealed) < len(kept):
         log.warning(
             "%d of %d audits in %s bear no seal of yours (others or an older version kept them) and are left aside; "
             "set %s=1 to take them",
             len(kept) - len(sealed),
             len(kept),
-            _folder(),
+            _history(),
             TRUST_VARIABLE,
         )
     return sealed
 
 
-def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
-    """Add an audit to the history: written aside, then renamed to the next number; raises OSError."""
-    folder = prepared_folder() / _HISTORY
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _clear_unfinished(folder)
-    fresh = Path(tempfile.mkdtemp(prefix=".", dir=folder))
+def keep(document: AuditDocument, plan: KeptPlan) -> Path:
+    """Add an audit to the history, written aside, then renamed to the next number; return its folder. Raises OSError."""
+    prepared_folder()
+    history = _history()
+    history.mkdir(mode=0o700, exist_ok=True)
+    _clear_unfinished(history)
+    fresh = Path(tempfile.mkdtemp(prefix=".", dir=history))
     try:
-        _to_disk(fresh / _AUDIT, render_json(document))
-        _to_disk(fresh / _PLAN, render_kept_plan(plan))
-        if (user := user_key()) is not None:
-            _to_disk(fresh / _SEAL, seal_of(user, *_content(fresh)).hex())
-        return _numbered(fresh)
+        parts = [render_json(document, indent=None).encode(), render_kept_plan(plan).encode()]
+        user = user_key()
+        seal = b"" if user is None else seal_of(user, *parts).hex().encode()
+        _to_disk(fresh / _KEPT, b"\n".join([*parts, seal]))
+        return _added(fresh)
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
 
 
-def recall(file: Path | None = None) -> AuditDocument:
-    """Return an audit from a file, or the last one; raises InputError where there is none."""
-    path = file or _last().audit
-    return parse_document(read_text(path), where=str(path))
+def recall(path: Path | None = None) -> AuditDocument:
+    """Return an audit from a folder of the history or a file, or the last one; raises InputError where there is none."""
+    path = path or _last()
+    folder = path.parent if path.name == _KEPT else path
+    return parse_document(_parts(folder)[0] if folder.is_dir() else read_text(path), where=str(path))
 
 
 def recall_named(name: str) -> AuditDocument:
     """Return the audit of a file, else the kept one of that number, as `find` reads it; raises InputError, UnknownName."""
-    return recall(Path(name) if Path(name).is_file() else find(name).audit)
+    return recall(Path(name) if Path(name).is_file() else find(name))
 
 
-def recall_plan(file: Path | None = None) -> KeptPlan:
-    """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
-    path = file or _last().plan
-    return parse_kept_plan(read_text(path), where=str(path))
+def recall_plan(folder: Path | None = None) -> KeptPlan:
+    """Return the plan in a folder of the history, or that of the last audit; raises InputError where there is none."""
+    folder = folder or _last()
+    return parse_kept_plan(_parts(folder)[1], where=str(folder))
 
 
-def find(name: str) -> KeptAudit:
-    """Return an audit by its number, or counted from the end (-1 is the last); raises UnknownName."""
+def number_of(folder: Path) -> int:
+    """Return the number of a kept audit."""
+    return int(folder.name)
+
+
+def find(name: str) -> Path:
+    """Return an audit's folder by its number, or counted from the end (-1 is the last); raises UnknownName."""
     known = kept_audits()
-    by_name = {str(audit.number): audit for audit in known} | {
-        str(-back): audit for back, audit in enumerate(reversed(known), 1)
+    by_name = {str(number_of(folder)): folder for folder in known} | {
+        str(-back): folder for back, folder in enumerate(reversed(known), 1)
     }
     if name not in by_name:
         raise UnknownName(
-            "kept audit", name, by_name, where=f"{_folder()} ({len(known)} kept; each `trimtab audit` adds one)"
+            "kept audit", name, by_name, where=f"{_history()} ({len(known)} kept; each `trimtab audit` adds one)"
         )
     return by_name[name]
 
 
-def _numbered(fresh: Path) -> KeptAudit:
+def _added(fresh: Path) -> Path:
     """Give a finished folder the next number.
 
     A rename onto a folder with files fails, so that nothing is ever replaced: of two audits that end at once, one counts on.
     """
     while True:
-        kept = _kept(max(_numbers(), default=0) + 1)
+        folder = _history() / f"{max(map(number_of, _folders()), default=0) + 1:06d}"
         try:
-            fresh.rename(kept.audit.parent)
+            return fresh.rename(folder)
         except OSError:
-            if not kept.audit.parent.is_dir():
+            if not folder.is_dir():
                 raise
-        else:
-            return kept
 
 
-def _numbers() -> list[int]:
-    folder = _folder()
-    return sorted(int(part.name) for part in folder.iterdir() if part.name.isdecimal()) if folder.is_dir() else []
+def _folders() -> list[Path]:
+    history = _history()
+    parts = [part for part in history.iterdir() if part.name.isdecimal()] if history.is_dir() else []
+    return sorted(parts, key=number_of)
 
 
-def _content(folder: Path) -> tuple[bytes, bytes]:
-    return read_bytes(folder / _AUDIT), read_bytes(folder / _PLAN)
+def _parts(folder: Path) -> tuple[bytes, bytes, bytes]:
+    """Return the audit, the plan and the seal that a folder holds, each empty where it is not there; raises InputError."""
+    if (folder / _KEPT).exists():
+        audit, plan, seal, *_ = [*read_bytes(folder / _KEPT).split(b"\n"), b"", b""]
+        return audit, plan, seal
+    audit, plan, seal = (read_bytes(path) if (path := folder / name).exists() else b"" for name in _FORMER)
+    return audit, plan, seal
 
 
-def _is_mine(kept: KeptAudit, user: bytes) -> bool:
+def _is_mine(folder: Path, user: bytes) -> bool:
     """Tell whether the user sealed the audit together with its plan."""
-    folder = kept.audit.parent
     try:
-        seal = bytes.fromhex(read_text(folder / _SEAL, most_mib=1))
-        return is_sealed(seal, user, *_content(folder))
+        audit, plan, seal = _parts(folder)
+        return is_sealed(bytes.fromhex(seal.decode()), user, audit, plan)
     except (InputError, ValueError):
         return False
 
@@ -144,25 +147,20 @@ def _clear_unfinished(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _to_disk(file: Path, text: str) -> None:
+def _to_disk(file: Path, content: bytes) -> None:
     """Write a file and wait until it is on the disk: a name never stands for what a power cut would lose."""
-    with file.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    with file.open("wb") as stream:
+        stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _last() -> KeptAudit:
+def _last() -> Path:
     known = kept_audits()
     if not known:
-        raise InputError(f"no audit in {_folder()}; run `trimtab audit` here first, or `trimtab audit --demo`")
+        raise InputError(f"no audit in {_history()}; run `trimtab audit` here first, or `trimtab audit --demo`")
     return known[-1]
 
 
-def _folder() -> Path:
-    return state_folder() / _HISTORY
-
-
-def _kept(number: int) -> KeptAudit:
-    folder = _folder() / f"{number:06d}"
-    return KeptAudit(number=number, audit=folder / _AUDIT, plan=folder / _PLAN)
+def _history() -> Path:
+    return state_folder() / "history"

@@ -18,9 +18,10 @@ A field's name is the parameter's name, and its type says the rest: `bool` is a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
+from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -29,7 +30,6 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from trimtab.cli.output import Format
     from trimtab.cli.sheet import Sheet
 
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
@@ -68,10 +68,10 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """A field that holds a dataclass of options; `add` makes them where the dataclass itself does not."""
+    """A field that holds a dataclass of options; `instead` are those that this command declares in its own way, by name."""
 
     kind: type
-    add: Decorator | None = None
+    instead: Mapping[str, _Parameter]
 
 
 # `Any`, as of `dataclasses.field`: what a field holds is said by its own annotation.
@@ -85,9 +85,10 @@ def argument(**attributes: Any) -> Any:
     return field(metadata={_DECLARED: _Parameter(flags=(), attributes=attributes)})
 
 
-def group(kind: type, add: Decorator | None = None) -> Any:
-    """Declare a field that holds a dataclass of options, shared by several commands."""
-    return field(metadata={_DECLARED: _Group(kind=kind, add=add)})
+def group(kind: type, **instead: Any) -> Any:
+    """Declare a field that holds a dataclass of options, shared by several commands; `instead` replaces some of these."""
+    own = {name: declaration.metadata[_DECLARED] for name, declaration in instead.items()}
+    return field(metadata={_DECLARED: _Group(kind=kind, instead=own)})
 
 
 def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..., object]]:
@@ -99,7 +100,7 @@ def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..
             return command(_packed(kind, given))
 
         result: Callable[..., object] = packed
-        for decorator in reversed(list(_decorators(kind))):
+        for decorator in reversed(list(_decorators(kind, {}))):
             result = decorator(result)
         return result
 
@@ -121,15 +122,13 @@ def is_typed(parameter: str) -> bool:
     return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
-def _decorators(kind: type) -> Iterator[Decorator]:
+def _decorators(kind: type, instead: Mapping[str, _Parameter]) -> Iterator[Decorator]:
     for part in fields(kind):
-        declared = part.metadata[_DECLARED]
-        if isinstance(declared, _Parameter):
-            yield declared.decorator(part.name, part.type.__name__ if isinstance(part.type, type) else str(part.type))
-        elif declared.add is not None:
-            yield declared.add
+        declared = instead.get(part.name) or part.metadata[_DECLARED]
+        if isinstance(declared, _Group):
+            yield from _decorators(declared.kind, declared.instead)
         else:
-            yield from _decorators(declared.kind)
+            yield declared.decorator(part.name, part.type.__name__ if isinstance(part.type, type) else str(part.type))
 
 
 def _packed(kind: type[T], given: dict[str, object]) -> T:
@@ -144,13 +143,48 @@ def _packed(kind: type[T], given: dict[str, object]) -> T:
 # What several commands ask for in the same words.
 
 
+class Format(Enum):
+    """The forms an answer takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    GITHUB_COMMENT = "github-comment"
+
+
+ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
+
+
+def format_option(*formats: Format, flags: Sequence[str] = (), said: str = "The form of the answer.") -> Any:
+    """Declare `-o`, by default the first of the formats; `flags` are names of it beside that, `said` is its help."""
+    names = [form.value for form in formats]
+    return option(
+        "-o", "--output", *flags, type=click.Choice(names), default=names[0], show_default=True,
+        callback=lambda _context, _parameter, value: Format(value), help=said,
+    )  # fmt: skip
+
+
+def out_option() -> Any:
+    """Declare the file of an answer."""
+    return option("--out", type=NEW_FILE, help="Write to a file.")
+
+
+def _field_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
     """The form of an answer, the file it goes to (None: the screen), and the columns it is cut to (empty: all)."""
 
-    output_format: Format
-    out: Path | None
-    fields: tuple[str, ...]
+    output_format: Format = format_option(*ROW_FORMATS)
+    out: Path | None = out_option()
+    fields: tuple[str, ...] = option(
+        "--fields", multiple=False, callback=_field_names, metavar="A,B,...", help="Only these columns, by their keys."
+    )
 
     def write(self, sheet: Sheet) -> None:
         """Write rows as asked; raises UnknownName for a column that they lack, UsageError where the file cannot be written."""
@@ -161,9 +195,7 @@ class AnswerOptions:
 
 def answer_options(*formats: Format) -> Any:
     """Declare `-o`, `--out` and `--fields`; without formats, the forms of rows."""
-    from trimtab.cli.output import output_options
-
-    return group(AnswerOptions, output_options(*formats))
+    return group(AnswerOptions, output_format=format_option(*formats or ROW_FORMATS))
 
 
 def bundle_argument() -> Any:

@@ -10,14 +10,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 import click
 import yaml
 
+from trimtab.cli.options import ROW_FORMATS, Format
 from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.blocks import Page, Paragraph, bullets
 from trimtab.emit.writers import html, markdown, terminal
@@ -26,13 +26,13 @@ from trimtab.errors import UsageError
 from trimtab.safe_text import csv_text, for_terminal
 
 __all__ = [
+    "ROW_FORMATS",
     "Cell",
     "Format",
     "Sheet",
     "SheetColumn",
     "colour_wanted",
     "fixed",
-    "output_options",
     "render",
     "screen_width",
     "sheet_comment",
@@ -44,48 +44,6 @@ __all__ = [
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 80
 """Columns of a table that goes to a file or a pipe."""
-
-
-class Format(Enum):
-    """The forms an answer takes."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    HTML = "html"
-    GITHUB_COMMENT = "github-comment"
-
-
-ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
-
-
-def output_options(*formats: Format) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Add `-o/--output`, `--out` and `--fields` to a command, as parameters `output_format`, `out` and `fields`."""
-    names = [form.value for form in formats or ROW_FORMATS]
-
-    def add(command: Callable[..., object]) -> Callable[..., object]:
-        for option in (
-            click.option(
-                "--fields", callback=_field_names, metavar="A,B,...", help="Only these columns, by their keys."
-            ),
-            click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file."),
-            click.option(
-                "-o",
-                "--output",
-                "output_format",
-                type=click.Choice(names),
-                default=names[0],
-                show_default=True,
-                callback=lambda _context, _parameter, value: Format(value),
-                help="The form of the answer.",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return add
 
 
 def write(text: str, out: Path | None) -> None:
@@ -154,10 +112,6 @@ def screen_width() -> int:
 def colour_wanted() -> bool:
     """Tell whether the answer goes to a terminal that may be coloured; NO_COLOR says no."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def _field_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else ()
 
 
 def _document(sheet: Sheet) -> dict[str, object]:

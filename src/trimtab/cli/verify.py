@@ -85,7 +85,7 @@ def command(options: VerifyOptions) -> None:
     from trimtab.pipeline import open_fleet, verify_plan
 
     set_verbosity(0, options.quiet)
-    kept = recall_plan(find(options.number).plan if options.number else None)
+    kept = recall_plan(find(options.number) if options.number else None)
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the later history", 0.0)
         found = verify_plan(kept, open_fleet(options.bundle), catalog=load_catalog(options.prices), at=options.at)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
+from typing import Annotated
 
 from trimtab.catalog.kinds import BuyingOption, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.prices import ANY_REGION
+from trimtab.deployment.kept_form import BY_NAME
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
@@ -171,7 +173,7 @@ class Wake:
 class SetReplicaPolicy:
     """Scale replicas with demand, or with what recording rules forecast of it; to none where something wakes them."""
 
-    policy: HpaPolicy | ForecastPolicy | KedaPolicy
+    policy: Annotated[HpaPolicy | ForecastPolicy | KedaPolicy, BY_NAME]
     metric: str
     wake: Wake | None = None
     """Of a policy that goes to none."""
@@ -398,7 +400,7 @@ class StartBeforeRuns:
 class DeferRuns:
     """Hold runs that can wait until an hour of the day; nodes start with them and go after them."""
 
-    policy: DeferPolicy
+    policy: Annotated[DeferPolicy, BY_NAME]
     startup_s: float
 
     def describe(self) -> str:
@@ -412,7 +414,7 @@ class BookBlocks:
     """Hold nodes of runs in capacity blocks, bought again every week by a calendar; what does not fit runs on demand."""
 
     pool: Pool
-    calendar: BlockCalendar
+    calendar: Annotated[BlockCalendar, BY_NAME]
     rate_micro_usd_hr: int
     on_demand_micro_usd_hr: int
 

@@ -12,12 +12,13 @@ from trimtab.emit.document import SCHEMA_VERSION, AuditDocument
 from trimtab.errors import InputError
 
 
-def render_json(document: AuditDocument) -> str:
-    """Return the document as JSON text."""
-    return json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def render_json(document: AuditDocument, *, indent: int | None = 2) -> str:
+    """Return the document as JSON text; on one line where there is no indent."""
+    end = "" if indent is None else "\n"
+    return json.dumps(document.model_dump(mode="json"), indent=indent, ensure_ascii=False, allow_nan=False) + end
 
 
-def parse_document(text: str, *, where: str) -> AuditDocument:
+def parse_document(text: str | bytes, *, where: str) -> AuditDocument:
     """Read a document back; raises InputError where it is not one of this version."""
     try:
         return AuditDocument.model_validate_json(text)

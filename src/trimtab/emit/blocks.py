@@ -207,6 +207,19 @@ class Chart:
     level: DetailLevel = DetailLevel.PAGE
 
 
+DOCUMENT_WIDTH = 80
+"""Columns of a drawing in Markdown and on the HTML page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A picture in characters, as wide as a form says."""
+
+    draw: Callable[[int], str]
+    title: str = ""
+    level: DetailLevel = DetailLevel.BRIEF
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
     """Blocks behind a line that opens them."""
@@ -216,7 +229,7 @@ class Folded:
     level: DetailLevel = DetailLevel.FULL
 
 
-Block = Table | Bullets | Paragraph | Code | Chart | Folded
+Block = Table | Bullets | Paragraph | Code | Chart | Drawing | Folded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

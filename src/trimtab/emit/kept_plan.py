@@ -5,24 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 
-from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.emit.plain import Plain, from_plain, to_plain
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from trimtab.catalog.kinds import BuyingOption
+from trimtab.deployment.effects import BatchForm
+from trimtab.deployment.kept_form import TYPE
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeMaker
 from trimtab.errors import InputError
 from trimtab.inputs.json_text import load_json
-from trimtab.plan.model import Plan
+from trimtab.levers.lever import Risk
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.plan.model import Plan, VentureKind
 from trimtab.plan.verify.baseline import Baseline
+from trimtab.policies.scaling import Metric
+from trimtab.provenance import Basis
+from trimtab.tables.workloads import TargetMetric
 
-FORMAT = 2
-_LEVERS_BY_ENUM = 1
-"""The format of 0.1.0, which named levers by the members of an enum: `RIGHT_SIZE`."""
+FORMAT = 3
 _VERSION = "format"
 _KEPT = "kept"
+_AGAIN = "run `trimtab audit` again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
     """A plan that can be enacted later: of which fleet, the plan, and what was known of the cluster."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     fleet: str
     plan: Plan
@@ -32,24 +45,66 @@ class KeptPlan:
 
 
 def render_kept_plan(kept: KeptPlan) -> str:
-    """Return the JSON text of a plan and its facts."""
-    return json.dumps({_VERSION: FORMAT, _KEPT: to_plain(kept)}, indent=1, ensure_ascii=False) + "\n"
+    """Return a plan and its facts as JSON on one line; raises ValueError for NaN and infinity, which JSON does not have."""
+    plain = _adapter().dump_python(kept, mode="json")
+    return json.dumps({_VERSION: FORMAT, _KEPT: plain}, ensure_ascii=False, allow_nan=False)
 
 
-def parse_kept_plan(text: str, *, where: str) -> KeptPlan:
-    """Read a kept plan back; raises InputError where it is none of this version."""
+def parse_kept_plan(text: str | bytes, *, where: str) -> KeptPlan:
+    """Read a kept plan back; raises InputError, with the first place that does not fit, where it is none of this version."""
     plain = load_json(text, where)
-    if not isinstance(plain, dict) or plain.get(_VERSION) not in (_LEVERS_BY_ENUM, FORMAT):
-        raise InputError(f"{where} is not a plan of this version of trimtab; run `trimtab audit` again")
+    version = plain.get(_VERSION) if isinstance(plain, dict) else None
+    if not isinstance(plain, dict) or not isinstance(version, int) or not 1 <= version <= FORMAT:
+        newer = isinstance(version, int) and version > FORMAT
+        cure = f"this trimtab reads up to format {FORMAT}: update trimtab, or {_AGAIN}" if newer else _AGAIN
+        raise InputError(f"{where} is no plan that this version of trimtab reads (format {version!r}); {cure}")
     kept = plain.get(_KEPT)
-    return from_plain(KeptPlan, _renamed(kept) if plain[_VERSION] == _LEVERS_BY_ENUM else kept, where=where)
+    try:
+        return _adapter().validate_python(kept if version == FORMAT else _migrated(kept))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"])) or _KEPT
+        raise InputError(
+            f"{where} is damaged: {place}: {fault['msg']}, saw {fault['input']!r:.120}; {_AGAIN}"
+        ) from error
 
 
-def _renamed(plain: Plain) -> Plain:
-    """Return a plan of 0.1.0 with its levers named as they are now."""
-    if isinstance(plain, Mapping):
-        return {
-            key: value.lower().replace("_", "-") if key == "lever" and isinstance(value, str) else _renamed(value)
-            for key, value in plain.items()
-        }
-    return [_renamed(item) for item in plain] if isinstance(plain, list) else plain
+@cache
+def _adapter() -> TypeAdapter[KeptPlan]:
+    """Return what reads and writes kept plans; made when the first is, for it costs more than the plan itself."""
+    return TypeAdapter(KeptPlan)
+
+
+# Formats 1 and 2 named the class of every object under `type`, and enums by their members: `RESERVED_1Y`. Format 1, that of
+# 0.1.0, named levers so too: `RIGHT_SIZE`.
+
+_ENUMS: Mapping[str, tuple[type[Enum], ...]] = {
+    "autoscaler": (Autoscaler,),
+    "basis": (Basis,),
+    "form": (BatchForm,),
+    "kind": (VentureKind,),
+    "metric": (Metric, TargetMetric),
+    "node_maker": (NodeMaker,),
+    "option": (BuyingOption,),
+    "optimizer": (Optimizer,),
+    "recompute": (Recompute,),
+    "risk": (Risk,),
+    "sharding": (Sharding,),
+    **dict.fromkeys(("before", "after"), (WeightFormat,)),
+}
+"""Fields of former formats -> the enums whose members they name."""
+
+
+def _migrated(plain: object, field: str = "") -> object:
+    """Return what a former format kept as this one has it."""
+    match plain:
+        case dict():
+            return {key: _migrated(part, key) for key, part in plain.items() if key != TYPE or field == "effect"}
+        case list():
+            return [_migrated(part) for part in plain]
+        case str() if field == "lever":
+            return plain.lower().replace("_", "-")
+        case str():
+            members = (kind.__members__.get(plain) for kind in _ENUMS.get(field, ()))
+            return next((member.value for member in members if member is not None), plain)
+    return plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain
 from trimtab.monitor.series import (
     ACTIVITY,
     BOARD,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trimtab.catalog import model_servers
 from trimtab.catalog.model_servers import ServerMetrics
 from trimtab.emit.manifests.grafana import DATASOURCE, board_text, panel
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain
 from trimtab.monitor.series import (
     ACTIVITY,
     COST,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trimtab.emit.manifests.objects import MANAGED_BY, yaml_text
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import MANAGED_BY, Plain, yaml_text
 from trimtab.monitor.alerts import alert_rules
 from trimtab.monitor.boards import boards
 from trimtab.monitor.series import recording_rules

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Annotated
 
 from trimtab.deployment.effects import Effect
+from trimtab.deployment.kept_form import ByClass
 from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.levers.lever import Risk
 from trimtab.plan.program.limits import LimitPrice
@@ -24,7 +26,7 @@ class Change:
     """One effect on one workload (`subject`), pool or set of nodes."""
 
     subject: str
-    effect: Effect
+    effect: Annotated[Effect, ByClass()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

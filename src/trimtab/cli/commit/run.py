@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
-from collections.abc import Sequence
 from dataclasses import replace
 
 import yaml
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.commit import CommitOptions
-from trimtab.cli.commit.tables import CommitPart, curve, picture, picture_points, sheet_of
+from trimtab.cli.commit.page import commit_page
+from trimtab.cli.commit.tables import CommitPart, sheet_of
 from trimtab.cli.history import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import (
-    PLAIN_WIDTH,
-    SCHEMA_VERSION,
-    Format,
-    colour_wanted,
-    render,
-    screen_width,
-    write,
-    write_sheet as write_rows,
-)
+from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_page
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
-from trimtab.cli.sheet import Sheet
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -48,9 +37,6 @@ from trimtab.plan.commitments.inventory import not_running
 from trimtab.sources.bills.commitments import TERMS, quoted_offer
 from trimtab.tables.checks import checked_bundle
 
-HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
-"""Columns that tables for people leave out: the pool or plan stands above its rows."""
-
 
 def run_commit(options: CommitOptions) -> None:
     """Run the command."""
@@ -59,16 +45,17 @@ def run_commit(options: CommitOptions) -> None:
     with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
         report = _report(options, tell)
-    sections = [CommitPart(options.section)] if options.section else list(CommitPart)
-    if options.section and options.answer.output_format in (Format.CSV, Format.JSON, Format.YAML):
-        write_rows(
-            sheet_of(sections[0], report),
-            options.answer.output_format,
-            out=options.answer.out,
-            fields=options.answer.fields,
-        )
-        return
-    write(_rendered(options, report, sections), options.answer.out)
+    answer, form = options.answer, options.answer.output_format
+    if form in (Format.TABLE, Format.MARKDOWN):
+        fleet = str(options.bundle or f"demo {options.demo}")
+        parts = [CommitPart(options.section)] if options.section else list(CommitPart)
+        write_page(commit_page(fleet, report, parts, answer.fields), form, answer.out)
+    elif options.section:
+        answer.write(sheet_of(CommitPart(options.section), report))
+    elif form is Format.JSON:
+        write(json.dumps(_document(report), indent=2, allow_nan=False, ensure_ascii=False), answer.out)
+    else:
+        write(yaml.safe_dump(_document(report), sort_keys=False, allow_unicode=True), answer.out)
 
 
 def _check(options: CommitOptions) -> None:
@@ -140,20 +127,6 @@ def _check_type(usage: Usage, instance_type: str | None) -> None:
         raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
 
 
-def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[CommitPart]) -> str:
-    """Return the parts of the answer in the form that was asked for."""
-    match options.answer.output_format:
-        case Format.JSON:
-            return json.dumps(_document(report), indent=2, allow_nan=False, ensure_ascii=False)
-        case Format.YAML:
-            return yaml.safe_dump(_document(report), sort_keys=False, allow_unicode=True)
-        case Format.MARKDOWN:
-            return _for_people(options, report, sections, width=PLAIN_WIDTH, heading="## ")
-        case _:
-            width = PLAIN_WIDTH if options.answer.out else min(screen_width(), 100)
-            return _for_people(options, report, sections, width=width, heading="")
-
-
 def _document(report: CommitReport) -> dict[str, object]:
     """Return the whole answer for a program: one key a part, one object a row."""
     parts = {section.value: sheet_of(section, report) for section in CommitPart}
@@ -168,43 +141,3 @@ def _document(report: CommitReport) -> dict[str, object]:
         "wanted_rates": list(report.wanted_rates),
         "held_beside": list(report.held_beside),
     }
-
-
-def _for_people(
-    options: CommitOptions, report: CommitReport, sections: Sequence[CommitPart], *, width: int, heading: str
-) -> str:
-    colour = options.answer.out is None and colour_wanted()
-    blocks = ["\n".join(textwrap.wrap(f"{report.window}; {report.basis}", width))]
-    for section in sections:
-        body = _body(section, report, options, width, colour=colour)
-        if body:
-            blocks.append(f"{heading}{section.title}\n\n{body}")
-    if not report.advice and not report.spend:
-        blocks.append("No commitment below the on-demand price is known for any pool of this fleet.")
-    if report.held_beside:
-        blocks.append("Held beside these:\n" + "\n".join(f"  {line}" for line in report.held_beside))
-    if report.wanted_rates:
-        lines = "\n".join(
-            textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    ") for line in report.wanted_rates
-        )
-        blocks.append(
-            f"No price is known for these, and none is assumed.\nAsk, and give them with --prices or --offer:\n{lines}"
-        )
-    return "\n\n".join(blocks)
-
-
-def _body(section: CommitPart, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
-    if section is CommitPart.LOAD:
-        drawn = [f"{advice.pool}\n{picture(curve(advice, picture_points(width)))}" for advice in report.advice]
-        fence = "```" if options.answer.output_format is Format.MARKDOWN else ""
-        return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)
-    sheet = sheet_of(section, report)
-    if options.answer.fields:
-        sheet = sheet.only(options.answer.fields)
-    if not sheet.rows and not sheet.notes:
-        return ""
-    return render(_plain(sheet), options.answer.output_format, width=width, colour=colour)
-
-
-def _plain(sheet: Sheet) -> Sheet:
-    return replace(sheet, columns=[column for column in sheet.columns if column.key not in HIDDEN_FROM_PEOPLE])

@@ -102,7 +102,7 @@ def _last_audit(fleet: Fleet) -> tuple[AuditDocument | None, str]:
     if not kept:
         return None, NO_AUDIT
     try:
-        audit = recall(kept[-1].audit)
+        audit = recall(kept[-1])
     except InputError as error:
         return None, f"Not known: the last kept audit cannot be read: {error}"
     if {verdict.workload for verdict in audit.verdicts} & {workload.name for workload in fleet.workloads}:

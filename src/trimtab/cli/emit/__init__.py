@@ -10,18 +10,19 @@ import click
 from trimtab.cli.options import (
     FILE,
     FILE_OR_FOLDER,
+    FOLDER,
     NEW_FOLDER,
+    ROW_FORMATS,
+    Format,
     bundle_argument,
     demo_option,
+    format_option,
     option,
     options_from,
     prices_option,
 )
-from trimtab.cli.output import ROW_FORMATS, Format
 
 _AUTOSCALERS = ("keda", "hpa")
-_FORMS = (*ROW_FORMATS, Format.GITHUB_COMMENT)
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +44,9 @@ class EmitOptions:
         "--cluster", type=FILE, metavar="FILE",
         help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
-    output_format: str = option(
-        "-o", "--output", "--format", type=click.Choice([form.value for form in _FORMS]), default=Format.TABLE.value,
-        show_default=True, help="The form of the list of what was written; github-comment goes with --diff.",
+    output_format: Format = format_option(
+        *ROW_FORMATS, Format.GITHUB_COMMENT, flags=("--format",),
+        said="The form of the list of what was written; github-comment goes with --diff.",
     )  # fmt: skip
     monitoring: bool = option(
         "--monitoring", help="Write what watches a cluster, alerts and boards, from a bundle alone: no audit is needed."
@@ -57,11 +58,11 @@ class EmitOptions:
     dry_run: bool = option("--dry-run", help="List the files, write none.")
     force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
     checked: Path | None = option(
-        "--check", type=_FOLDER, metavar="FOLDER",
+        "--check", type=FOLDER, metavar="FOLDER",
         help="Write nothing: say what is wrong with the manifests of a folder, each fault with its cure.",
     )  # fmt: skip
     compared: Path | None = option(
-        "--diff", type=_FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
+        "--diff", type=FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
     )
     against: Path | None = option(
         "--against", type=FILE_OR_FOLDER, metavar="PATH",
@@ -104,29 +105,19 @@ def command(options: EmitOptions) -> int:
     """
     from trimtab.errors import UsageError
 
-    if options.output_format == Format.GITHUB_COMMENT.value and options.compared is None:
+    if options.output_format is Format.GITHUB_COMMENT and options.compared is None:
         raise UsageError("-o github-comment goes with --diff")
-    if options.checked is not None or options.compared is not None:
-        from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
+    if options.checked is not None and options.compared is not None:
+        raise UsageError("--check and --diff are two questions: ask one at a time")
+    if options.checked is not None:
+        from trimtab.cli.emit.check import run_check
 
-        folder = options.checked or options.compared
-        if folder is None or (options.checked is not None and options.compared is not None):
-            raise UsageError("--check and --diff are two questions: ask one at a time")
-        request = CheckRequest(
-            folder=folder,
-            against=options.against,
-            context=options.context,
-            schemas=options.schemas,
-            metrics=options.metrics,
-            output_format=Format(options.output_format),
-        )
-        return run_check(request) if options.checked is not None else run_diff(request)
-    if (
-        options.against is not None
-        or options.context is not None
-        or options.schemas is not None
-        or options.metrics is not None
-    ):
+        return run_check(options.checked, options)
+    if options.compared is not None:
+        from trimtab.cli.emit.check import run_diff
+
+        return run_diff(options.compared, options)
+    if any(given is not None for given in (options.against, options.context, options.schemas, options.metrics)):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
     if options.monitoring:
         from trimtab.cli.emit.monitoring import run_monitoring
@@ -141,19 +132,7 @@ def command(options: EmitOptions) -> int:
         raise UsageError(
             "a bundle, --demo, --thresholds and --prices go with --monitoring; else the last audit is emitted"
         )
-    from trimtab.cli.emit.run import EmitRequest, run_emit
-    from trimtab.emit.manifests.facts import Autoscaler
+    from trimtab.cli.emit.run import run_emit
 
-    run_emit(
-        EmitRequest(
-            out=options.out,
-            only=options.only,
-            autoscaler=Autoscaler(options.autoscaler) if options.autoscaler else None,
-            add_only=options.add_only,
-            cluster_file=options.cluster_file,
-            output_format=Format(options.output_format),
-            dry_run=options.dry_run,
-            force=options.force,
-        )
-    )
+    run_emit(options)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
@@ -11,6 +10,7 @@ from trimtab.check import CheckResult, Cluster, Difference, Schemas, check_folde
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
 from trimtab.check.comparison import ObjectChange
 from trimtab.check.documents import Folder, read_folder
+from trimtab.cli.emit import EmitOptions
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, sheet_comment, write, write_sheet
 from trimtab.errors import UsageError
 from trimtab.sources.kubernetes.manifests import read_manifests
@@ -41,65 +41,53 @@ _DIFF_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
-    """What to hold a folder against, and the form of the answer."""
-
-    folder: Path
-    against: Path | None
-    context: str | None
-    schemas: Path | None
-    metrics: Path | None
-    output_format: Format
-
-
-def run_check(request: CheckRequest) -> int:
+def run_check(root: Path, options: EmitOptions) -> int:
     """Check a folder, list every fault; return the exit code."""
-    schemas = _schemas(request)
-    checked = check_folder(request.folder, load_catalog(), cluster=_cluster(request, None), schemas=schemas)
-    if request.output_format is Format.TABLE:
-        write("\n".join([*map(str, checked.faults), _verdict(checked, request)]), None)
+    schemas = _schemas(options)
+    checked = check_folder(root, load_catalog(), cluster=_cluster(root, options), schemas=schemas)
+    if options.output_format is Format.TABLE:
+        write("\n".join([*map(str, checked.faults), _verdict(checked, root, options)]), None)
     else:
-        write_sheet(_check_sheet(checked, request), request.output_format)
+        write_sheet(_check_sheet(checked, root, options), options.output_format)
     return EXIT_FAULTS if checked.errors else 0
 
 
-def run_diff(request: CheckRequest) -> int:
+def run_diff(root: Path, options: EmitOptions) -> int:
     """List what applying a folder would change; return 0 where that is nothing, 1 else."""
-    folder = read_folder(request.folder)
+    folder = read_folder(root)
     if folder.faults:
-        raise UsageError(f"{request.folder}: {folder.faults[0]}; see trimtab emit --check {request.folder}")
-    cluster = _cluster(request, folder)
+        raise UsageError(f"{root}: {folder.faults[0]}; see trimtab emit --check {root}")
+    cluster = _cluster(root, options, folder)
     if cluster is None:
         raise UsageError("--diff with what? give --against with dumps or a GitOps folder, or --context")
     found = differences(folder, cluster)
-    people = request.output_format in (Format.TABLE, Format.GITHUB_COMMENT)
+    people = options.output_format in (Format.TABLE, Format.GITHUB_COMMENT)
     rows = list(_diff_rows(found, everything=not people))
-    sheet = Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),))
+    sheet = Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, root, options),))
     applied = sum(difference.change in (ObjectChange.NEW, ObjectChange.CHANGED) for difference in found)
-    if request.output_format is Format.GITHUB_COMMENT:
+    if options.output_format is Format.GITHUB_COMMENT:
         what = f"{applied} object{'' if applied == 1 else 's'}" if applied else "nothing"
-        write(sheet_comment("emit diff", f"Applying {request.folder} would change {what}", sheet), None)
+        write(sheet_comment("emit diff", f"Applying {root} would change {what}", sheet), None)
     else:
-        write_sheet(sheet, request.output_format)
+        write_sheet(sheet, options.output_format)
     return EXIT_DIFFERS if applied else 0
 
 
-def _schemas(request: CheckRequest) -> Schemas:
+def _schemas(options: EmitOptions) -> Schemas:
     documents: list[object] = []
-    if request.context is not None:
-        documents += crds_of_context(request.context)
-    if request.schemas is not None:
-        documents += [document for _, document in read_manifests(request.schemas)]
+    if options.context is not None:
+        documents += crds_of_context(options.context)
+    if options.schemas is not None:
+        documents += [document for _, document in read_manifests(options.schemas)]
     return Schemas.of_crds(documents)
 
 
-def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
-    if request.against is not None and request.context is not None:
+def _cluster(root: Path, options: EmitOptions, folder: Folder | None = None) -> Cluster | None:
+    if options.against is not None and options.context is not None:
         raise UsageError("--against and --context both say what the cluster has: give one of them")
-    series = None if request.metrics is None else series_of(request.metrics)
-    if request.context is not None:
-        read = folder or read_folder(request.folder)
+    series = None if options.metrics is None else series_of(options.metrics)
+    if options.context is not None:
+        read = folder or read_folder(root)
         kinds = {
             f"{document.kind}.{document.group}" if document.group else document.kind
             for document in read.objects
@@ -107,23 +95,23 @@ def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
         }
         if any(kind.endswith(f".{_CLAIMS}") for kind in kinds):
             kinds |= {f"{kind}.{_CLAIMS}" for kind in ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")}
-        return cluster_of_context(request.context, kinds).with_series(series)
-    if request.against is not None:
-        return read_cluster(request.against).with_series(series)
+        return cluster_of_context(options.context, kinds).with_series(series)
+    if options.against is not None:
+        return read_cluster(options.against).with_series(series)
     return None if series is None else Cluster().with_series(series)
 
 
-def _verdict(checked: CheckResult, request: CheckRequest) -> str:
+def _verdict(checked: CheckResult, root: Path, options: EmitOptions) -> str:
     errors, warnings = len(checked.errors), len(checked.faults) - len(checked.errors)
-    beside = request.against or request.context
+    beside = options.against or options.context
     unread = "" if beside else " What the cluster has was not read: give --against or --context."
     return (
-        f"{request.folder}: {checked.objects} objects and {checked.patches} patches checked, {errors} errors, "
+        f"{root}: {checked.objects} objects and {checked.patches} patches checked, {errors} errors, "
         f"{warnings} warnings.{unread}"
     )
 
 
-def _check_sheet(checked: CheckResult, request: CheckRequest) -> Sheet:
+def _check_sheet(checked: CheckResult, root: Path, options: EmitOptions) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
             "file": found.file,
@@ -136,7 +124,7 @@ def _check_sheet(checked: CheckResult, request: CheckRequest) -> Sheet:
         }
         for found in checked.faults
     ]
-    return Sheet(columns=_CHECK_COLUMNS, rows=rows, notes=(_verdict(checked, request),))
+    return Sheet(columns=_CHECK_COLUMNS, rows=rows, notes=(_verdict(checked, root, options),))
 
 
 def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[str, Cell]]:
@@ -154,7 +142,7 @@ def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[st
             yield first
 
 
-def _counted(found: list[Difference], request: CheckRequest) -> str:
+def _counted(found: list[Difference], root: Path, options: EmitOptions) -> str:
     counts = {change: sum(difference.change is change for difference in found) for change in ObjectChange}
     said = ", ".join(f"{count} {change.value}" for change, count in counts.items())
-    return f"{request.folder} against {request.against or request.context}: {said}. Nothing was applied."
+    return f"{root} against {options.against or options.context}: {said}. Nothing was applied."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
+from trimtab.cli.emit import EmitOptions
 from trimtab.cli.emit.folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
@@ -26,42 +26,27 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitRequest:
-    """The arguments of `trimtab emit`."""
-
-    out: Path
-    only: tuple[str, ...]
-    autoscaler: Autoscaler | None
-    add_only: bool
-    cluster_file: Path | None
-    output_format: Format
-    dry_run: bool
-    force: bool = False
-    """Write over files of others and files changed by hand."""
-
-
-def run_emit(request: EmitRequest) -> None:
+def run_emit(options: EmitOptions) -> None:
     """Run the command."""
     kept = recall_plan()
-    emission = emit_plan(kept.plan, _facts(kept.facts, request), only=request.only)
-    if not request.dry_run:
-        write_folder(request.out, {file.path: file.text for file in emission.files}, force=request.force)
-    for_people = request.output_format is Format.TABLE
-    write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
+    emission = emit_plan(kept.plan, _facts(kept.facts, options), only=options.only)
+    if not options.dry_run:
+        write_folder(options.out, {file.path: file.text for file in emission.files}, force=options.force)
+    for_people = options.output_format is Format.TABLE
+    write_sheet(_sheet(emission, options), options.output_format, fields=("path", "actions") if for_people else ())
     for action, subjects, reason in emission.grouped():
         say(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
 
 
-def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
-    if request.cluster_file is not None:
-        where = str(request.cluster_file)
-        text = read_text(request.cluster_file)
+def _facts(facts: EmitFacts, options: EmitOptions) -> EmitFacts:
+    if options.cluster_file is not None:
+        where = str(options.cluster_file)
+        text = read_text(options.cluster_file)
         facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
-    return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
+    return replace(facts, autoscaler=Autoscaler(options.autoscaler or facts.autoscaler), add_only=options.add_only)
 
 
-def _sheet(emission: Emission, request: EmitRequest) -> Sheet:
+def _sheet(emission: Emission, options: EmitOptions) -> Sheet:
     stages = emission.stages()
     return Sheet(
         columns=_COLUMNS,
@@ -76,7 +61,7 @@ def _sheet(emission: Emission, request: EmitRequest) -> Sheet:
         ],
         section="stage",
         notes=(
-            f"{len(emission.files)} files {'for' if request.dry_run else 'written to'} {request.out}; apply them stage by "
+            f"{len(emission.files)} files {'for' if options.dry_run else 'written to'} {options.out}; apply them stage by "
             f"stage, as APPLY.md there says. Nothing was applied.",
         ),
     )

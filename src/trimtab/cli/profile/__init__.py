@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.options import FILE, argument, option, options_from, quiet_option
-
-FORMS = ("table", "json")
+from trimtab.cli.options import FILE, Format, argument, format_option, option, options_from, quiet_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +43,7 @@ class ProfileOptions:
         "--out", type=click.Path(path_type=Path), metavar="PATH",
         help="Write the profile: NAME.json, or a folder for a fleet bundle that `audit` takes.",
     )  # fmt: skip
-    form: str = option(
-        "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="The form of the answer."
-    )
+    form: Format = format_option(Format.TABLE, Format.JSON)
     quiet: bool = quiet_option("No live view.")
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from trimtab.catalog import BuyingOption, Gpu, load_catalog
 from trimtab.cli.fit.inputs import amount, seconds
-from trimtab.cli.output import write
+from trimtab.cli.output import Format, write, write_page
 from trimtab.cli.profile import ProfileOptions
-from trimtab.cli.profile.view import live_view, page, verdict_document
+from trimtab.cli.profile.view import live_view, profile_page, verdict_document
 from trimtab.diagnose.profiled import judge
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.boards import board
@@ -89,10 +89,10 @@ def report(document: Mapping[str, object], options: ProfileOptions) -> None:
         profile, known_board(profile.gpu), None if options.trace is None else read_torch_trace(options.trace)
     )
     whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(options))}
-    if options.form == "json":
+    if options.form is Format.JSON:
         write(json.dumps(whole, indent=1, allow_nan=False), None)
     else:
-        write(page(profile, verdict, rate.usd_hr, rate.because, _expected(options)), None)
+        write_page(profile_page(profile, verdict, rate.usd_hr, rate.because, _expected(options)), options.form, None)
     if options.out is not None:
         _write_out(options.out, whole, profile, rate, options.workload)
 

@@ -1,4 +1,4 @@
-"""A judged profile as a page for people, as JSON, and live on stderr while the program runs."""
+"""A judged profile as a page of sections, as JSON, and live on stderr while the program runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from trimtab.cli.output import Format, render
 from trimtab.cli.sheet import Sheet, SheetColumn, fixed
 from trimtab.diagnose.causes import Cause, CauseFinding
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict
+from trimtab.emit.blocks import Page, Paragraph, Section, Words, bullets, strong
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile, checked_profile
 from trimtab.units import S_PER_HR, S_PER_MIN
 from trimtab_runtime.profile import Profile
 
-PAGE_WIDTH = 100
 _SHARES = {"gpu_util_frac": "busy", "sm_active_frac": "SM", "tensor_active_frac": "tensor", "dram_active_frac": "DRAM"}
 
 REFRESH_S = 2.0
@@ -50,21 +49,31 @@ def cost_line(wall_s: float, usd_hr: float | None, expected_s: float | None) -> 
     return f"{line}, ${usd_hr * max(expected_s, wall_s) / S_PER_HR:,.4f} to the end"
 
 
-def page(
+def profile_page(
     profile: ProfileFile, verdict: RunVerdict, usd_hr: float | None, because: str, expected_s: float | None
-) -> str:
+) -> Page:
     """Return the page: devices, cost, phases, roofline, verdict, what was not seen."""
-    if not profile.devices:
-        return f"no GPU was observed: {profile.problem or 'the driver shows none'}"
-    blocks = [
-        render(_sheet(profile.devices), Format.TABLE, width=PAGE_WIDTH),
-        f"cost      {cost_line(profile.wall_s, usd_hr, expected_s)}\n          {because}",
-        *_phases(verdict),
-        *_roofline(verdict.roofline),
-        _findings(verdict.findings),
-        *_unseen(profile),
-    ]
-    return "\n\n".join(block.rstrip() for block in blocks)
+    sections = (
+        Section(title="GPUs", name="gpus", blocks=(_sheet(profile.devices).table(),)),
+        Section(
+            title="Cost",
+            name="cost",
+            gloss=because,
+            blocks=(Paragraph(words=cost_line(profile.wall_s, usd_hr, expected_s)),),
+        ),
+        Section(title="Phases", name="phases", blocks=(bullets(_phases(verdict)),)),
+        Section(title="Roofline", name="roofline", blocks=(bullets(_roofline(verdict.roofline)),)),
+        Section(title="Verdict", name="verdict", blocks=(bullets(_findings(verdict.findings)),)),
+        Section(title="Not seen", name="not-seen", blocks=(bullets(_unseen(profile)),)),
+    )
+    return Page(
+        brand="trimtab profile",
+        title="Profile",
+        subject=profile.gpu or "",
+        seen=f"{span(profile.wall_s)}, sampled every {profile.interval_s:g} s",
+        headline="" if profile.devices else f"no GPU was observed: {profile.problem or 'the driver shows none'}",
+        sections=sections if profile.devices else (),
+    )
 
 
 def _sheet(devices: Sequence[ProfileDevice]) -> Sheet:
@@ -107,32 +116,30 @@ def _throttled(device: ProfileDevice) -> str | None:
     return ", ".join(f"{reason} {share:.0%}" for reason, share in device.throttled_frac.items()) or "no"
 
 
-def _phases(verdict: RunVerdict) -> Iterator[str]:
-    if verdict.phases:
-        lines = [f"{span(phase.start_s):>9} to {span(phase.end_s):<9} {phase.kind.value}" for phase in verdict.phases]
-        yield "phases    " + "\n          ".join(lines)
+def _phases(verdict: RunVerdict) -> list[str]:
+    return [f"{span(phase.start_s)} to {span(phase.end_s)}: {phase.kind.value}" for phase in verdict.phases]
 
 
-def _roofline(point: RooflinePoint | None) -> Iterator[str]:
+def _roofline(point: RooflinePoint | None) -> list[str]:
     if point is None:
-        return
+        return []
     where = "no bytes were moved"
     if point.flop_per_byte is not None:
         side = "left (bandwidth)" if point.flop_per_byte < point.ridge_flop_per_byte else "right (compute)"
         where = f"{point.flop_per_byte:,.0f} FLOP a byte, {side} of the ridge at {point.ridge_flop_per_byte:,.0f}"
-    yield f"roofline  at most {point.tflops:,.0f} TFLOP/s, {point.dram_gb_s:,.0f} GB/s; {where}"
+    return [f"at most {point.tflops:,.0f} TFLOP/s, {point.dram_gb_s:,.0f} GB/s; {where}"]
 
 
-def _findings(findings: Sequence[CauseFinding]) -> str:
-    lines = []
+def _findings(findings: Sequence[CauseFinding]) -> list[Words]:
+    lines: list[Words] = []
     for finding in findings:
         lead = "undetermined" if finding.cause is Cause.UNDETERMINED else finding.cause.value
-        lines.append(f"{lead}: {'; '.join(finding.evidence)}")
-        lines.extend(f"  try: {advice}" for advice in finding.try_next)
-    return "verdict   " + "\n          ".join(lines)
+        lines.append((strong(lead), f": {'; '.join(finding.evidence)}"))
+        lines.extend(f"try: {advice}" for advice in finding.try_next)
+    return lines
 
 
-def _unseen(profile: ProfileFile) -> Iterator[str]:
+def _unseen(profile: ProfileFile) -> list[str]:
     """Say what was not seen: absent readings, failed calls, lost time."""
     absent: dict[str, list[str]] = {}
     for device in profile.devices:
@@ -151,8 +158,7 @@ def _unseen(profile: ProfileFile) -> Iterator[str]:
         lines.append(f"{profile.samples_missed} samples missed; the slowest took {profile.longest_sample_s:.2f} s")
     if profile.unobserved_s and profile.unobserved_s > profile.interval_s:
         lines.append(f"{span(profile.unobserved_s)} that nobody saw")
-    if lines:
-        yield "not seen  " + "\n          ".join(lines)
+    return lines
 
 
 def verdict_document(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from datetime import date
-from enum import Enum
+from functools import cache
 
-from pydantic import JsonValue
+from pydantic import TypeAdapter
 
+from trimtab.deployment.kept_form import TYPE
 from trimtab.emit.document import ActionPart, ChangePart, TargetPart
 from trimtab.emit.from_audit.shared import evidence_parts, known, to_cents
 from trimtab.emit.rollout import canary_steps
@@ -70,31 +69,14 @@ def _effect_words(action: Action) -> str:
 
 
 def _change(change: Change) -> ChangePart:
-    settings = _json(change.effect)
-    assert isinstance(settings, dict)
-    return ChangePart(
-        subject=change.subject,
-        kind=type(change.effect).__name__,
-        summary=change.effect.describe(),
-        settings=settings,
-    )
+    settings = _change_form().dump_python(change, mode="json")["effect"]
+    kind = settings.pop(TYPE)
+    return ChangePart(subject=change.subject, kind=kind, summary=change.effect.describe(), settings=settings)
 
 
-def _json(value: object) -> JsonValue:
-    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums and days as text."""
-    if isinstance(value, Enum):
-        return _json(value.value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bool | int | float | str) or value is None:
-        return value
-    if is_dataclass(value):
-        return {field.name: _json(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", None)
-        items = [_json(item) for item in value]
-        return dict(zip(names, items, strict=True)) if names else items
-    raise TypeError(f"an effect holds a {type(value).__name__}, which has no form in JSON")
+@cache
+def _change_form() -> TypeAdapter[Change]:
+    return TypeAdapter(Change)
 
 
 def target_part(result: TargetResult) -> TargetPart:

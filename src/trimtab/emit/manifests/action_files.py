@@ -35,7 +35,7 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Wit
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
-from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
+from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.program_settings import precision_page, training_page
@@ -46,7 +46,6 @@ from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
 from trimtab.emit.manifests.workload_files import claimed_templates
 from trimtab.emit.manifests.workload_patch import patchable, queued_component
-from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action, Change
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 

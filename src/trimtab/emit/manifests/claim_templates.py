@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from trimtab.emit.manifests.facts import GpuClaim, WorkloadFacts
-from trimtab.emit.manifests.objects import dns_name, metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.plan.model import Action
 
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE
-from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, dns_name, metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, Plain, dns_name, metadata
 from trimtab.plan.model import Action
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 

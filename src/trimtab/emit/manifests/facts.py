@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
+from trimtab.emit.manifests.objects import Plain
 from trimtab.emit.manifests.signals import ServerSignals
-from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
 
 SCALE_APIS: Mapping[str, str] = MappingProxyType(

@@ -15,8 +15,7 @@ from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
 from trimtab.emit.manifests.cuts import Cut
 from trimtab.emit.manifests.mig import MIG_CONFIG, OPERATOR_NAMESPACE, slice_resource
-from trimtab.emit.manifests.objects import metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain, metadata
 from trimtab.plan.model import Action
 
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"

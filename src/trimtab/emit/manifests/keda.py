@@ -18,10 +18,9 @@ from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.kubernetes import scale_target
-from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
-from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy

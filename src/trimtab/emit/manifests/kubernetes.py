@@ -8,8 +8,7 @@ from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
-from trimtab.emit.manifests.objects import dns_name, metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 

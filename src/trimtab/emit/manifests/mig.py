@@ -13,8 +13,7 @@ import yaml
 
 from trimtab.catalog.pools import SharedPool
 from trimtab.emit.manifests.cuts import Cut
-from trimtab.emit.manifests.objects import metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import Plain, metadata
 from trimtab.plan.model import Action
 
 MIG_CONFIG = "nvidia.com/mig.config"

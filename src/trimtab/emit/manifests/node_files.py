@@ -14,9 +14,8 @@ from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, sharing_conf
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.mig import layouts
 from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
-from trimtab.emit.manifests.objects import metadata, node_name, yaml_text
+from trimtab.emit.manifests.objects import Plain, metadata, node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope
-from trimtab.emit.plain import Plain
 
 
 def pool_files(scope: Scope) -> Iterator[Piece]:

@@ -15,9 +15,8 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Wit
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SPOT_TAINT, node_limit
-from trimtab.emit.manifests.objects import dns_name, metadata, yaml_text
+from trimtab.emit.manifests.objects import Plain, dns_name, metadata, yaml_text
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
-from trimtab.emit.plain import Plain
 from trimtab.units import S_PER_MIN
 
 PRIORITIES = "cluster-autoscaler-priority-expander"

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
+
+Plain = str | int | float | bool | None | Sequence["Plain"] | Mapping[str, "Plain"]
+"""A value as YAML and JSON know it."""
 
 ACTION = "trimtab.dev/action"
 SAVING = "trimtab.dev/saving-usd-mo"

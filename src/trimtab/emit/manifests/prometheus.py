@@ -21,8 +21,7 @@ from trimtab.emit.manifests.demand_rules import (
 )
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import forecast_records
-from trimtab.emit.manifests.objects import MANAGED_BY, dns_name, metadata
-from trimtab.emit.plain import Plain
+from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy

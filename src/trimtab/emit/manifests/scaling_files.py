@@ -9,10 +9,9 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, SERVING, Autoscaler, EmitFacts, WorkloadFacts, own_bounds
 from trimtab.emit.manifests.keda import guarded_targets, scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
-from trimtab.emit.manifests.objects import dns_name, yaml_text
+from trimtab.emit.manifests.objects import Plain, dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.workload_patch import autoscaled_component, patchable
-from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy

@@ -14,9 +14,8 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING
 from trimtab.emit.manifests.mig import LAYOUTS, UNCUT
 from trimtab.emit.manifests.node_groups import group_needs
-from trimtab.emit.manifests.objects import ACTION, yaml_text
+from trimtab.emit.manifests.objects import ACTION, Plain, yaml_text
 from trimtab.emit.manifests.scope import Scope
-from trimtab.emit.plain import Plain
 
 FOLDERS: Mapping[str, ApplyStage] = {
     "monitoring": ApplyStage.MEASURE,

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from trimtab.deployment.effects import StartBeforeRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE
-from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, MANAGED_BY, dns_name, metadata
+from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, MANAGED_BY, Plain, dns_name, metadata
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.week import cron_spans
 from trimtab.emit.manifests.workload_patch import pool_selector, pool_tolerations
-from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 

@@ -9,7 +9,7 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Wit
 from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, own_bounds
 from trimtab.emit.manifests.gpu_sharing import slot_resource
 from trimtab.emit.manifests.karpenter import leaves_no_room
-from trimtab.emit.manifests.objects import dns_name, yaml_text
+from trimtab.emit.manifests.objects import Plain, dns_name, yaml_text
 from trimtab.emit.manifests.placed import PlacedWorkload
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.scope import Scope
@@ -23,7 +23,6 @@ from trimtab.emit.manifests.workload_patch import (
     rollback_component,
     stale_affinity,
 )
-from trimtab.emit.plain import Plain
 
 
 def workload_files(scope: Scope) -> Iterator[Piece]:

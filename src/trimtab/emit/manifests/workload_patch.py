@@ -11,9 +11,8 @@ import yaml
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.facts import INFERENCE_SERVICE, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
-from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, action_notes
+from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
-from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 
 API_VERSIONS: Mapping[str, str] = MappingProxyType(

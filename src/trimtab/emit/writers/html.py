@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from trimtab.emit.blocks import (
+    DOCUMENT_WIDTH,
     Amount,
     Block,
     Bullets,
     Cell,
     Chart,
     Code,
+    Drawing,
     Figure,
     Folded,
     ListItem,
@@ -132,6 +134,8 @@ def _block(block: Block) -> Html:
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
             return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
+        case Drawing():
+            return join([_title(block.title), tag("pre", _safe(block.draw(DOCUMENT_WIDTH)))])
         case Folded():
             return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
     assert_never(block)

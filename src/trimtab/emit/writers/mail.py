@@ -17,6 +17,7 @@ from trimtab.emit.blocks import (
     Chart,
     Code,
     DetailLevel,
+    Drawing,
     Figure,
     Folded,
     ListItem,
@@ -139,7 +140,7 @@ def _block(block: Block) -> Html:
             return join([head, _copied(block.text), gloss])
         case Folded():
             return join([head, _blocks(block.blocks)])
-        case Chart():
+        case Chart() | Drawing():
             return Html()
     assert_never(block)
 

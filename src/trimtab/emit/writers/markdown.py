@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from trimtab.emit.blocks import (
+    DOCUMENT_WIDTH,
     Amount,
     Block,
     Bullets,
@@ -13,6 +14,7 @@ from trimtab.emit.blocks import (
     Chart,
     Code,
     DetailLevel,
+    Drawing,
     Folded,
     ListItem,
     Noted,
@@ -104,6 +106,8 @@ def _block(block: Block) -> str:
             return join([_title(block.title), words_text(block.words)])
         case Code():
             return join([_fenced(block.text, "sh"), markdown_text(block.gloss)])
+        case Drawing():
+            return join([_title(block.title), _fenced(block.draw(DOCUMENT_WIDTH), "")])
         case Folded():
             return folded(block.title, write_blocks(block.blocks))
         case Chart():

@@ -16,6 +16,7 @@ from trimtab.emit.blocks import (
     Bullets,
     Chart,
     Code,
+    Drawing,
     Figure,
     Folded,
     ListItem,
@@ -124,7 +125,7 @@ def _block(block: Block) -> Iterator[Piece]:
         case Folded():
             for inner in block.blocks:
                 yield from _block(inner)
-        case Chart():
+        case Chart() | Drawing():
             return
         case _:
             assert_never(block)

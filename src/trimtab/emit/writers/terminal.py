@@ -14,6 +14,7 @@ from trimtab.emit.blocks import (
     Chart,
     Code,
     DetailLevel,
+    Drawing,
     Folded,
     ListItem,
     Page,
@@ -123,14 +124,18 @@ def _block_lines(block: Block, screen: Screen) -> list[str]:
     return [*(write_lines(strong(block.title), screen) if block.title else []), *_body_lines(block, screen)]
 
 
-def _body_lines(block: Table | Bullets | Paragraph | Folded, screen: Screen) -> list[str]:
+def _body_lines(block: Table | Bullets | Paragraph | Drawing | Folded, screen: Screen) -> list[str]:
     match block:
         case Table():
-            return _table_lines(brief_table(block) if screen.level is DetailLevel.BRIEF else block, screen)
+            shown = brief_table(block) if screen.level is DetailLevel.BRIEF else block
+            first, *others = (_table_lines(part, screen) for part in _parts(shown, screen.width))
+            return [*first, *(line for part in others for line in ("", *part))]
         case Bullets():
             return list(_bullet_lines(block, screen))
         case Paragraph():
             return write_lines(block.words, screen)
+        case Drawing():
+            return for_terminal(block.draw(screen.width)).splitlines()
         case Folded():
             return _indented(block.blocks, screen)
     assert_never(block)
