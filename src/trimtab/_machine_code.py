@@ -1,7 +1,7 @@
 """The folder of this machine in which compiled replays are kept between runs.
 
-Numba's disk cache notices a change in the file of the compiled function only. The folder carries a hash of all sources of
-`policies/` and `replay/`, so that a changed rule is never served from yesterday's code.
+Numba's disk cache notices a change in the file of the compiled function only. The folder carries a hash of all sources that
+loops inline (`policies/` here and in the runtime, `replay/`, the units), so that a changed rule is never served from old code.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ import os
 from functools import cache
 from pathlib import Path
 
+import trimtab_runtime
+
 logger = logging.getLogger(__name__)
 
-SOURCES = tuple(Path(__file__).parent / package for package in ("policies", "replay"))
+_RUNTIME = Path(trimtab_runtime.__file__).parent
+SOURCES = (
+    *(Path(__file__).parent / part for part in ("policies", "replay", "units.py")),
+    *(_RUNTIME / part for part in ("policies", "units.py")),
+)
 
 
 @cache
@@ -24,8 +30,8 @@ def machine_code_folder(*others: Path) -> str | None:
     `others` are folders of loops outside this package (those of measuring programs), which inline its sources and their own.
     """
     digest = hashlib.sha256()
-    for folder in (*SOURCES, *others):
-        for source in sorted(folder.glob("*.py")):
+    for place in (*SOURCES, *others):
+        for source in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
             digest.update(source.name.encode() + b"\0" + source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     folder = base / "trimtab" / "compiled" / digest.hexdigest()[:16]

@@ -34,6 +34,27 @@ def test_the_folder_changes_with_the_sources(tmp_path, monkeypatch, fresh):
     assert _machine_code.machine_code_folder() != before
 
 
+def test_constants_and_modules_in_folders_below_count_among_the_sources():
+    names = {path.name for path in _machine_code.SOURCES}
+
+    assert {"policies", "replay", "units.py"} <= names
+    assert any(path.parent.name == "outcomes" for place in _machine_code.SOURCES for path in place.rglob("*.py"))
+
+
+def test_a_module_below_a_folder_changes_the_folder_of_its_code(tmp_path, monkeypatch, fresh):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    below = tmp_path / "replay" / "outcomes"
+    below.mkdir(parents=True)
+    (below / "loop.py").write_text("LIMIT = 1\n", encoding="utf-8")
+    monkeypatch.setattr(_machine_code, "SOURCES", (tmp_path / "replay",))
+    before = _machine_code.machine_code_folder()
+
+    (below / "loop.py").write_text("LIMIT = 2\n", encoding="utf-8")
+    _machine_code.machine_code_folder.cache_clear()
+
+    assert _machine_code.machine_code_folder() != before
+
+
 def test_loops_of_others_are_kept_apart_and_anew_when_their_own_sources_change(tmp_path, monkeypatch, fresh):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     others = tmp_path / "reference"
