@@ -1,16 +1,22 @@
 """The facts that a fleet's own history tells are those that its plan was made on."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from tests.emit.cluster_example import P4D
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.placement import HomeNodes, resolve
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
-from trimtab.emit.manifests.fleet_facts import facts_of_fleet
+from trimtab.emit.manifests.fleet_facts import facts_of_fleet, pods_if_none_waited
+from trimtab.emit.manifests.placed import PlacedWorkload
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
+from trimtab.fleet.model import JobsObservation
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
 from trimtab.replay.outcomes.evaluate import law_of
@@ -90,3 +96,28 @@ def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
     )
 
     assert told.workloads[0].gpu_containers == (GpuContainer(place=1, in_requests=True),)
+
+
+def test_runs_that_queued_count_as_if_each_had_started_when_it_came():
+    jobs = JobsObservation(
+        submit_s=np.array([0.0, 10.0, 20.0, 5_000.0]),
+        start_s=np.array([0.0, 1_000.0, 2_000.0, 5_000.0]),
+        end_s=np.array([1_000.0, 2_000.0, 3_000.0, 5_100.0]),
+        gpus=np.array([32.0, 32.0, 32.0, 8.0]),
+        pods=np.array([4, 4, 4, 1]),
+        cut=np.zeros(4, dtype=bool),
+    )
+
+    assert pods_if_none_waited(jobs) == 12
+    assert pods_if_none_waited(jobs.part(np.array([], dtype=int))) == pods_if_none_waited(None) == 0
+
+
+def test_a_pool_for_runs_holds_all_that_may_start_at_once():
+    home = HomeNodes(pool=P4D, gpu="A100-SXM4-40GB", gpus_per_node=8, gpus_per_pod=8.0)
+    known = WorkloadFacts(name="ml/train", owner_kind="Job", pool=P4D, gpus_per_node=8, gpus_per_pod=8.0, replicas=4)
+    here = PlacedWorkload(known=known, deployment=AS_IT_IS, place=resolve(home, AS_IT_IS), actions=(), waits={})
+
+    queued = replace(here, known=replace(known, pods_if_none_waited=15))
+
+    assert here.burst_nodes == 8
+    assert queued.burst_nodes == 30

@@ -13,7 +13,7 @@ from trimtab.emit.manifests.signals import SERVERS
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.kinds import is_regular
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import Fleet, JobsObservation, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.evaluate import law_of
@@ -51,6 +51,7 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
         name=workload.name,
         owner_kind=owner_kind or _USUAL_OWNER.get(workload.kind, _RUNS),
         replicas=_replicas(workload),
+        pods_if_none_waited=pods_if_none_waited(workload.jobs),
         gpus_per_pod=workload.gpus_per_pod,
         pod_gpus=sizes if len(sizes) > 1 else (),
         gpu=workload.gpu,
@@ -68,6 +69,17 @@ def _replicas(workload: Workload) -> int:
         return workload.service.most_replicas
     held = float(workload.gpu_seconds.max(initial=0.0)) / S_PER_HR / workload.gpus_per_pod
     return max(1, math.ceil(round(held, 6)))
+
+
+def pods_if_none_waited(jobs: JobsObservation | None) -> int:
+    """Return the most pods of runs at once, had each started when it was submitted and taken as long as it did."""
+    if jobs is None or not jobs.count:
+        return 0
+    ends_s = jobs.submit_s + (jobs.end_s - jobs.start_s)
+    moments_s = np.concatenate([ends_s, jobs.submit_s])
+    pods = np.concatenate([-jobs.pods, jobs.pods])
+    # at one moment those that end go first: the sort is stable and ends stand before starts
+    return int(np.cumsum(pods[np.argsort(moments_s, kind="stable")]).max())
 
 
 def _run_starts(workload: Workload, first_week_hour: int) -> tuple[int, ...]:

@@ -76,10 +76,12 @@ class PlacedWorkload:
     def burst_nodes(self) -> int:
         """Return the most nodes that it is let have where nothing says how many it may: a bound on what goes wrong.
 
-        Twice the replicas or runs that history had at once, and no fewer than a node for each.
+        Twice the replicas or runs that history had at once, and no fewer than a node for each. Runs that queued in history
+        count as if they had not: under the plan, as it is proved, they start on nodes that are made for them.
         """
-        packed = math.ceil(self.known.most_replicas / self.place.pods_per_node)
-        return max(_BURST * packed, self.known.most_replicas) * self.place.nodes_per_pod
+        most = max(self.known.most_replicas, self.known.pods_if_none_waited)
+        packed = math.ceil(most / self.place.pods_per_node)
+        return max(_BURST * packed, most) * self.place.nodes_per_pod
 
     @property
     def most_slots(self) -> int:
