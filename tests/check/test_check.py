@@ -102,6 +102,43 @@ def test_a_slip_is_an_error_that_names_its_file_and_its_cure(file, right, wrong,
     assert any(cure in one.cure for one in found if one.file == file), list(map(str, found))
 
 
+@pytest.mark.parametrize("kind", ["NodePool", "Gadget"])
+def test_an_unknown_field_of_metadata_is_refused_in_every_kind(kind, tmp_path):
+    """Servers know metadata whatever a CRD says of it (apiextensions-apiserver, objectmeta/coerce.go)."""
+    pool = yaml.safe_load(EMITTED[Autoscaler.KEDA][POOL])
+    body = pool if kind == "NodePool" else {"apiVersion": "example.org/v1", "kind": kind, "metadata": {"name": "a"}}
+    body["metadata"]["anotations"] = {"a": "b"}
+
+    found = checked(tmp_path, {"one.yaml": yaml.safe_dump(body)}, cluster=None).errors
+
+    assert [(one.field, one.cure) for one in found] == [("metadata.anotations", "write annotations")]
+
+
+def patched(kind, body):
+    patch = {"target": {"kind": kind, "name": "vision-exp([-.].*)?"}, "patch": yaml.safe_dump(body)}
+    return yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": [patch]})
+
+
+OPERATIONS = [{"op": "add", "path": "/spec/suspend", "value": True}]
+
+
+def test_a_patch_for_no_kind_that_there_is_is_told_by_the_workload_that_it_names(tmp_path):
+    there = Cluster(workloads={"research/vision-exp": "Job"})
+
+    (found,) = checked(tmp_path, {"kustomization.yaml": patched("xb", OPERATIONS)}, cluster=there).errors
+    unseen = checked(tmp_path, {"kustomization.yaml": patched("xb", OPERATIONS)}, cluster=None)
+
+    assert (found.field, found.cure) == ("patches[0].target.kind", "write Job")
+    assert [one.severity for one in unseen.faults] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("kind", ["Job", "Service", "Job|CronJob", "Role", ".*"])
+def test_a_patch_for_a_kind_that_there_is_or_a_pattern_of_kinds_is_no_error(kind, tmp_path):
+    there = Cluster(workloads={"research/vision-exp": "Job"})
+
+    assert checked(tmp_path, {"kustomization.yaml": patched(kind, OPERATIONS)}, cluster=there).errors == ()
+
+
 def test_a_key_that_stands_twice_is_refused(tmp_path):
     text = EMITTED[Autoscaler.KEDA][SCALED].replace(
         "  pollingInterval: 15\n", "  pollingInterval: 15\n  pollingInterval: 30\n"
