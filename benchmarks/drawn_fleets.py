@@ -13,13 +13,22 @@ from hypothesis.strategies import SearchStrategy
 from tests.contracts.random_fleets import nightly_idle, notebooks, runs, services
 from tests.fleets import FleetRows
 
+
+def _plain_services() -> SearchStrategy[FleetRows]:
+    """Draw services without batching and formats to choose, which a plan takes a second for and not half a minute."""
+    return services().filter(
+        lambda rows: not any({"batching", "quantize"} & declared.keys() for declared in rows.workloads.values())
+    )
+
+
 _STRATEGIES = {
     "drawn-service": services,
+    "drawn-plain-service": _plain_services,
     "drawn-night": nightly_idle,
     "drawn-runs": runs,
     "drawn-notebook": notebooks,
 }
-_WEEK = ("drawn-service", "drawn-night", "drawn-runs")
+_WEEK = ("drawn-plain-service", "drawn-night", "drawn-runs")
 """Those of one length: a workload without telemetry in half of the window would not be judged."""
 SEVERAL = "drawn-several"
 DRAWN = (*_STRATEGIES, SEVERAL)

@@ -365,6 +365,25 @@ def _matcher(files: Files, rng: random.Random) -> Mistake | None:
     return changed(files, rng, wanted, another, "PrometheusRule", "ScaledObject", patches=False)
 
 
+_LABELS = re.compile(r"[a-z_]{2,}(?==~?\")|(?<=by \()[a-z_]+")
+
+
+@mistake("PromQL label")
+def _label_of_series(files: Files, rng: random.Random) -> Mistake | None:
+    """The name of a label in one matcher, or the first of one grouping."""
+
+    def another(value: str, rng: random.Random) -> str:
+        found = rng.choice(list(_LABELS.finditer(value)))
+        return value[: found.start()] + misspelt_unlike(found[0], _REAL_LABELS, rng) + value[found.end() :]
+
+    wanted = lambda path, value: _QUERY(path, value) and bool(_LABELS.search(value))  # noqa: E731
+    return changed(files, rng, wanted, another, "PrometheusRule", "ScaledObject", patches=False)
+
+
+_REAL_LABELS = frozenset({"mode", "node", "code", "le"})
+"""What a misspelt label could be by chance that series have too."""
+
+
 @mistake("PromQL window")
 def _window(files: Files, rng: random.Random) -> Mistake | None:
     def another(value: str, rng: random.Random) -> str:

@@ -89,6 +89,13 @@ SLIPS = [
     (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "the same in both"),
     (PATCH, "nodeSelector:", "nodeselector:", "write nodeSelector"),
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
+    (RULES, 'kube_pod_status_ready{namespace="prod"', 'kube_pod_status_ready{namespce="prod"', "write namespace"),
+    (
+        RULES,
+        "sum by (namespace) (kube_pod_status_ready",
+        "sum by (namespaec) (kube_pod_status_ready",
+        "write namespace",
+    ),
 ]
 
 
@@ -112,6 +119,20 @@ def test_an_unknown_field_of_metadata_is_refused_in_every_kind(kind, tmp_path):
     found = checked(tmp_path, {"one.yaml": yaml.safe_dump(body)}, cluster=None).errors
 
     assert [(one.field, one.cure) for one in found] == [("metadata.anotations", "write annotations")]
+
+
+def test_short_labels_of_different_series_that_are_a_letter_apart_are_two_labels(tmp_path):
+    """`mode` of node-exporter, and `node` of kube-state-metrics."""
+    queries = ['rate(node_cpu_seconds_total{mode="user"}[5m])', 'kube_pod_info{node="a"}', 'kube_pod_info{node="b"}']
+    rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(queries)]
+    body = {
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": {"name": "a"},
+        "spec": {"groups": [{"name": "a", "rules": rules}]},
+    }  # fmt: skip
+
+    found = checked(tmp_path, {"rules.yaml": yaml.safe_dump(body)}, cluster=None).errors
+
+    assert [str(one) for one in found if one.value in ("mode", "node")] == []
 
 
 def patched(kind, body):
