@@ -15,10 +15,11 @@ from tests.fleets import FleetRows
 
 
 def _plain_services() -> SearchStrategy[FleetRows]:
-    """Draw services without batching and formats to choose, which a plan takes a second for and not half a minute."""
-    return services().filter(
+    """Draw services without batching and formats to choose from, which multiply what a plan compares."""
+    found: SearchStrategy[FleetRows] = services().filter(
         lambda rows: not any({"batching", "quantize"} & declared.keys() for declared in rows.workloads.values())
     )
+    return found
 
 
 _STRATEGIES = {

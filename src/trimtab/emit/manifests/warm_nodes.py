@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from trimtab.deployment.effects import StartBeforeRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE
 from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, MANAGED_BY, dns_name, metadata
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.week import cron_spans
-from trimtab.emit.manifests.workload_patch import pool_selector, pool_tolerations
+from trimtab.emit.manifests.workload_patch import GpuAsk, pool_selector, pool_tolerations
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
@@ -38,12 +37,12 @@ _RESTRICTED: Mapping[str, Plain] = {
 
 
 def warm_objects(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec
+    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec, ask: GpuAsk
 ) -> tuple[dict[str, Plain], ...]:
-    """Return the timetables of placeholders for a workload whose `run_starts` are known."""
+    """Return the timetables of placeholders for a workload whose `run_starts` are known, each asking for what its run will."""
     spans = cron_spans(tuple(_early(hour, effect.lead_s) for hour in known.run_starts))
     return tuple(
-        _timetable(action, effect, known, spec, number, span.start) for number, span in enumerate(spans, start=1)
+        _timetable(action, effect, known, spec, ask, number, span.start) for number, span in enumerate(spans, start=1)
     )
 
 
@@ -67,7 +66,7 @@ def placeholder_priority(actions: Sequence[Action]) -> dict[str, Plain]:
 
 
 def _timetable(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec, number: int, start: str
+    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec, ask: GpuAsk, number: int, start: str
 ) -> dict[str, Plain]:
     name = dns_name("trimtab-warm", known.short_name, str(number), length=CRON_JOB_LENGTH)
     job: Mapping[str, Plain] = {
@@ -78,7 +77,7 @@ def _timetable(
         "maxFailedIndexes": known.replicas,
         "activeDeadlineSeconds": round(effect.lead_s) + _OVERLAP_S,
         "ttlSecondsAfterFinished": S_PER_HR,
-        "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": _pod(known, spec)},
+        "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": _pod(spec, ask)},
     }
     return {
         "apiVersion": "batch/v1",
@@ -94,8 +93,8 @@ def _timetable(
     }
 
 
-def _pod(known: WorkloadFacts, spec: PoolSpec) -> dict[str, Plain]:
-    asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", GPU_RESOURCE: str(round(known.gpus_per_pod))}
+def _pod(spec: PoolSpec, ask: GpuAsk) -> dict[str, Plain]:
+    asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", ask.resource: str(ask.count)}
     container: Mapping[str, Plain] = {
         "name": "pause",
         "image": _IMAGE,

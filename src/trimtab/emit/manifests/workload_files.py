@@ -28,7 +28,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
-        asked, replicas = _asks(placed), placed.set_replicas
+        asked, replicas = gpu_ask(placed), placed.set_replicas
         if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
             continue
         by_hand = _by_hand(placed, spec, asked)
@@ -118,7 +118,7 @@ def _component_file(
     )
 
 
-def _asks(placed: PlacedWorkload) -> GpuAsk | None:
+def gpu_ask(placed: PlacedWorkload) -> GpuAsk | None:
     """Return what its container must ask for; None where that stays as it is."""
     shared = placed.place.shared
     if shared is not None:
