@@ -47,8 +47,8 @@ class Query:
     wrong: str = ""
     cure: str = ""
     selectors: tuple[Selector, ...] = ()
-    grouped: tuple[str, ...] = ()
-    """Labels that its aggregations are by."""
+    grouped: tuple[tuple[str, ...], ...] = ()
+    """Labels that each of its aggregations is by."""
 
 
 @cache
@@ -94,9 +94,9 @@ def _selectors(node: Any, function: str | None) -> Iterator[Selector]:
             yield from _selectors(child, inside)
 
 
-def _grouped(node: Any) -> Iterator[str]:
+def _grouped(node: Any) -> Iterator[tuple[str, ...]]:
     if type(node).__name__ == "AggregateExpr" and node.modifier is not None and str(node.modifier.type).endswith(".By"):
-        yield from node.modifier.labels
+        yield tuple(node.modifier.labels)
     for child in _children(node):
         yield from _grouped(child)
 

@@ -171,7 +171,8 @@ class _Labels:
         fits = [
             other
             for other, count in self.overall.items()
-            if count > self.overall[label]
+            if (count > self.overall[label] or other in _OWNERS)
+            and label not in _OWNERS
             and other not in beside
             and (len(label) > _SHORT or other in there)
             and one_slip(label, other)
@@ -183,7 +184,7 @@ def _labels(world: World) -> _Labels:
     of_series, overall = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for asked in _queries(world):
         query = read_query(asked.text)
-        overall.update(query.grouped)
+        overall.update(label for labels in query.grouped for label in labels)
         for selector in query.selectors:
             of_series[selector.name].update([*selector.equal, *selector.matching])
             overall.update([*selector.equal, *selector.matching])
@@ -198,7 +199,7 @@ def _misspelt_labels(query: Query, asked: _Asked, recorded: Container[str], labe
         if selector.name not in recorded:  # those of rules are known, and judged by them
             said |= {label: labels.meant(label, [selector.name], stated) for label in stated}
     read = [selector.name for selector in query.selectors]
-    said |= {label: labels.meant(label, read, query.grouped) for label in query.grouped}
+    said |= {label: labels.meant(label, read, group) for group in query.grouped for label in group}
     for label, meant in said.items():
         if meant is not None:
             what = "is no label by which anything else here reads series, and nearly one: it selects or groups nothing"
