@@ -1,7 +1,8 @@
 """What `trimtab emit` writes, read back without the plan: the bill of the files over the proof window beside the plan's proof.
 
 Run: python -m benchmarks.enact [--demo NAME ...]
-     python -m benchmarks.enact --fleets N [--seed S] [--family NAME ...] [--jobs N]   fleets drawn by the proving ground
+     python -m benchmarks.enact --fleets N [--seed S] [--family NAME ...] [--small] [--jobs N] [--limit-s S]
+         fleets drawn by the proving ground; --small: those of `benchmarks.drawn_fleets`, of which each takes seconds
 
 Each fleet is planned and proved, its files are written to a temporary folder and read by the reader of
 `trimtab review`, which knows Kubernetes, KEDA, Karpenter and the history up to the plan. What no object can carry is taken as
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import tempfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,9 +24,13 @@ from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.drawn_fleets import DRAWN, drawn
 from benchmarks.proving.parts import DAYS
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import ANY_PAYBACK
+from trimtab.catalog import load_catalog
+from trimtab.check import check_folder
+from trimtab.check.cluster import cluster_of_bundle
 from trimtab.cli.settings import resolve
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
@@ -73,6 +79,8 @@ class Row:
     """What `trimtab review` says of the folder: objects alone, without what pages under `orders/` ask for."""
     unordered_usd: float
     """The same by the plan's own bill: its objects in force, no node given back by hand and nothing bought."""
+    faults: tuple[str, ...]
+    """Errors that `trimtab emit --check` finds in the folder: objects that a server refuses or that select nothing."""
     review_passes: bool
     """Whether the review judged every workload, and found no target newly missed and nothing that stops pods."""
 
@@ -92,6 +100,7 @@ class ProvedFleet:
     """A fleet that was planned and proved, and what its files are written from."""
 
     name: str
+    bundle: Bundle
     planned: Planned
     proven: ProofResult
     facts: EmitFacts
@@ -102,13 +111,13 @@ def proved_fleet(name: str, bundle: Bundle, settings: Settings | None) -> Proved
     planned, opened = plan_fleet(bundle, settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
-    return ProvedFleet(name=name, planned=planned, proven=proven, facts=facts)
+    return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=proven, facts=facts)
 
 
 def row_of(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> Row:
     """Write the files of a plan for a cluster in which somebody makes nodes, read them, replay them."""
     withheld = write_files(fleet, maker, folder)
-    return _read(fleet.name, folder, fleet.planned, fleet.proven, fleet.facts, withheld)
+    return _read(fleet, folder, withheld)
 
 
 def write_files(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> frozenset[str]:
@@ -121,15 +130,15 @@ def write_files(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> frozenset
     return frozenset(one.subject for one in emission.withheld)
 
 
-def _read(
-    name: str, folder: Path, planned: Planned, proven: ProofResult, facts: EmitFacts, withheld: Container[str]
-) -> Row:
+def _read(fleet: ProvedFleet, folder: Path, withheld: Container[str]) -> Row:
+    planned, proven = fleet.planned, fleet.proven
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
     manifests = read_objects(read_manifests(folder) if any(folder.rglob("*.yaml")) else ()).laid_on(names)
     cases = {name: planned.cases.get(name, "it is not in the window that was planned on") for name in names}
     cases |= {names[index]: one.case for index, one in enacted.evaluators.items()}
-    seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned)
+    held_before = enacted.held_before  # as `trimtab review` knows it, which reads the whole history
+    seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned, held_before=held_before)
     found = {
         index: proposed_deployment(planned.cases[names[index]], enacted.market, manifests)
         for index in enacted.evaluators
@@ -152,10 +161,10 @@ def _read(
     kept = [(one.workload, one.target, one.kept) for one in proven.proof.targets if one.touched]
     same = sum(_kept(proven, names.index(name), done, target) == value for name, target, value in kept)
     moved = {names[index] for index, one in found.items() if one.gives_nodes_back}
-    emptied = [one for one in facts.nodes if one.held_by and set(one.held_by) <= moved]
+    emptied = [one for one in fleet.facts.nodes if one.held_by and set(one.held_by) <= moved]
     pages_text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("orders/*.md")))
     return Row(
-        name=name,
+        name=fleet.name,
         proof_usd=usd(proven.proof.after_micro_usd),
         files_usd=_billed(planned, proven, done),
         objects_usd=_billed(planned, proven, in_force),
@@ -170,8 +179,17 @@ def _read(
         + sum(len(one.nodes) for one in effects if isinstance(one, ReleaseNodes)),
         review_usd=usd(seen.after_micro_usd),
         unordered_usd=usd(enacted.bill(read_of_objects, (), ()).total + enacted.moving(read_of_objects)),
+        faults=_faults(folder, fleet.bundle),
         review_passes=seen.passes and not seen.unjudged,
     )
+
+
+def _faults(folder: Path, bundle: Bundle) -> tuple[str, ...]:
+    """Return the errors of a folder; one without a manifest has none."""
+    if not any(folder.rglob("*.yaml")):
+        return ()
+    found = check_folder(folder, load_catalog(), cluster=cluster_of_bundle(bundle), build=False)
+    return tuple(map(str, found.errors))
 
 
 def _billed(planned: Planned, proven: ProofResult, in_force: Mapping[int, Deployment]) -> float:
@@ -192,44 +210,76 @@ def _kept(proven: ProofResult, index: int, in_force: Mapping[int, Deployment], t
     return next((one.frac >= target.required_frac for one in outcome.attained if one.target == target), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A fleet without a row: `refused` by trimtab, `over_limit` of its CPU time, or `crashed`."""
+
+    name: str
+    how: str
+    why: str
+
+
 def demo_row(demo: str, maker: NodeMaker) -> Row:
     """Return the row of a demonstration."""
     with tempfile.TemporaryDirectory() as folder:
         return row_of(proved_fleet(demo, open_demo(demo), None), maker, Path(folder))
 
 
-def fleet_row(family: str, seed: int, maker: NodeMaker) -> Row | str:
-    """Return the row of a fleet that the proving ground draws, or why it was refused.
+class OverLimit(BaseException):
+    """A fleet took too long; no `Exception`, so that nothing on the way takes it for its own."""
 
-    Its quota and its own rates are left out: what is compared is one plan with its files.
+
+def fleet_row(family: str, seed: int, maker: NodeMaker, limit_s: float) -> Row | Left:
+    """Return the row of a fleet that is drawn, or why there is none.
+
+    The quota and the own rates of the proving ground's fleets are left out: what is compared is one plan with its files.
     """
-    fleet = next(one for one in families() if one.name == family).make(seed, DAYS)
-    options = (*ANY_PAYBACK, *fleet.options)
-    flags = [text for flag, text in pairwise(options) if flag == "--set"]
+    name = f"{family} {seed}"
+    signal.signal(signal.SIGPROF, _over_limit)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
     with tempfile.TemporaryDirectory() as folder:
-        bundle = read_bundle(fleet.write(Path(folder) / "bundle"))
         try:
-            settings = resolve(file=None, environ={}, flags=flags).settings
-            return row_of(proved_fleet(f"{family} {seed}", bundle, settings), maker, Path(folder) / "manifests")
+            bundle, options = _bundle(family, seed, Path(folder) / "bundle")
+            settings = resolve(
+                file=None, environ={}, flags=[text for flag, text in pairwise(options) if flag == "--set"]
+            ).settings
+            return row_of(proved_fleet(name, bundle, settings), maker, Path(folder) / "manifests")
         except TrimtabError as error:
-            return f"{family} {seed}: refused: {error}"
+            return Left(name=name, how="refused", why=str(error))
+        except OverLimit:
+            return Left(name=name, how="over_limit", why=f"took more than {limit_s:g} s of CPU time")
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
-    """Yield a row, or a refusal, for each fleet that is asked for, as they come."""
+def _over_limit(number: int, frame: object) -> None:
+    raise OverLimit
+
+
+def _bundle(family: str, seed: int, folder: Path) -> tuple[Bundle, tuple[str, ...]]:
+    """Return the history of a fleet that is drawn, and the options that it is planned with."""
+    if family in DRAWN:
+        return drawn(family, seed).bundle(), ANY_PAYBACK
+    fleet = next(one for one in families() if one.name == family).make(seed, DAYS)
+    return read_bundle(fleet.write(folder)), (*ANY_PAYBACK, *fleet.options)
+
+
+def rows(arguments: argparse.Namespace) -> Iterator[Row | Left]:
+    """Yield a row, or why there is none, for each fleet that is asked for, as they come."""
     maker = NodeMaker(arguments.node_maker)
     if not arguments.fleets:
         yield from (demo_row(demo, maker) for demo in arguments.demo or list(DEMO_FLEETS))
         return
-    names = arguments.family or [one.name for one in families()]
-    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
-        asked = [
-            pool.submit(fleet_row, name, seed, maker)
+    names = arguments.family or (DRAWN if arguments.small else [one.name for one in families()])
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=40) as pool:
+        asked = {
+            pool.submit(fleet_row, name, seed, maker, arguments.limit_s): f"{name} {seed}"
             for seed in range(arguments.seed, arguments.seed + arguments.fleets)
             for name in names
-        ]
+        }
         for done in as_completed(asked):
-            yield done.result()
+            error = done.exception()
+            yield done.result() if error is None else Left(name=asked[done], how="crashed", why=repr(error))
 
 
 def main() -> None:
@@ -246,17 +296,22 @@ def main() -> None:
     parser.add_argument(
         "--family", action="append", default=[], metavar="NAME", help="only this family; again for more"
     )
+    parser.add_argument(
+        "--small", action="store_true", help="small fleets of drawn workloads, not the proving ground's"
+    )
+    parser.add_argument("--limit-s", type=float, default=300.0, metavar="S", help="CPU time of one fleet")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="fleets at once, a process each")
     arguments = parser.parse_args()
-    found, refused = list[Row](), 0
+    found, left = list[Row](), list[Left]()
     for row in rows(arguments):
-        if isinstance(row, str):
-            print(row, flush=True)
-            refused += 1
-            continue
-        _show(row)
-        found.append(row)
-    print(json.dumps({"benchmark": "enact", "fleets": len(found), "refused": refused, **_totals(found)}))
+        if isinstance(row, Left):
+            print(f"{row.name}: {row.how}: {row.why}", flush=True)
+            left.append(row)
+        else:
+            _show(row)
+            found.append(row)
+    counts = {how: sum(one.how == how for one in left) for how in ("refused", "over_limit", "crashed")}
+    print(json.dumps({"benchmark": "enact", "fleets": len(found), **counts, **_totals(found)}))
 
 
 def _show(row: Row) -> None:
@@ -267,7 +322,12 @@ def _show(row: Row) -> None:
         f"review {'passes' if row.review_passes else 'does not pass'} ({row.review_off_frac:+.2%})",
         flush=True,
     )
-    for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
+    for word, lines in (
+        ("not judged", row.not_judged),
+        ("by a page", row.by_page),
+        ("by hand", row.by_hand),
+        ("fault", row.faults),
+    ):
         for line in lines:
             print(f"  {word}: {line}", flush=True)
 
@@ -284,6 +344,7 @@ def _totals(found: Sequence[Row]) -> dict[str, float | int]:
         "not_judged": sum(len(row.not_judged) for row in found),
         "nodes_given_back_by_order": sum(row.given_back for row in found),
         "nodes_left_behind": sum(row.left_behind for row in found),
+        "folders_with_errors": sum(bool(row.faults) for row in found),
         "reviews_that_pass": sum(row.review_passes for row in found),
         "worst_review_off_frac": max(abs(row.review_off_frac) for row in found),
     }

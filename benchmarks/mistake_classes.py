@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
+from zoneinfo import available_timezones
 
 import yaml
 
@@ -26,6 +27,7 @@ from benchmarks.mistake_mutations import (
     renamed,
     walk,
 )
+from trimtab.catalog import load_catalog
 
 Maker = Callable[[Files, random.Random], Mistake | None]
 CLASSES: dict[str, Maker] = {}
@@ -96,6 +98,13 @@ def one_of(*values: Any) -> Callable[[Any, random.Random], Any]:
 def spelt(value: Any, rng: random.Random) -> str:
     """Return a misspelt text."""
     return misspelt(str(value), rng)
+
+
+def misspelt_unlike(word: str, real: Container[str], rng: random.Random) -> str:
+    """Return a misspelt word that is not another real one by chance: `Etc/UCT` is a time zone as `Etc/UTC` is."""
+    while (made := misspelt(word, rng)) in real:
+        pass
+    return made
 
 
 @mistake("field misspelt")
@@ -280,11 +289,31 @@ _simple(
 _simple(
     "time zone",
     key_is("timeZone", "timezone"),
-    lambda value, rng: rng.choice([misspelt(value, rng), "Europe/Bonn", "CEST+1", "US/Atlantis", "GMT+25"]),
+    lambda value, rng: rng.choice(
+        [misspelt_unlike(value, available_timezones(), rng), "Europe/Bonn", "CEST+1", "US/Atlantis", "GMT+25"]
+    ),
     "CronJob",
     "ScaledObject",
 )
 _QUERY = key_is("expr", "query")
+
+
+_FUNCTIONS = frozenset({"rate", "delta", "min", "avg", "deriv", "count", "group"})
+"""What a misspelt function could be by chance that PromQL has too (prometheus.io/docs/prometheus/latest/querying/functions)."""
+_AGGREGATIONS = ("sum", "max", "min", "avg", "count")
+
+
+def ends_in_aggregation(query: str) -> bool:
+    """Tell whether a query ends in an aggregation over no labels, as `a / sum(b)` does.
+
+    `by (x)` after it is right, and changes nothing: no series here has a label x, so that all are of one group as before.
+    """
+    depth = 0
+    for place in range(len(query) - 1, -1, -1):
+        depth += (query[place] == ")") - (query[place] == "(")
+        if not depth:
+            return bool(re.search(rf"\b({'|'.join(_AGGREGATIONS)})$", query[:place].rstrip()))
+    return False
 
 
 @mistake("PromQL grammar")
@@ -296,14 +325,15 @@ def _grammar(files: Files, rng: random.Random) -> Mistake | None:
         if turn == 0:
             return value[:place] + value[place + 1 :]
         if turn == 1:
-            return value + rng.choice([" +", ")", " by (x)", " >= =", " and"])
+            end = rng.choice([" +", ")", " by (x)", " >= =", " and"])
+            return value + (" by x" if end == " by (x)" and ends_in_aggregation(value) else end)
         if turn == 2:
             names = re.findall(
                 r"\b(sum|irate|rate|clamp_min|absent|histogram_quantile|avg_over_time|max|idelta)\b(?= ?[(b])", value
             )
             if names:
                 name = rng.choice(names)
-                return value.replace(name, misspelt(name, rng), 1)
+                return value.replace(name, misspelt_unlike(name, _FUNCTIONS, rng), 1)
         return value.replace('="', "=", 1) if '="' in value else f"({value}"
 
     return changed(files, rng, _QUERY, broken, "PrometheusRule", "ScaledObject", patches=False)
@@ -333,6 +363,25 @@ def _matcher(files: Files, rng: random.Random) -> Mistake | None:
 
     wanted = lambda path, value: _QUERY(path, value) and bool(_MATCHER.search(value))  # noqa: E731
     return changed(files, rng, wanted, another, "PrometheusRule", "ScaledObject", patches=False)
+
+
+_LABELS = re.compile(r"[a-z_]{2,}(?==~?\")|(?<=by \()[a-z_]+")
+
+
+@mistake("PromQL label")
+def _label_of_series(files: Files, rng: random.Random) -> Mistake | None:
+    """The name of a label in one matcher, or the first of one grouping."""
+
+    def another(value: str, rng: random.Random) -> str:
+        found = rng.choice(list(_LABELS.finditer(value)))
+        return value[: found.start()] + misspelt_unlike(found[0], _REAL_LABELS, rng) + value[found.end() :]
+
+    wanted = lambda path, value: _QUERY(path, value) and bool(_LABELS.search(value))  # noqa: E731
+    return changed(files, rng, wanted, another, "PrometheusRule", "ScaledObject", patches=False)
+
+
+_REAL_LABELS = frozenset({"mode", "node", "code", "le"})
+"""What a misspelt label could be by chance that series have too."""
 
 
 @mistake("PromQL window")
@@ -501,7 +550,10 @@ def _offering(files: Files, rng: random.Random) -> Mistake | None:
     def wanted(path: Path, value: Any) -> bool:
         return "requirements" in path and (path[-1] == "key" or ("values" in path and isinstance(value, str)))
 
-    return changed(files, rng, wanted, spelt, "NodePool", "NodeOverlay", patches=False)
+    catalog = load_catalog()
+    real = {row.name for row in catalog.instance_types} | {name for names in catalog.regions.values() for name in names}
+    wrong = lambda value, rng: misspelt_unlike(value, real, rng)  # noqa: E731
+    return changed(files, rng, wanted, wrong, "NodePool", "NodeOverlay", patches=False)
 
 
 _simple(

@@ -89,6 +89,15 @@ SLIPS = [
     (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "the same in both"),
     (PATCH, "nodeSelector:", "nodeselector:", "write nodeSelector"),
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
+    (RULES, 'kube_pod_status_ready{namespace="prod"', 'kube_pod_status_ready{namespce="prod"', "write namespace"),
+    (RULES, ',deployment="chat-api"', ',deploymennt="chat-api"', "write deployment"),
+    (RULES, "(0 * sum by (namespace, pod)", "(0 * sum by (namepace, pod)", "write namespace"),
+    (
+        RULES,
+        "sum by (namespace) (kube_pod_status_ready",
+        "sum by (namespaec) (kube_pod_status_ready",
+        "write namespace",
+    ),
 ]
 
 
@@ -100,6 +109,57 @@ def test_a_slip_is_an_error_that_names_its_file_and_its_cure(file, right, wrong,
     found = checked(tmp_path, {**EMITTED[Autoscaler.KEDA], file: text.replace(right, wrong, 1)}).errors
 
     assert any(cure in one.cure for one in found if one.file == file), list(map(str, found))
+
+
+@pytest.mark.parametrize("kind", ["NodePool", "Gadget"])
+def test_an_unknown_field_of_metadata_is_refused_in_every_kind(kind, tmp_path):
+    """Servers know metadata whatever a CRD says of it (apiextensions-apiserver, objectmeta/coerce.go)."""
+    pool = yaml.safe_load(EMITTED[Autoscaler.KEDA][POOL])
+    body = pool if kind == "NodePool" else {"apiVersion": "example.org/v1", "kind": kind, "metadata": {"name": "a"}}
+    body["metadata"]["anotations"] = {"a": "b"}
+
+    found = checked(tmp_path, {"one.yaml": yaml.safe_dump(body)}, cluster=None).errors
+
+    assert [(one.field, one.cure) for one in found] == [("metadata.anotations", "write annotations")]
+
+
+def test_short_labels_of_different_series_that_are_a_letter_apart_are_two_labels(tmp_path):
+    """`mode` of node-exporter, and `node` of kube-state-metrics."""
+    queries = ['rate(node_cpu_seconds_total{mode="user"}[5m])', 'kube_pod_info{node="a"}', 'kube_pod_info{node="b"}']
+    rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(queries)]
+    body = {
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": {"name": "a"},
+        "spec": {"groups": [{"name": "a", "rules": rules}]},
+    }  # fmt: skip
+
+    found = checked(tmp_path, {"rules.yaml": yaml.safe_dump(body)}, cluster=None).errors
+
+    assert [str(one) for one in found if one.value in ("mode", "node")] == []
+
+
+def patched(kind, body):
+    patch = {"target": {"kind": kind, "name": "vision-exp([-.].*)?"}, "patch": yaml.safe_dump(body)}
+    return yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": [patch]})
+
+
+OPERATIONS = [{"op": "add", "path": "/spec/suspend", "value": True}]
+
+
+def test_a_patch_for_no_kind_that_there_is_is_told_by_the_workload_that_it_names(tmp_path):
+    there = Cluster(workloads={"research/vision-exp": "Job"})
+
+    (found,) = checked(tmp_path, {"kustomization.yaml": patched("xb", OPERATIONS)}, cluster=there).errors
+    unseen = checked(tmp_path, {"kustomization.yaml": patched("xb", OPERATIONS)}, cluster=None)
+
+    assert (found.field, found.cure) == ("patches[0].target.kind", "write Job")
+    assert [one.severity for one in unseen.faults] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("kind", ["Job", "Service", "Job|CronJob", "Role", ".*"])
+def test_a_patch_for_a_kind_that_there_is_or_a_pattern_of_kinds_is_no_error(kind, tmp_path):
+    there = Cluster(workloads={"research/vision-exp": "Job"})
+
+    assert checked(tmp_path, {"kustomization.yaml": patched(kind, OPERATIONS)}, cluster=there).errors == ()
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path):

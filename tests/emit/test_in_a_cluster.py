@@ -13,7 +13,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, UseOffering
+from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, StartBeforeRuns, UseOffering
 from trimtab.emit.manifests.demand_rules import DEMAND
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
@@ -426,6 +426,17 @@ def fewer_gpus(**more):
     """Runs that are to ask for 1 GPU and not 4."""
     effect = SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1)
     return emit_plan(of_action("a3", Change(subject=RUNS, effect=effect)), knowing(RUNS, **more))
+
+
+def test_a_placeholder_asks_for_the_gpus_that_its_run_will_ask_for():
+    """One that asks for the four of before has room on no node with one GPU, and no node is ready when the run begins."""
+    changes = (SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1), StartBeforeRuns(lead_s=600.0))
+    plan = of_action("a3", *(Change(subject=RUNS, effect=effect) for effect in changes))
+
+    (cron,) = kinds(emit_plan(plan, knowing(RUNS, gpus_per_pod=4.0, run_starts=(9,))), "CronJob")
+
+    (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
 
 
 @pytest.mark.parametrize("stated", [("limits",), ("limits", "requests")])

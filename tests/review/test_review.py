@@ -4,9 +4,14 @@ import pytest
 import yaml
 from tests.fleets import FleetRows
 
+from trimtab.catalog import load_catalog
 from trimtab.errors import InputError
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
 from trimtab.pipeline import review
-from trimtab.review import read_objects
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import Weight
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.units import usd
@@ -134,6 +139,25 @@ def test_fewer_replicas_in_a_node_pool_give_their_nodes_back(bundle):
 
     assert found.passes, (found.broken, found.findings)
     assert found.after_micro_usd == pytest.approx(found.before_micro_usd * 7 / 8, rel=1e-3)
+
+
+def test_a_node_that_its_holder_left_before_the_window_goes_with_it_where_that_is_known():
+    rows = FleetRows(DAYS)
+    for name in ("first", "second", "left"):
+        rows.node(name, "g5.xlarge")
+    for name in ("first", "second"):
+        rows.hold("prod/api", name, [0], owner_kind="Deployment")
+        rows.use("prod/api", name, 0, range(DAYS * 24), sm=0.3)
+    fleet = build_fleet(rows.bundle(), Settings())
+    market = Market.of(load_catalog(), None, Settings())
+    cases = cases_of(fleet, Settings(), 1, market=market)
+    asked = manifests(on_pool("replicas: 1"))
+
+    blind = review_fleet(fleet, cases, market, asked)
+    told = review_fleet(fleet, cases, market, asked, held_before={"left": frozenset({"prod/api"})})
+
+    a_node = told.before_micro_usd / 3
+    assert (blind.after_micro_usd, told.after_micro_usd) == (2 * a_node, a_node)
 
 
 def test_an_autoscaler_on_requests_follows_demand(bundle):

@@ -47,7 +47,8 @@ def check_folder(
     Raises InputError where there is nothing to check, UsageError where a package that it needs is not installed.
     """
     read, known = read_folder(folder), schemas or Schemas()
-    world = World(folder=read, patches=patches_of(read), cluster=cluster, catalog=catalog)
+    kinds = frozenset(kind for _, kind in known.known())
+    world = World(folder=read, patches=patches_of(read), cluster=cluster, catalog=catalog, kinds=kinds)
     faults = [*read.faults, *_objects(read, known, catalog), *_patches(world.patches, known, catalog)]
     faults += [*kustomization_faults(read), *reference_faults(world), *query_faults(world)]
     if build:
@@ -75,10 +76,9 @@ def _object(body: Object, schemas: Schemas, catalog: Catalog, *, partial: bool =
         return
     yield from kind_faults(version, kind, schemas)
     schema = schemas.of(version, kind)
-    if schema is not None:
-        yield from schema_faults(schema, body, partial=partial)
-        if not partial:
-            yield from cel_faults(schema, body)
+    yield from schema_faults(schema, body, partial=partial)
+    if not partial:
+        yield from cel_faults(schema, body)
     try:
         yield from object_faults(kind, body, catalog, partial=partial)
     except InputError as error:

@@ -80,6 +80,21 @@ def nearest(name: str, known: Iterable[str], *, least_frac: float = 0.75) -> str
     return found[0] if found else None
 
 
+def one_slip(word: str, meant: str) -> bool:
+    """Tell whether a word is another with one letter more, less or changed, or with two neighbours swapped.
+
+    >>> one_slip("namespce", "namespace"), one_slip("pdo", "pod"), one_slip("node", "pod")
+    (True, True, False)
+    """
+    if len(word) == len(meant):
+        unlike = [place for place in range(len(word)) if word[place] != meant[place]]
+        first, last = (unlike[0], unlike[-1]) if unlike else (0, 0)
+        swapped = last == first + 1 and word[first : last + 1] == meant[first : last + 1][::-1]
+        return len(unlike) == 1 or swapped
+    short, long = sorted((word, meant), key=len)
+    return len(long) == len(short) + 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+
+
 def join(path: str, *keys: str | int) -> str:
     """Return a path with more keys behind it.
 

@@ -86,10 +86,22 @@ class Patch:
 
     def fits(self, kind: str, name: str) -> bool:
         """Tell whether it is for an object."""
-        try:
-            return kind == self.kind and re.fullmatch(self.name, name) is not None
-        except re.error:
-            return False
+        return self.is_of(kind) and self.names(name)
+
+    def is_of(self, kind: str) -> bool:
+        """Tell whether it is for objects of a kind, which kustomize takes as a pattern too."""
+        return _matches(self.kind, kind)
+
+    def names(self, name: str) -> bool:
+        """Tell whether it is for objects of a name."""
+        return _matches(self.name, name)
+
+
+def _matches(pattern: str, word: str) -> bool:
+    try:
+        return re.fullmatch(pattern, word) is not None
+    except re.error:
+        return False
 
 
 def kustomization_faults(folder: Folder) -> Iterator[ObjectFault]:

@@ -93,7 +93,6 @@ def object_faults(kind: str, body: Object, catalog: Catalog, *, partial: bool = 
 
 def _metadata(kind: str, body: Object, partial: bool) -> Iterator[FieldFault]:
     metadata = at(body, "metadata")
-    yield from _typed(metadata)
     name = at(metadata, "name")
     if not partial and not name and not at(metadata, "generateName"):
         yield FieldFault(field="metadata.name", value=name, what="is not stated", cure="name the object")
@@ -103,22 +102,6 @@ def _metadata(kind: str, body: Object, partial: bool) -> Iterator[FieldFault]:
     if isinstance(namespace, str) and (wrong := dns_label(namespace)):
         yield FieldFault(field="metadata.namespace", value=namespace, what=wrong, cure="write the name of a namespace")
     yield from label_faults(metadata, "metadata")
-
-
-def _typed(metadata: object) -> Iterator[FieldFault]:
-    """Yield parts of the metadata that are of another type than a server decodes: schemas of CRDs leave them open."""
-    for name in ("name", "namespace", "generateName"):
-        value = at(metadata, name)
-        if value is not None and not isinstance(value, str):
-            yield FieldFault(field=f"metadata.{name}", value=value, what="is no text", cure="write it in quotes")
-    for name in ("labels", "annotations"):
-        stated = at(metadata, name)
-        if stated is not None and not isinstance(stated, Mapping):
-            yield FieldFault(field=f"metadata.{name}", value=stated, what="is no map", cure="write key: value")
-        for key, value in stated.items() if isinstance(stated, Mapping) else ():
-            if value is not None and not isinstance(value, str):
-                field = join("metadata", name, str(key))
-                yield FieldFault(field=field, value=value, what="is no text", cure=f'put it in quotes: "{value}"')
 
 
 def _name(kind: str, name: str) -> str | None:

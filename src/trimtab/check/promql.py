@@ -47,6 +47,8 @@ class Query:
     wrong: str = ""
     cure: str = ""
     selectors: tuple[Selector, ...] = ()
+    grouped: tuple[tuple[str, ...], ...] = ()
+    """Labels that each of its aggregations is by."""
 
 
 @cache
@@ -68,7 +70,7 @@ def read_query(text: str) -> Query:
     odd = next(_odd(parsed), None)
     if odd is not None:
         return Query(wrong=odd[0], cure=odd[1], selectors=tuple(_selectors(parsed, None)))
-    return Query(selectors=tuple(_selectors(parsed, None)))
+    return Query(selectors=tuple(_selectors(parsed, None)), grouped=tuple(_grouped(parsed)))
 
 
 def _children(node: Any) -> Iterator[Any]:
@@ -90,6 +92,13 @@ def _selectors(node: Any, function: str | None) -> Iterator[Selector]:
         inside = node.func.name if kind == "Call" else None
         for child in _children(node):
             yield from _selectors(child, inside)
+
+
+def _grouped(node: Any) -> Iterator[tuple[str, ...]]:
+    if type(node).__name__ == "AggregateExpr" and node.modifier is not None and str(node.modifier.type).endswith(".By"):
+        yield tuple(node.modifier.labels)
+    for child in _children(node):
+        yield from _grouped(child)
 
 
 def _selector(node: Any, range_s: float | None, two_samples: bool) -> Selector:

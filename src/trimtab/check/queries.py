@@ -6,18 +6,20 @@ Read are rules, KEDA's Prometheus triggers, metrics of HPAs, Helm values of prom
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trimtab.check.documents import Document
-from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
-from trimtab.check.promql import Selector, exported, read_query, unknown_series
+from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, one_slip, placed
+from trimtab.check.promql import Query, Selector, exported, read_query, unknown_series
 from trimtab.check.references import World
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
 _USUAL_INTERVAL_S = 15
 _TWO = 2
+_SHORT = 6
+"""Letters of a label up to which another real one is often a letter away, such as node and mode, state and stage."""
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _OWNERS = {"deployment": "Deployment", "statefulset": "StatefulSet", "job_name": "Job"}
 _POD_SUFFIXES = {
@@ -50,7 +52,7 @@ class _Recorded:
 
 def query_faults(world: World) -> Iterator[ObjectFault]:
     """Yield queries that do not parse, read a series that nobody writes, or select nothing of it."""
-    recorded = _recorded(world)
+    recorded, labels = _recorded(world), _labels(world)
     for asked in _queries(world):
         query = read_query(asked.text)
         if query.wrong and not asked.said:
@@ -62,6 +64,8 @@ def query_faults(world: World) -> Iterator[ObjectFault]:
                 if found.what not in seen:
                     seen.add(found.what)
                     yield placed(asked.document.file, asked.document.called, found)
+        for found in _misspelt_labels(query, asked, recorded, labels):
+            yield placed(asked.document.file, asked.document.called, found)
     for document in world.folder.objects:
         if document.kind == "HorizontalPodAutoscaler":
             for found in _metrics(document, recorded, world):
@@ -152,6 +156,54 @@ def _selected(
         yield from _of_recorded(selector, recorded[selector.name], asked)
     else:
         yield from _of_cluster(selector, asked, world)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Labels:
+    """How often the queries of a folder name each label, of each series and at all."""
+
+    of_series: Mapping[str, Counter[str]]
+    overall: Counter[str]
+
+    def meant(self, label: str, series: Iterable[str], beside: Collection[str]) -> str | None:
+        """Return the label named more often of which this one is a slip; a short one only where the same series has it."""
+        there = {other for name in series for other in self.of_series[name]}
+        fits = [
+            other
+            for other, count in self.overall.items()
+            if (count > self.overall[label] or other in _OWNERS)
+            and label not in _OWNERS
+            and other not in beside
+            and (len(label) > _SHORT or other in there)
+            and one_slip(label, other)
+        ]
+        return max(fits, key=lambda other: (self.overall[other], other), default=None)
+
+
+def _labels(world: World) -> _Labels:
+    of_series, overall = defaultdict[str, Counter[str]](Counter), Counter[str]()
+    for asked in _queries(world):
+        query = read_query(asked.text)
+        overall.update(label for labels in query.grouped for label in labels)
+        for selector in query.selectors:
+            of_series[selector.name].update([*selector.equal, *selector.matching])
+            overall.update([*selector.equal, *selector.matching])
+    return _Labels(of_series=of_series, overall=overall)
+
+
+def _misspelt_labels(query: Query, asked: _Asked, recorded: Container[str], labels: _Labels) -> Iterator[FieldFault]:
+    """Yield labels that are nearly one by which the folder's other queries read series: nothing has them."""
+    said = dict[str, str | None]()
+    for selector in query.selectors:
+        stated = [*selector.equal, *selector.matching]
+        if selector.name not in recorded:  # those of rules are known, and judged by them
+            said |= {label: labels.meant(label, [selector.name], stated) for label in stated}
+    read = [selector.name for selector in query.selectors]
+    said |= {label: labels.meant(label, read, group) for group in query.grouped for label in group}
+    for label, meant in said.items():
+        if meant is not None:
+            what = "is no label by which anything else here reads series, and nearly one: it selects or groups nothing"
+            yield FieldFault(field=asked.field, value=label, what=what, cure=f"write {meant}")
 
 
 def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _Asked) -> Iterator[FieldFault]:

@@ -7,7 +7,7 @@ Scheduling is judged as `trimtab review` does, from the same reading of pods and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.catalog.registry import Catalog
@@ -43,6 +43,8 @@ class World:
     patches: list[Patch]
     cluster: Cluster | None
     catalog: Catalog
+    kinds: frozenset[str] = frozenset()
+    """Every kind that has a schema, or is Kubernetes' own."""
     names: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """Kind -> (namespace, name) of the folder's objects."""
 
@@ -505,11 +507,7 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
             what="matches no workload of the cluster: kustomize passes it over without a word",
             cure=cure,
         )
-    near_kind = None if patch.kind in WORKLOAD_KINDS else nearest(patch.kind, WORKLOAD_KINDS, least_frac=0.7)
-    if near_kind:
-        where = patch.path.removesuffix("patch") + "target.kind"
-        what = "is no kind that is known: kustomize passes it over without a word"
-        yield FieldFault(field=where, value=patch.kind, what=what, cure=f"write {near_kind}")
+    yield from _of_no_kind(patch, world, known)
     body = patch.body or {}
     for path, labels in (
         ("metadata.labels", mapping(body, "metadata", "labels")),
@@ -532,6 +530,24 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
     for path, kind, name, _ in named:
         if lost := world.missing(kind, name):
             yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])
+
+
+def _of_no_kind(patch: Patch, world: World, workloads: Iterable[tuple[str, str]]) -> Iterator[FieldFault]:
+    """Yield a patch whose target is of no kind that there is; sure where its name or spelling tells which one is meant."""
+    known = world.kinds | WORKLOAD_KINDS | {document.kind for document in world.folder.objects}
+    known |= {key[1] for key in (world.cluster.objects if world.cluster else ())}
+    if not patch.kind or any(patch.is_of(kind) for kind in known):
+        return
+    meant = sorted({kind for name, kind in workloads if kind and patch.names(name)})
+    near = nearest(patch.kind, meant or known, least_frac=0.3 if meant else 0.7)
+    cure = near or " or ".join(meant)
+    yield FieldFault(
+        field=patch.path.removesuffix("patch") + "target.kind",
+        value=patch.kind,
+        what="is no kind that is known: kustomize passes it over without a word",
+        cure=f"write {cure}" if cure else "see kubectl api-resources, or give --context or --schemas",
+        severity=Severity.ERROR if cure else Severity.WARNING,
+    )
 
 
 def _odd_taints(world: World) -> Iterator[ObjectFault]:

@@ -27,6 +27,7 @@ _DATA = files("trimtab.check") / "data"
 _OF_PATCHES = frozenset({"$patch", "$retainKeys"})
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_METADATA = "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _BELOW = ("properties", "patternProperties", "definitions")
 
 
@@ -42,8 +43,39 @@ def _shipped() -> Mapping[tuple[str, str], str]:
 
 @cache
 def _shipped_schema(file: str) -> Object:
+    return _with_metadata(_loaded(file))
+
+
+def _loaded(file: str) -> Object:
     loaded: Object = json.loads((_DATA / file).read_text(encoding="utf-8"))
     return loaded
+
+
+@cache
+def _definitions() -> Object:
+    """Return Kubernetes' own definitions of metadata and its parts, as they stand in the schema of one of its kinds."""
+    stated = at(_loaded(_shipped()["v1", "Namespace"]), "definitions")
+    return stated if isinstance(stated, Mapping) else {}
+
+
+def _with_metadata(schema: Object) -> Object:
+    """Return a schema that holds metadata to Kubernetes' own: CRDs leave it open, and servers know every field of it.
+
+    Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go (v1.34), which says unknown fields.
+    """
+    properties = at(schema, "properties")
+    if at(properties, "metadata") not in (None, {"type": "object"}):
+        return schema
+    stated = {**(properties if isinstance(properties, Mapping) else {}), "metadata": {"$ref": _METADATA}}
+    own = at(schema, "definitions")
+    definitions = {**_definitions(), **(own if isinstance(own, Mapping) else {})}
+    return {**schema, "properties": stated, "definitions": definitions}
+
+
+@cache
+def _of_metadata() -> Object:
+    """Return the schema of an object of which nothing but its metadata is known."""
+    return _with_metadata({"type": "object"})
 
 
 @cache
@@ -69,16 +101,16 @@ class Schemas:
                 for version in listed(crd, "spec", "versions"):
                     stated = at(version, "schema", "openAPIV3Schema")
                     if text(crd, "kind") in ("CustomResourceDefinition", "") and kind and isinstance(stated, Mapping):
-                        own[f"{group}/{text(version, 'name')}", kind] = _strict(stated, at_top=True)
+                        own[f"{group}/{text(version, 'name')}", kind] = _with_metadata(_strict(stated, at_top=True))
         return cls(own=own)
 
-    def of(self, api_version: str, kind: str) -> Object | None:
-        """Return the schema of a kind; None where none is known."""
+    def of(self, api_version: str, kind: str) -> Object:
+        """Return the schema of a kind; where none is known, one of metadata alone."""
         known = self.own.get((api_version, kind))
         if known is not None:
             return known
         file = _shipped().get((api_version, kind))
-        return None if file is None else _shipped_schema(file)
+        return _of_metadata() if file is None else _shipped_schema(file)
 
     def known(self) -> frozenset[tuple[str, str]]:
         """Return every API version and kind that has a schema, or is Kubernetes' own."""

@@ -12,7 +12,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray, Target, Window
 from trimtab.ledger import Commitment
-from trimtab.plan.program.fleet_problem import FleetBill
+from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
 from trimtab.plan.program.pool_use import summed
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
@@ -110,10 +110,12 @@ def review_fleet(
     *,
     present: Manifests | None = None,
     owned: Sequence[Commitment] = (),
+    held_before: Mapping[str, frozenset[str]] = NOT_HELD,
 ) -> Review:
     """Replay a fleet's window under manifests and, where given, under those in force; else beside history as it was.
 
-    `cases` are the fleet's workloads by name, or why they cannot be judged.
+    `cases` are the fleet's workloads by name, or why they cannot be judged; `held_before` tells who held which node earlier,
+    where the window is not the whole history.
     """
     proposed = proposed.laid_on(cases)
     present = None if present is None else present.laid_on(cases)
@@ -122,7 +124,7 @@ def review_fleet(
         for index, workload in enumerate(fleet.workloads)
         if isinstance(case := cases[workload.name], Case)
     }
-    enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned))
+    enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned), held_before=held_before)
     named = {*proposed.workloads, *(present.workloads if present else ())}
     places = [index for index, workload in enumerate(fleet.workloads) if workload.name in named and index in evaluators]
     after = {index: proposed_deployment(evaluators[index].case, market, proposed) for index in places}

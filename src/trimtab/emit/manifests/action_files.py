@@ -37,15 +37,14 @@ from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_over
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
-from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.program_settings import precision_page, training_page
 from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
-from trimtab.emit.manifests.workload_files import claimed_templates
-from trimtab.emit.manifests.workload_patch import patchable, queued_component
+from trimtab.emit.manifests.workload_files import claimed_templates, gpu_ask
+from trimtab.emit.manifests.workload_patch import GpuAsk, patchable, queued_component
 from trimtab.plan.model import Action, Change
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -156,7 +155,7 @@ def _controllers(
         case SetSchedule():
             yield _timetable(action, effect, known)
         case StartBeforeRuns():
-            yield _warm(action, effect, known, scope.spec(subject), claimed_templates(subject, scope))
+            yield _warm(action, effect, known, scope)
         case DeferRuns():
             objects = deferral_objects(action, effect, known)
             yield object_file(action, known, "scaling", "deferral", ApplyStage.SCALE, *objects)
@@ -238,18 +237,15 @@ def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Pie
     return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, scaler)
 
 
-def _warm(
-    action: Action,
-    effect: StartBeforeRuns,
-    known: WorkloadFacts,
-    spec: PoolSpec | None,
-    templates: Mapping[str, str],
-) -> Piece:
+def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, scope: Scope) -> Piece:
+    spec, placed = scope.spec(known.name), scope.placed.get(known.name)
     if not known.run_starts or spec is None:
         missing = "the hours at which its runs begin" if not known.run_starts else "the node pool that it runs on"
         reason = f"{missing} are not known: start its nodes {effect.lead_s:.0f} s before each run"
         return Withheld(action=action.id, subject=known.name, reason=reason)
-    objects = warm_objects(action, effect, known, spec, templates)
+    ask = None if placed is None else gpu_ask(placed)
+    templates = claimed_templates(known.name, scope)
+    objects = warm_objects(action, effect, known, spec, ask or GpuAsk(count=round(known.gpus_per_pod)), templates)
     return object_file(action, known, "scaling", "warm-nodes", ApplyStage.SCALE, *objects)
 
 

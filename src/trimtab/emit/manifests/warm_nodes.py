@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from trimtab.deployment.effects import StartBeforeRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE
 from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, MANAGED_BY, Plain, dns_name, metadata
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.week import cron_spans
-from trimtab.emit.manifests.workload_patch import pool_selector, pool_tolerations
+from trimtab.emit.manifests.workload_patch import GpuAsk, pool_selector, pool_tolerations
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
@@ -41,15 +40,16 @@ def warm_objects(
     effect: StartBeforeRuns,
     known: WorkloadFacts,
     spec: PoolSpec,
+    ask: GpuAsk,
     templates: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Plain], ...]:
-    """Return the timetables of placeholders for a workload whose `run_starts` are known.
+    """Return the timetables of placeholders for a workload whose `run_starts` are known, each asking for what its run will.
 
     `templates`: where its pods claim their GPUs, the names of those claims and what ResourceClaimTemplate each is made from.
     """
     spans = cron_spans(tuple(_early(hour, effect.lead_s) for hour in known.run_starts))
     return tuple(
-        _timetable(action, effect, known, number, span.start, _pod(known, spec, templates or {}))
+        _timetable(action, effect, known, number, span.start, _pod(spec, ask, templates or {}))
         for number, span in enumerate(spans, start=1)
     )
 
@@ -101,8 +101,8 @@ def _timetable(
     }
 
 
-def _pod(known: WorkloadFacts, spec: PoolSpec, templates: Mapping[str, str]) -> dict[str, Plain]:
-    gpus: Mapping[str, Plain] = {} if templates else {GPU_RESOURCE: str(round(known.gpus_per_pod))}
+def _pod(spec: PoolSpec, ask: GpuAsk, templates: Mapping[str, str]) -> dict[str, Plain]:
+    gpus: Mapping[str, Plain] = {} if templates else {ask.resource: str(ask.count)}
     asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", **gpus}
     used: Mapping[str, Plain] = {"claims": [{"name": name} for name in templates]} if templates else {}
     claims = [{"name": name, "resourceClaimTemplateName": template} for name, template in templates.items()]

@@ -29,7 +29,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
-        asked, replicas = _asks(placed), placed.set_replicas
+        asked, replicas = gpu_ask(placed), placed.set_replicas
         if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
             continue
         change = claim_change(placed, scope)
@@ -62,7 +62,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
 
 def claim_change(placed: PlacedWorkload, scope: Scope) -> ClaimChange | None:
     """Return what a plan asks of a workload's claims of GPUs; None where it has none, or they stay as they are."""
-    known, place, asked = placed.known, placed.place, _asks(placed)
+    known, place, asked = placed.known, placed.place, gpu_ask(placed)
     if not known.gpu_claims:
         return None
     if place.shared is not None and place.shared.shared.is_cut:
@@ -181,7 +181,7 @@ def _beside(placed: PlacedWorkload, name: str, body: Mapping[str, Plain]) -> Man
     )
 
 
-def _asks(placed: PlacedWorkload) -> GpuAsk | None:
+def gpu_ask(placed: PlacedWorkload) -> GpuAsk | None:
     """Return what its container must ask for; None where that stays as it is."""
     shared = placed.place.shared
     if shared is not None:
