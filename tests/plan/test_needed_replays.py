@@ -12,10 +12,13 @@ from hypothesis import Phase, given, settings, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicas
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.levers import replica_count
 from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import judge, plan_of
 from trimtab.replay.outcomes import service_replays
@@ -137,3 +140,17 @@ def test_under_a_quota_every_way_is_replayed():
     prospects = prospects_of(fleet_of((4000.0, 0.1, 6, 16.0), at=limited), limited)
 
     assert not any(judged.waiting for judged in prospects.options if judged)
+
+
+@pytest.mark.parametrize("most_hr", [1500.0, 4000.0, 9000.0])
+def test_fewer_replicas_than_the_law_needs_miss_a_target(most_hr):
+    (judged,) = prospects_of(fleet_of((most_hr, 0.3, 8, 8.0))).options
+    evaluator = judged.evaluator
+
+    def holding(replicas):
+        return AS_IT_IS.plus((replica_count.NAME, SetReplicas(replicas=replicas, before=8)))
+
+    least = evaluator.least_number(holding(1))
+
+    assert least >= 1
+    assert not any(evaluator.keeps_targets(holding(replicas)) for replicas in range(1, least))
