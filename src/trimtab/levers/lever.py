@@ -131,6 +131,8 @@ class JudgedWays:
     """Ways that missed a target, by each lever in them."""
     dropped: Mapping[str, int]
     """Ways that were dropped, by the reason."""
+    waiting: Sequence[KeptWay] = ()
+    """Ways that were not replayed, since even the least that they could use is in no better plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -252,6 +254,17 @@ def fewest(keeps: Callable[[int], bool], low: int, high: int) -> int | None:
     return low + bisect_left(range(low, high), True, key=keeps)
 
 
+def fewest_from(keeps: Callable[[int], bool], likely: int, high: int) -> int | None:
+    """Return the least number of `likely` to `high` that keeps, as `fewest` does; looked for from `likely` on."""
+    step, below = 1, likely - 1
+    while below < high:
+        count = min(below + step, high)
+        if keeps(count):
+            return below + 1 + bisect_left(range(below + 1, count), True, key=keeps)
+        below, step = count, 2 * step
+    return None
+
+
 def usual_reason(
     lever: str, ask: LeverRequest, judged: JudgedWays, *, own: str | None = None, otherwise: str = "nothing to change"
 ) -> str:
@@ -266,6 +279,8 @@ def usual_reason(
         return own
     if is_candidate(lever, judged):
         return "possible, but dearer than the plan"
+    if any(lever in way.deployment.levers for way in judged.waiting):
+        return "dearer than the plan even at the least that it could use"
     return "every variant misses a target in replay" if judged.missed.get(lever) else otherwise
 
 

@@ -169,22 +169,28 @@ def _what_formats_would_save(ask: LeverRequest, judged: JudgedWays) -> str | Non
     for stored in formats.unknown:
         for where in places(ask, formats, stored):
             if where.sharing is None:
-                ways = [where, *(where.plus((autoscaling.NAME, policy)) for policy in scaled)]
-                costs = [cost for way in ways if (cost := _cost(ask, way)) is not None]
-                if costs and priced[0][0] - min(costs) > saved:
-                    best, saved = stored, priced[0][0] - min(costs)
+                for way in (where, *(where.plus((autoscaling.NAME, policy)) for policy in scaled)):
+                    cost = _cost(ask, way, most=priced[0][0] - saved)
+                    if cost is not None:
+                        best, saved = stored, priced[0][0] - cost
     if best is None:
         return f"neither {' nor '.join(candidate.value for candidate in formats.unknown)} would save more"
     saved_usd_mo = per_month(usd(saved), ask.case.window.hours)
     return f"{best.value} could save about ${saved_usd_mo:,.0f} a month more; {EVALUATE}"
 
 
-def _cost(ask: LeverRequest, deployment: Deployment) -> int | None:
-    """Return what a workload would cost alone, or None where it would miss a target."""
+def _cost(ask: LeverRequest, deployment: Deployment, most: int) -> int | None:
+    """Return what a workload would cost alone; None where it would miss a target, or cost so much or more."""
+    place = ask.evaluator.place(deployment)
+    least = ask.evaluator.least(deployment)
+    # no replay where even what it holds at least is too much
+    if least is not None and _priced(ask.case, deployment, least.usage(place), ask.market) >= most:
+        return None
     if not ask.evaluator.keeps_targets(deployment):
         return None
-    usage = ask.evaluator.outcome(deployment).usage(ask.evaluator.place(deployment))
-    return _priced(ask.case, deployment, usage, ask.market)
+    usage = ask.evaluator.outcome(deployment).usage(place)
+    cost = _priced(ask.case, deployment, usage, ask.market)
+    return cost if cost < most else None
 
 
 def _priced(case: Case, deployment: Deployment, usage: Mapping[Pool, IntArray], market: Market) -> int:

@@ -19,7 +19,7 @@ from trimtab.levers.lever import (
     Lever,
     LeverRequest,
     Risk,
-    fewest,
+    fewest_from,
     held_and_used,
     usual_reason,
 )
@@ -39,7 +39,8 @@ def least_replicas(base: Deployment, ask: LeverRequest) -> int | None:
     high = spec.max_replicas or before * ROOM_TO_GROW
     room = ask.evaluator.place(base).quota_pods
     high = high if room is None else min(high, room)
-    return fewest(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), low, high)
+    likely = max(low, ask.evaluator.least_number(_with(base, ask, max(1, low))))
+    return fewest_from(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), likely, high)
 
 
 def _with(base: Deployment, ask: LeverRequest, replicas: int) -> Deployment:

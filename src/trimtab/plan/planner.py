@@ -27,6 +27,7 @@ from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
+from trimtab.plan.needed_replays import AT_ONCE, NeededReplays, explained
 from trimtab.plan.options.dominated_sites import dominated_sites
 from trimtab.plan.options.veto import Veto
 from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
@@ -43,8 +44,6 @@ from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
 from trimtab.units import per_month, usd
 
-_AT_ONCE = 2
-"""Workloads whose options are replayed at once."""
 _ASKED_MORE = 20
 """Workloads, the largest ones, for which costly questions are asked: the nearest target that sharing would keep."""
 Progress = Callable[[str, float], None]
@@ -71,6 +70,8 @@ class Planned:
     """Declared targets that history missed and nothing on offer keeps, in words."""
     headroom_micro_usd: int = 0
     """What the plan's headroom costs over the window: its bill, less that of the best plan that leaves none."""
+    prospects: Prospects | None = None
+    """What it was chosen from, with all that was replayed for the choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,6 +110,10 @@ class Prospects:
         market = replace(self.market, limits=settings.limits)
         return replace(self, settings=settings, market=market)._judged_anew(names)
 
+    def problem(self, rows: Sequence[WorkloadOptions | None]) -> Problem:
+        """Return the joint problem of some options of these workloads."""
+        return fleet_problem(self.fleet, rows, self.market, self.settings.limits, self.owned)
+
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
@@ -126,6 +131,7 @@ class Prospects:
                 evaluator=evaluator,
                 veto=self.vetoes.get(name),
                 unneeded=unneeded,
+                as_needed=_as_needed(self.settings),
             )
 
         options = tuple(
@@ -182,14 +188,12 @@ def judge(
 
 def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     """Choose among prospects; raises PlanError, naming the rules in conflict, where no plan keeps the limits."""
-    fleet, market, settings, owned = prospects.fleet, prospects.market, prospects.settings, prospects.owned
-    options, cases = list(prospects.options), prospects.cases
-    judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
     progress("choosing jointly", 0.0)
-    problem = fleet_problem(fleet, options, market, settings.limits, owned)
-    cheapest = solve_problem(problem, settings.planning)
-    paying = with_effort(problem, row_efforts(problem, options, settings))
-    chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
+    solved = _solved(prospects)
+    prospects, problem, cheapest, chosen = solved.prospects, solved.problem, solved.cheapest, solved.chosen
+    fleet, market, settings, cases = prospects.fleet, prospects.market, prospects.settings, prospects.cases
+    options = list(prospects.options)
+    judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
     drafted = prompt(draft_of(fleet, options, chosen, market, problem.owned), options, settings)
     drafted, small = _commitments_worth(drafted, settings)
     drafted, unbacked = staged(drafted, settings)
@@ -219,7 +223,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         options=sum(row.considered for row in options if row),
         pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
-        limits=price_limits(paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
+        limits=price_limits(solved.paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
         roadmap=path.roadmap(),
         ventures=ventures(fleet, left, market, settings, shared),
         work_gap_frac=_work_gap(drafted, chosen, settings),
@@ -236,8 +240,86 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         order=tuple(slot.number for slot in slots),
         owned=problem.owned,
         unkept=tuple(unkept(options)),
-        headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
+        headroom_micro_usd=max(0, cheapest.cost_micro_usd - solved.bold_micro_usd),
+        prospects=prospects,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Solved:
+    """A fleet's joint problem solved: by its bill, by bill and work, and by its bill without headroom."""
+
+    prospects: Prospects
+    problem: Problem
+    paying: Problem
+    """The problem in which work counts."""
+    cheapest: ChosenPlan
+    chosen: ChosenPlan
+    """The plan that pays best, where the work that it asks for counts."""
+    bold_micro_usd: int
+    """The bill of the best plan that leaves no headroom."""
+
+
+def _solved(prospects: Prospects) -> _Solved:
+    """Solve until every choice is among ways that were replayed; then explain what was not chosen."""
+    settings, needed = prospects.settings, NeededReplays(market=prospects.market)
+    bold = replace(needed, with_headroom=False)
+    while True:
+        rows = prospects.options
+        problem = prospects.problem(rows)
+        more = None
+        if _as_needed(settings):  # no limits: a first look finds a plan
+            more = needed.asked_for(rows, solve_problem(problem, settings.planning, rough=True))
+        if more is None:
+            cheapest = solve_problem(problem, settings.planning)
+            more = needed.asked_for(rows, cheapest)
+        if more is None:
+            paying = with_effort(problem, row_efforts(problem, rows, settings))
+            chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
+            more = needed.asked_for(rows, chosen)
+        if more is None:
+            free = _without_headroom(prospects, cheapest)
+            more = bold.asked_for(rows, free)
+        if more is None:
+            break
+        prospects = replace(prospects, options=more)
+    cheapest, chosen = _as_if_all_known(prospects, cheapest, chosen)
+    return _Solved(
+        prospects=replace(prospects, options=explained(rows)),
+        problem=problem,
+        paying=paying,
+        cheapest=cheapest,
+        chosen=chosen,
+        bold_micro_usd=free.cost_micro_usd,
+    )
+
+
+def _as_if_all_known(prospects: Prospects, cheapest: ChosenPlan, chosen: ChosenPlan) -> tuple[ChosenPlan, ChosenPlan]:
+    """Choose once more among the ways that were replayed: of plans that cost the same, the one found without the others.
+
+    The bounds stay those over all ways.
+    """
+    rows = [None if judged is None else replace(judged, waiting=()) for judged in prospects.options]
+    if all(judged is None or not judged.waiting for judged in prospects.options):
+        return cheapest, chosen
+    problem, settings = prospects.problem(rows), prospects.settings
+    first = solve_problem(problem, settings.planning).over_more_ways(cheapest)
+    paying = with_effort(problem, row_efforts(problem, rows, settings))
+    return first, solve_problem(paying, settings.planning, start=first.choice).over_more_ways(chosen)
+
+
+def _as_needed(settings: Settings) -> bool:
+    """Tell whether ways wait for their replays: not under limits, whose price asks what the plan would be without each."""
+    return not settings.limits.quotas and settings.limits.spot_max_frac >= 1
+
+
+def _without_headroom(prospects: Prospects, cheapest: ChosenPlan) -> ChosenPlan:
+    """Plan again with the options that keep every target only where all goes as predicted; the same plan without such."""
+    rows = prospects.options
+    if all(judged is None or len(judged.without_headroom) == len(judged.candidates) for judged in rows):
+        return cheapest
+    loose = [None if judged is None else replace(judged, candidates=judged.without_headroom) for judged in rows]
+    return solve_problem(prospects.problem(loose), prospects.settings.planning)
 
 
 def _work_gap(drafted: DraftPlan, chosen: ChosenPlan, settings: Settings) -> float:
@@ -263,10 +345,18 @@ def _options(
             return None
         case = evaluator.case
         largest = case.workload.name in names
-        return options_of(case, market, owned, among_largest=largest, evaluator=evaluator, unneeded=unneeded)
+        return options_of(
+            case,
+            market,
+            owned,
+            among_largest=largest,
+            evaluator=evaluator,
+            unneeded=unneeded,
+            as_needed=_as_needed(case.settings),
+        )
 
     options = []
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         waiting = [pool.submit(found, evaluator) for evaluator in evaluators]
         try:
             for number, (workload, answer) in enumerate(zip(fleet.workloads, waiting, strict=True)):
@@ -282,22 +372,6 @@ def _largest(fleet: Fleet) -> frozenset[str]:
     """Return the workloads for which costly questions are asked."""
     largest = sorted(fleet.workloads, key=lambda workload: -workload.gpu_hours)[:_ASKED_MORE]
     return frozenset(workload.name for workload in largest)
-
-
-def _headroom(
-    fleet: Fleet,
-    options: Sequence[WorkloadOptions | None],
-    chosen: ChosenPlan,
-    market: Market,
-    settings: Settings,
-    owned: tuple[Commitment, ...],
-) -> int:
-    """Plan again with the options that keep every target only where all goes as predicted."""
-    if all(judged is None or len(judged.without_headroom) == len(judged.candidates) for judged in options):
-        return 0
-    bold = [None if judged is None else replace(judged, candidates=judged.without_headroom) for judged in options]
-    free = solve_problem(fleet_problem(fleet, bold, market, settings.limits, owned), settings.planning)
-    return max(0, chosen.cost_micro_usd - free.cost_micro_usd)
 
 
 def draft_of(
@@ -349,7 +423,7 @@ def row_efforts(
 ) -> Iterator[Sequence[Effort]]:
     """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""
     for judged in options:
-        yield () if judged is None else [candidate.effort for candidate in judged.candidates]
+        yield () if judged is None else [way.effort for way in (*judged.candidates, *judged.waiting)]
     giving_back = effort_of(idle_release.NAME, UNHELD, settings)
     for row in problem.options[len(options) :]:
         yield [giving_back for _ in row]

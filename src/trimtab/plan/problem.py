@@ -44,6 +44,8 @@ class Option:
     """What it costs over the window besides nodes."""
     needs: frozenset[str] = frozenset()
     """Entries of the problem that must be paid for it."""
+    is_least: bool = False
+    """What it uses is a bound from below, and nobody knows whether it keeps its targets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -33,7 +33,7 @@ def refusals(
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, judged in enumerate(options):
         planned = plan.deployments[index].levers if index in plan.deployments else frozenset()
-        for lever, reason in (judged.why_not if judged else {}).items():
+        for lever, reason in ((judged.why_not if judged else None) or {}).items():
             if (lever, index) not in told and lever not in planned:
                 found[lever, reason].append(index)
     return tuple(

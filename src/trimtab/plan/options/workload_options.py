@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray
+from trimtab.fleet.model import IntArray, Target
 from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
 from trimtab.levers.lever import JudgedWays, LeverRequest
@@ -30,15 +30,33 @@ from trimtab.plan.options.composition import at_place, bought, places
 from trimtab.plan.options.veto import Veto
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of
+from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of, floor_replicas
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 VETOED = "no safer than a way that missed a target on unseen history"
 DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
+AT_LEAST = "not replayed: at the least that it could use, another still costs no more"
 _WHERE = ("offering", "relocation", "sharing", "gpu_count", "precision")
 """What a deployment changes of where replicas run, and on what; all else stays as history had it."""
 _Where = TypeVar("_Where", Pool, SharedPool)
+
+
+class Judge(Protocol):
+    """Replays ways that wait, one by one."""
+
+    def copy(self) -> Judge:
+        """Return a judge that goes on from here, and leaves this one as it is."""
+        ...
+
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
+        """Replay a way that waits, and return the candidate that it makes; None where it makes none."""
+        ...
+
+    def judged(self) -> WorkloadOptions:
+        """Return the options as they are known by now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,8 +71,37 @@ class WorkloadOptions:
     """Candidates that missed a target, by each lever in them."""
     without_headroom: tuple[Candidate, ...] = ()
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
-    why_not: Mapping[str, str] = field(default_factory=dict)
-    """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out."""
+    waiting: tuple[Candidate, ...] = ()
+    """Ways that nobody has replayed yet, with the least that each could use; none of them is known to keep the targets."""
+    why_not: Mapping[str, str] | None = None
+    """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out.
+    None as long as nobody asked (`explained`)."""
+    sieve: Judge | None = None
+    """What judged them, and can go on with those that wait."""
+
+    def explained(self) -> WorkloadOptions:
+        """Return the options with why each lever would not be in the plan, and the replays forgotten.
+
+        Where nothing keeps a declared target that history missed as well, the ways that wait are replayed first: that is said.
+        """
+        if self.why_not is not None or not isinstance(self.sieve, Sieve):
+            return self
+        if self.waiting and not self.candidates and any(_missed_declared(self.evaluator.case)):
+            sieve = self.sieve.copy()
+            for way in self.waiting:
+                sieve.replay(way)
+            return sieve.judged().explained()
+        ask = self.sieve.ask
+        judged = JudgedWays(
+            kept=self.sieve.kept,
+            candidates=self.candidates,
+            missed=self.missed,
+            dropped=self.dropped,
+            waiting=self.waiting,
+        )
+        said = {lever.name: lever.why_not(ask, judged) for lever in serving(ask.workload.kind)}
+        ask.evaluator.forget_replays()
+        return replace(self, why_not={name: reason for name, reason in said.items() if reason is not None})
 
 
 def options_of(
@@ -66,47 +113,41 @@ def options_of(
     evaluator: Evaluator | None = None,
     veto: Veto | None = None,
     unneeded: frozenset[Site] = frozenset(),
+    as_needed: bool = False,
 ) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
 
     An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `unneeded` are shared
-    nodes that no plan of its fleet needs.
+    nodes that no plan of its fleet needs. `as_needed`: ways whose least use is known without a replay wait for one; nothing is
+    explained yet.
     """
     ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
-    sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()), veto=veto)
+    sieve = Sieve(
+        ask=ask,
+        coupling=Coupling.of(case.settings.limits, market, owned),
+        dropped=refused,
+        considered=sum(refused.values()),
+        veto=veto,
+        as_needed=as_needed,
+    )
     for place in places(ask):
         if place.sharing is not None and place.sharing.shared.site in unneeded:
             sieve.drop(DOMINATED)
         else:
             for way in at_place(place, ask):
                 _judge(sieve, way)
-    coupling = Coupling.of(case.settings.limits, market, owned)
-    candidates, dominated = undominated(sieve.kept, market, coupling)
-    dropped = sieve.dropped + dominated
-    judged = JudgedWays(kept=sieve.kept, candidates=candidates, missed=sieve.missed, dropped=dropped)
-    said = {lever.name: lever.why_not(ask, judged) for lever in levers}
-    ask.evaluator.forget_replays()
-    loose = [*candidates, *sieve.without_headroom]
-    return WorkloadOptions(
-        evaluator=ask.evaluator,
-        candidates=candidates,
-        considered=sieve.considered,
-        dropped=dropped,
-        missed=sieve.missed,
-        without_headroom=undominated(loose, market, coupling)[0] if sieve.without_headroom else candidates,
-        why_not={name: reason for name, reason in said.items() if reason is not None},
-    )
+    return sieve.judged() if as_needed else sieve.judged().explained()
 
 
-def _judge(sieve: _Sieve, way: Deployment) -> None:
+def _judge(sieve: Sieve, way: Deployment) -> None:
     """Take a way on demand, and the other ways to buy its nodes where it keeps its targets."""
     ask = sieve.ask
     buys = tuple(bought(way, ask))
     if not buys and sieve.holds_no_fewer(way):
         sieve.drop(NO_FEWER)
-    elif sieve.keeps(way) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
+    elif sieve.keeps(way, may_wait=not buys) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
         for other in buys:
             sieve.keeps(other)
     else:
@@ -117,11 +158,16 @@ def _most_replicas(ask: LeverRequest) -> int:
     return demand_of(ask.case).most_replicas
 
 
+def _floor(ask: LeverRequest) -> int:
+    return floor_replicas(ask.case)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Sieve:
+class Sieve:
     """Judges ways one after the other, and counts."""
 
     ask: LeverRequest
+    coupling: Coupling
     dropped: Counter[str]
     considered: int
     kept: list[Candidate] = field(default_factory=list)
@@ -131,6 +177,53 @@ class _Sieve:
     veto: Veto | None = None
     standing: set[Deployment] = field(default_factory=set)
     """Candidates that hold at all times as many replicas as history had at most."""
+    as_needed: bool = False
+    waiting: list[Candidate] = field(default_factory=list)
+    """Ways at the least that they could use, to be replayed where the joint choice asks for them."""
+
+    def copy(self) -> Sieve:
+        """Return a sieve that goes on from here, and leaves this one as it is."""
+        return replace(
+            self,
+            dropped=self.dropped.copy(),
+            kept=[*self.kept],
+            without_headroom=[*self.without_headroom],
+            missed=self.missed.copy(),
+            standing={*self.standing},
+            waiting=[*self.waiting],
+        )
+
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
+        """Replay a way that waits, and return the candidate that it makes; None where it makes none.
+
+        `with_headroom`: only one that keeps the margin of every target.
+        """
+        self.waiting.remove(way)
+        found = (self.kept,) if with_headroom else (self.kept, self.without_headroom)
+        before = [len(candidates) for candidates in found]
+        self.keeps(way.deployment)
+        added = [candidate for candidates, count in zip(found, before, strict=True) for candidate in candidates[count:]]
+        return added[0] if added else None
+
+    def judged(self) -> WorkloadOptions:
+        """Return what was let through so far, less what others beat; waiting ways that they beat are dropped for good."""
+        market, coupling = self.ask.market, self.coupling
+        candidates, dominated = undominated(self.kept, market, coupling)
+        for way in [way for way in self.waiting if _is_beaten(way, candidates, market, coupling)]:
+            self.waiting.remove(way)
+            self.drop(AT_LEAST)
+        loose = [*candidates, *self.without_headroom]
+        self.ask.evaluator.forget_histories()
+        return WorkloadOptions(
+            evaluator=self.ask.evaluator,
+            candidates=candidates,
+            considered=self.considered + len(self.waiting),
+            dropped=self.dropped + dominated,
+            missed=self.missed,
+            without_headroom=undominated(loose, market, coupling)[0] if self.without_headroom else candidates,
+            waiting=tuple(self.waiting),
+            sieve=self,
+        )
 
     def holds_no_fewer(self, way: Deployment) -> bool:
         """Tell, before any replay, that a way never uses less in any hour than a candidate that asks for less work.
@@ -144,8 +237,11 @@ class _Sieve:
             and way.without("scaling") in self.standing
         )
 
-    def keeps(self, way: Deployment) -> bool:
-        """Tell whether a way keeps the targets, and take the candidate that it makes."""
+    def keeps(self, way: Deployment, *, may_wait: bool = False) -> bool:
+        """Tell whether a way is known to keep the targets, and take the candidate that it makes.
+
+        It waits for its replay where it may and the least that it could use is known.
+        """
         evaluator = self.ask.evaluator
         reason = evaluator.hopeless(way)
         if reason is not None:
@@ -153,6 +249,13 @@ class _Sieve:
             if way.relocation is not None:
                 self.missed.update({dict(way.owed_to)["relocation"]})
             return False
+        if may_wait and self.as_needed and self._is_unsure(way):
+            if self.veto is not None and self.veto.keeps:  # whatever it attains
+                self.drop(VETOED)
+                self.missed.update(way.levers)
+                return False
+            if self._waits(way):
+                return False
         keeps = evaluator.keeps_targets(way)
         outcome = evaluator.judged(way)
         if not keeps:
@@ -174,6 +277,24 @@ class _Sieve:
             self.drop("fills whole nodes alone: nothing to share")
         return keeps
 
+    def _is_unsure(self, way: Deployment) -> bool:
+        """Tell whether a way is scaled, or holds as many replicas as history did where fewer might do."""
+        if isinstance(way.scaling, SetReplicaPolicy):
+            return True
+        is_service = self.ask.workload.kind is WorkloadKind.SERVING
+        return is_service and way == way.only(*_WHERE) and self.ask.once(_most_replicas) > self.ask.once(_floor)
+
+    def _waits(self, way: Deployment) -> bool:
+        """Take a way at the least that it could use; tell whether that is known."""
+        evaluator = self.ask.evaluator
+        least = evaluator.least(way)
+        candidate = None if least is None else candidate_of(evaluator.case, way, least, self.ask.market)
+        if candidate is None or least is None:
+            return False
+        # what it uses is all that the choice asks of it
+        self.waiting.append(replace(candidate, outcome=replace(least, gpus=None, replicas=None)))
+        return True
+
     def drop(self, reason: str, count: int = 1) -> None:
         """Count what is refused."""
         self.considered += count
@@ -189,11 +310,7 @@ def undominated(
     nothing else of the team.
     """
     dropped: Counter[str] = Counter()
-    alone = [
-        candidate
-        for candidate in candidates
-        if not candidate.slots and not any(coupling.couples(pool) for pool in candidate.usage)
-    ]
+    alone = [candidate for candidate in candidates if coupling.is_alone(candidate)]
     others = [candidate for candidate in candidates if candidate not in alone]
     fixed: list[Candidate] = []
     for candidate in sorted(
@@ -213,6 +330,17 @@ def undominated(
         else:
             kept.append(candidate)
     return (*fixed, *kept), dropped
+
+
+def _is_beaten(way: Candidate, candidates: Sequence[Candidate], market: Market, coupling: Coupling) -> bool:
+    """Tell whether a candidate beats a way at every price, even at the least that the way could use."""
+    if coupling.is_alone(way):
+        cost = _fixed_cost(way, market)
+        return any(
+            coupling.is_alone(candidate) and _fixed_cost(candidate, market) <= cost and _asks_no_more(candidate, way)
+            for candidate in candidates
+        )
+    return any(_beats(candidate, way, coupling) for candidate in candidates)
 
 
 def _effort(candidate: Candidate) -> float:
@@ -286,6 +414,10 @@ class Coupling:
             or any(quota.holds_for(pool) for quota in self.quotas)
         )
 
+    def is_alone(self, candidate: Candidate) -> bool:
+        """Tell whether a candidate's cost is a fixed sum, whatever other workloads do."""
+        return not candidate.slots and not any(self.couples(pool) for pool in candidate.usage)
+
     def spot_excess_s(self, usage: Mapping[Pool, IntArray]) -> float:
         """Return a use's node-seconds on spot beyond the allowed share of it; 0 where spot is not limited."""
         if not self.limits_spot:
@@ -300,11 +432,17 @@ def unkept(options: Sequence[WorkloadOptions | None]) -> Iterator[str]:
         if judged is None or judged.candidates or not judged.missed:
             continue
         case = judged.evaluator.case
-        for target in case.targets:
-            had = baseline_attained(case, target)
-            if target.declared and had is not None and had < target.required_frac:
-                yield (
-                    f"{case.workload.name} declares {target.metric.value} <= {target.limit_s:.3g} s for "
-                    f"{target.required_frac:.0%} of requests; history kept that for {had:.1%}, and none of the "
-                    f"{judged.considered:,} options keeps it: left as it is. Loosen the target, or measure in finer buckets"
-                )
+        for target, had in _missed_declared(case):
+            yield (
+                f"{case.workload.name} declares {target.metric.value} <= {target.limit_s:.3g} s for "
+                f"{target.required_frac:.0%} of requests; history kept that for {had:.1%}, and none of the "
+                f"{judged.considered:,} options keeps it: left as it is. Loosen the target, or measure in finer buckets"
+            )
+
+
+def _missed_declared(case: Case) -> Iterator[tuple[Target, float]]:
+    """Yield the declared targets that history missed, with the share that it had."""
+    for target in case.targets:
+        had = baseline_attained(case, target)
+        if target.declared and had is not None and had < target.required_frac:
+            yield target, had

@@ -141,12 +141,10 @@ def fleet_problem(
     """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
 
     A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
-    for anyway, where there is such a thing.
+    for anyway, where there is such a thing. Ways that wait for a replay are options after a workload's candidates.
     """
     groups = groups_of(fleet)
-    rows = [
-        () if judged is None else tuple(_option(candidate) for candidate in judged.candidates) for judged in options
-    ]
+    rows = [() if judged is None else _row(judged) for judged in options]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
@@ -173,9 +171,19 @@ def fleet_problem(
     )
 
 
-def _option(candidate: Candidate) -> Option:
+def _row(judged: WorkloadOptions) -> tuple[Option, ...]:
+    """Return a workload's candidates, and after them the ways that wait for a replay, at the least that they could use."""
+    candidates = (_option(candidate) for candidate in judged.candidates)
+    return (*candidates, *(_option(way, is_least=True) for way in judged.waiting))
+
+
+def _option(candidate: Candidate, *, is_least: bool = False) -> Option:
     return Option(
-        usage=candidate.usage, slots=candidate.slots, own_micro_usd=candidate.own_micro_usd, needs=candidate.needs
+        usage=candidate.usage,
+        slots=candidate.slots,
+        own_micro_usd=candidate.own_micro_usd,
+        needs=candidate.needs,
+        is_least=is_least,
     )
 
 
@@ -183,7 +191,8 @@ def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str,
     """Return what the entries that some candidate needs cost over the window."""
     found: dict[str, int] = {}
     for workload_options in (judged for judged in options if judged is not None):
-        for name in sorted({name for candidate in workload_options.candidates for name in candidate.needs}):
+        ways = (*workload_options.candidates, *workload_options.waiting)
+        for name in sorted({name for way in ways for name in way.needs}):
             found[name] = entry_micro_usd(workload_options.evaluator.case.settings, hours)
     return found
 

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
-from trimtab.plan.problem import KEEP, Problem
+from trimtab.plan.problem import Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.one_time_costs import choice_without
 from trimtab.plan.program.decompose import heaviest, mix, relax
@@ -33,6 +33,8 @@ from trimtab.plan.program.periods import gather
 from trimtab.plan.program.table import OptionTable
 from trimtab.units import MICRO_PER_USD
 
+REDUCED_COST = "cannot be in a better plan (reduced cost)"
+LEAST_USE = "not replayed: cannot be in a better plan, even at the least that it could use (reduced cost)"
 _PERIODS = (24, 96, 768)
 """Gathered periods per pool, round by round."""
 _WORTH_FINER = 0.9
@@ -61,6 +63,19 @@ class ChosenPlan:
     cost_micro_usd: int
     bound_micro_usd: int
     pruned: dict[str, int]
+    reduced_usd: tuple[FloatArray, ...] = ()
+    """Per workload, by how much more than its best each row (staying, then its options) costs at the prices of the bound."""
+
+    def over_more_ways(self, other: ChosenPlan) -> ChosenPlan:
+        """Return the plan with the bound of another choice, among more options of which it took none that this one lacks."""
+        if self.cost_micro_usd > other.cost_micro_usd:
+            return other
+        return replace(
+            self,
+            bound_micro_usd=min(self.cost_micro_usd, other.bound_micro_usd),
+            pruned=other.pruned,
+            reduced_usd=other.reduced_usd,
+        )
 
     @property
     def gap_frac(self) -> float:
@@ -143,8 +158,11 @@ class _Search:
         if reduced_usd is not None and whole_usd > self.priced_usd:
             self.priced_usd, self.reduced_usd = whole_usd, reduced_usd
 
-    def offer(self, choice: tuple[int, ...]) -> bool:
-        """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
+    def offer(self, choice: tuple[int, ...], *, in_a_tie: bool = False) -> bool:
+        """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them.
+
+        `in_a_tie`: it is taken, too, where it costs the same.
+        """
         improver = improved(self.table, choice, self.best_candidates(), self.bought)
         better, problem = tuple(improver.choice), self.table.problem
         if broken(self.table.problem, better):
@@ -154,19 +172,22 @@ class _Search:
             return False
         bought = best_discounts(problem, improver.use, improver.bought)
         cost = cost_with(problem, better, bought)
-        if self.cost_micro_usd is None or cost < self.cost_micro_usd:
+        if self.cost_micro_usd is None or cost < self.cost_micro_usd + in_a_tie:
             self.choice, self.cost_micro_usd, self.bought = better, cost, bought
         return True
 
 
-def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> ChosenPlan:
+def solve_problem(
+    problem: Problem, planning: Planning, *, start: Sequence[int] | None = None, rough: bool = False
+) -> ChosenPlan:
     """Return the cheapest plan found and a bound that no combination of the options can beat.
 
-    `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    `start` is a choice that is known to be good. `rough`: over the fewest periods and without a MILP, for a first look; the
+    bound holds, too. Raises PlanError, naming the limits in conflict, where no choice keeps them.
     """
     table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
-    for most in _PERIODS:
+    for most in _PERIODS[:1] if rough else _PERIODS:
         gap_before = search.gap_frac
         # periods are cut by the use of the best plan known, since that is where prices change
         master = Master(table, gather(table, table.use_of(search.choice), most))
@@ -174,27 +195,38 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         if _relaxed(search, master) > _SOME:
             refuse_conflict(problem)
         if start is not None:
-            search.offer(tuple(start))
+            # of plans that cost the same the one that is known already, whatever options are listed beside it
+            search.offer(tuple(start), in_a_tie=True)
         # periods are single hours by now, or this round narrowed the gap too little to go on
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
-    if search.gap_frac > planning.mip_gap_frac:
+    if search.gap_frac > planning.mip_gap_frac and not rough:
         _mixed(search, master, planning)
-    _drop_one_time_costs(search)
+    if not rough:
+        _drop_one_time_costs(search)
     if search.cost_micro_usd is None:
         refuse_conflict(problem)
         short = shortfall(problem, search.choice) or "raise the tightest limit"
         raise PlanError(f"no plan was found that keeps {limits_in_words(problem)} in every hour; {short}")
-    dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return ChosenPlan(
         choice=search.choice,
         bought=search.bought or (),
         cost_micro_usd=search.cost_micro_usd,
         # rounded down, and never above the plan's own cost: both keep it a bound
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
-        pruned={"cannot be in a better plan (reduced cost)": dropped},
+        pruned=_pruned(problem, search.candidates()),
+        reduced_usd=tuple(np.split(search.reduced_usd[: table.rows], table.first[1:-1])),
     )
+
+
+def _pruned(problem: Problem, left: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Count the options that cannot be in a better plan, given those of each workload that can."""
+    pruned = {REDUCED_COST: 0, LEAST_USE: 0}
+    for options, kept in zip(problem.options, left, strict=True):
+        for number in set(range(len(options))) - set(kept):
+            pruned[LEAST_USE if options[number].is_least else REDUCED_COST] += 1
+    return pruned
 
 
 def _cheapest_on_demand(table: OptionTable) -> tuple[int, ...]:

@@ -50,7 +50,9 @@ def proven_plan(
         for name, veto in _vetoes(planned, found, keeps=number >= _ROUNDS - 2).items():
             again[name] = veto.stricter(vetoes[name]) if name in vetoes else veto
         try:
-            planned, proven = _planned(prospects.with_vetoes(again), proof_fleet, progress, as_measured=as_measured)
+            # from where the last plan was chosen: what was replayed for it stays known
+            latest = planned.prospects or prospects
+            planned, proven = _planned(latest.with_vetoes(again), proof_fleet, progress, as_measured=as_measured)
         except PlanError:
             break
         vetoes, failed = again, {**found, **failed}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.errors import PlanError
@@ -20,12 +20,13 @@ from trimtab.levers import quantization
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import with_effort
+from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.candidate import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
 from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.fleet_problem import fleet_problem
-from trimtab.plan.program.solve import solve_problem
+from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.plan.proof.permissions import Permission, PlannedWorkloadState, askable, permissions, sharers
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
@@ -96,7 +97,7 @@ class _Rest:
             case = planned.cases.get(workload.name)
             if case is not None:
                 self._rows[index] = _options(self._evaluator(case), self._planned(case))
-        self._cost_micro_usd = self._solved(self._rows)[0]
+        self._cost_micro_usd = self._cost(self._rows, self._chosen(self._rows))
 
     def present(self, case: Case) -> PlannedWorkloadState:
         """Return a workload as the plan has it."""
@@ -111,7 +112,7 @@ class _Rest:
     def admitted(
         self, asked: Sequence[Permission], progress: Callable[[str, float], None]
     ) -> dict[Permission, WorkloadOptions]:
-        """Return what each permission admits; those that admit nothing of use are left out."""
+        """Return what each permission may admit; those that admit nothing of use are left out."""
         found: dict[Permission, WorkloadOptions] = {}
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             for number, (permission, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
@@ -120,22 +121,17 @@ class _Rest:
                     found[permission] = options
         return found
 
-    def priced(
-        self, together: Sequence[Permission], admitted: Mapping[Permission, WorkloadOptions]
-    ) -> Undeclared | None:
+    def priced(self, together: Sequence[Permission], admitted: dict[Permission, WorkloadOptions]) -> Undeclared | None:
         """Return what permissions save together; None where that is too little, or not all of them are used."""
         names = [workload.name for workload in self.planned.fleet.workloads]
-        rows = list(self._rows)
-        for permission in together:
-            if permission in admitted:
-                rows[names.index(permission.case.workload.name)] = admitted[permission]
-        changed = {index for index, row in enumerate(rows) if row is not self._rows[index]}
-        if not changed:
+        if not any(permission in admitted for permission in together):
             return None
         try:
-            cost_micro_usd, choice = self._solved(rows)
+            rows, chosen = self._chosen_with({names.index(one.case.workload.name): one for one in together}, admitted)
         except PlanError:
             return None
+        cost_micro_usd, choice = self._cost(rows, chosen), chosen.choice
+        changed = {index for index, row in enumerate(rows) if row is not self._rows[index]}
         saves_usd_mo = per_month(usd(self._cost_micro_usd - cost_micro_usd), self.planned.fleet.window.hours)
         used = {
             names[index]: row.candidates[choice[index]]
@@ -163,6 +159,24 @@ class _Rest:
         gap = self.settings.planning.mip_gap_frac * self._cost_micro_usd / MICRO_PER_USD
         return max(self.settings.planning.min_saving_usd_mo, per_month(gap, self.planned.fleet.window.hours))
 
+    def _chosen_with(
+        self, together: Mapping[int, Permission], admitted: dict[Permission, WorkloadOptions]
+    ) -> tuple[Sequence[WorkloadOptions | None], ChosenPlan]:
+        """Return the options with what permissions admit, by workload, and a choice among those of them that were replayed."""
+        rows = list(self._rows)
+        needed = NeededReplays(market=self.market)
+        while True:
+            for index, permission in together.items():
+                rows[index] = admitted.get(permission, rows[index])
+            chosen = self._chosen(rows)
+            more = needed.asked_for(rows, chosen)
+            if more is None:
+                return rows, chosen
+            for index, permission in together.items():
+                options = more[index]
+                if permission in admitted and options is not None:
+                    admitted[permission] = options
+
     def _admitted(self, permission: Permission) -> WorkloadOptions | None:
         """Return the plan's way beside those that only the permission admits and that use less; None where there are none."""
         case = permission.case
@@ -170,17 +184,14 @@ class _Rest:
         ask = LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
         now = self._planned(self.planned.cases[case.workload.name])
         most = self._list_cost(now[0]) if now else self._list_cost_now(case)
-        admitted = []
+        found = _Admitted(ask=ask, now=now, most=most)
         for way in permission.ways(ask):
-            if evaluator.hopeless(way) is None and evaluator.keeps_targets(way) and permission.needs(way):
-                candidate = candidate_of(case, way, evaluator.outcome(way), self.market)
-                if candidate is not None and (candidate.slots or self._list_cost(candidate) < most):
-                    admitted.append(candidate)
-        evaluator.forget_replays()
-        return _options(evaluator, (*now, *admitted)) if admitted else None
+            if permission.needs(way) and evaluator.hopeless(way) is None:
+                found.consider(way)
+        return found.judged() if found.kept or found.waiting else None
 
     def _list_cost(self, candidate: Candidate) -> int:
-        return fixed_cost(candidate.usage, self.market) + candidate.own_micro_usd * S_PER_HR
+        return _list_cost(candidate, self.market)
 
     def _list_cost_now(self, case: Case) -> int:
         return self.market.rate(case.workload.pool) * int(case.workload.held_node_seconds.sum())
@@ -204,16 +215,70 @@ class _Rest:
         candidate = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
         return () if candidate is None else (candidate,)
 
-    def _solved(self, rows: Sequence[WorkloadOptions | None]) -> tuple[int, tuple[int, ...]]:
-        """Return the cost and the choice of the plan that pays best, where the work that it asks for counts.
-
-        The cost is the plan's own: with purchases as history backs them, not as hindsight would have them.
-        """
+    def _chosen(self, rows: Sequence[WorkloadOptions | None]) -> ChosenPlan:
+        """Return the plan that pays best, where the work that it asks for counts."""
         settings, planned = self.settings, self.planned
         problem = fleet_problem(planned.fleet, rows, self.market, settings.limits, planned.owned)
-        chosen = solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
-        drafted, _ = staged(draft_of(planned.fleet, rows, chosen, self.market, planned.owned), settings)
-        return drafted.cost(drafted.everything), chosen.choice
+        return solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
+
+    def _cost(self, rows: Sequence[WorkloadOptions | None], chosen: ChosenPlan) -> int:
+        """Return a plan's own cost: with purchases as history backs them, not as hindsight would have them."""
+        planned = self.planned
+        drafted, _ = staged(draft_of(planned.fleet, rows, chosen, self.market, planned.owned), self.settings)
+        return drafted.cost(drafted.everything)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Admitted:
+    """The ways that a permission admits, beside the plan's own: those known to keep the targets, and those that wait."""
+
+    ask: LeverRequest
+    now: tuple[Candidate, ...]
+    most: int
+    """What the plan's way costs at list prices: others on nodes of their own must cost less."""
+    kept: list[Candidate] = field(default_factory=list)
+    waiting: list[Candidate] = field(default_factory=list)
+
+    def consider(self, way: Deployment) -> None:
+        """Take a way: at the least that it could use where that is known, else replayed."""
+        least = self.ask.evaluator.least(way)
+        candidate = None if least is None else candidate_of(self.ask.case, way, least, self.ask.market)
+        if candidate is None:
+            self._judge(way)
+        elif self._is_cheaper(candidate):
+            self.waiting.append(candidate)
+
+    def copy(self) -> _Admitted:
+        """Return the same ways, to go on from."""
+        return replace(self, kept=[*self.kept], waiting=[*self.waiting])
+
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
+        """Replay a way that waits; return what it makes where it keeps the targets and costs less."""
+        self.waiting.remove(way)
+        return self._judge(way.deployment)
+
+    def judged(self) -> WorkloadOptions:
+        """Return the options as they are known by now."""
+        self.ask.evaluator.forget_histories()
+        found = _options(self.ask.evaluator, (*self.now, *self.kept))
+        return replace(found, waiting=tuple(self.waiting), sieve=self)
+
+    def _judge(self, way: Deployment) -> Candidate | None:
+        evaluator = self.ask.evaluator
+        if not evaluator.keeps_targets(way):
+            return None
+        candidate = candidate_of(self.ask.case, way, evaluator.outcome(way), self.ask.market)
+        if candidate is None or not self._is_cheaper(candidate):
+            return None
+        self.kept.append(candidate)
+        return candidate
+
+    def _is_cheaper(self, candidate: Candidate) -> bool:
+        return bool(candidate.slots) or _list_cost(candidate, self.ask.market) < self.most
+
+
+def _list_cost(candidate: Candidate, market: Market) -> int:
+    return fixed_cost(candidate.usage, market) + candidate.own_micro_usd * S_PER_HR
 
 
 def _options(evaluator: Evaluator, candidates: tuple[Candidate, ...]) -> WorkloadOptions:

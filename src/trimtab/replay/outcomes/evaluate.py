@@ -39,7 +39,7 @@ from trimtab.replay.outcomes.outcome import (
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
-from trimtab.replay.outcomes.service_outcome import felt_by_service, service_outcome
+from trimtab.replay.outcomes.service_outcome import felt_by_service, least_number, least_outcome, service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR, usd
@@ -192,6 +192,24 @@ class Evaluator:
                 return found
             self._judged[seen] = found
         return self._judged[seen]
+
+    def least(self, deployment: Deployment) -> Outcome | None:
+        """Return what a deployment would use at least in each hour, without a replay; None where no such bound is known.
+
+        None too where a replay has answered already.
+        """
+        seen = self.place(deployment).as_replayed()
+        if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
+            return None
+        return least_outcome(self.case, seen, self._replays)
+
+    def least_number(self, deployment: Deployment) -> int:
+        """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
+        return least_number(self.case, self.place(deployment).as_replayed(), self._replays)
+
+    def forget_histories(self) -> None:
+        """Give back the memory of what is replayed, and keep what replays attained and held."""
+        self._replays.forget_histories()
 
     def forget_replays(self) -> None:
         """Give back the memory of replays that outcomes do not need any more."""

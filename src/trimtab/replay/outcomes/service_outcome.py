@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,7 +24,9 @@ from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.hedged import SpotZones
+from trimtab.replay.outcomes.least_held import is_bounded, least_held
 from trimtab.replay.outcomes.outcome import (
+    AS_PREDICTED,
     Attained,
     Case,
     Outcome,
@@ -32,15 +36,15 @@ from trimtab.replay.outcomes.outcome import (
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import replica_law
-from trimtab.replay.outcomes.service_replays import JudgedReplay, OnSpot, ServiceReplays
-from trimtab.replay.series import Flags
+from trimtab.replay.outcomes.service_replays import JudgedReplay, LeastUse, OnSpot, ServiceReplays
+from trimtab.replay.series import CountArray, Flags
 from trimtab.replay.services import (
     NO_GUARDS,
     QUEUE_LIMIT_S,
     ScalingPolicy,
     ServiceHistory,
     ServiceModel,
-    ServiceReplay,
+    seconds_held,
 )
 from trimtab.replay.within_steps import usual_demand
 from trimtab.tables.workloads import TargetMetric
@@ -48,6 +52,10 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 WAIT_COUNTED_S = 60.0
 """A request that queues longer counts as not served, where only throughput is promised."""
+_ROUNDING_FRAC = 1e-6
+"""Far above what sums of a replay round by."""
+_LOADS_TRIED = 50
+"""Numbers of replicas are tried up to where each is busy for a fiftieth of its time at the peak."""
 JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.THROUGHPUT}
 
 
@@ -65,38 +73,15 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     Where no replica may be up, who comes first waits for a start, and is late for every limit that was declared. "No worse than
     observed" is asked of it as if one replica stayed up: its owner allowed the wait, and nobody stated a limit.
     """
-    law = case.law
-    if law is None:
-        raise ValueError(f"{case.workload.name} has no service law")
-    demand = demand_of(case)
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     replicas = _replicas(case, place)
-    policy = _policy(place, replicas)
-    asked, within = demand.arrivals, _within(case, demand, replays)
-    if isinstance(place.holding, SetSchedule):
-        # declared closed: nobody need be answered, so nobody is taken to ask
-        is_there = is_open(case, demand)
-        asked = np.where(is_there, asked, 0.0)
-        within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
-    stress = 1 + case.settings.planning.demand_headroom_frac
-    loads = [
-        ServiceHistory(
-            arrivals=asked * growth,
-            step_s=demand.step_s,
-            start_hour=case.window.first_week_hour,
-            within=None if within is None else within * growth,
-        )
-        for growth in (1.0, stress)
-    ]
-    models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
+    worlds = [_world(case, place, targets, replays, stressed=stressed) for stressed in (False, True)]
+    loads, models, (usual, slow) = zip(*worlds, strict=True)
     margin = case.settings.planning.target_margin_frac
     excused = np.array([_excuses_who_comes_first(place, target) for target in targets], dtype=np.bool_)
     safe = np.array([safe_required_frac(target, margin) for target in targets])
     # these targets are judged by another replay below, in which one replica stays up
     safe[excused] = 0.0
-    # the number that is written into the manifest, whichever speed is tried here
-    emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
-    usual, slow = (as_emitted(policy, emitted_req_s / model.capacity_req_s) for model in models)
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
@@ -113,7 +98,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
         spot=spot,
         attained=_attained(targets, expected.attained_frac, (stressed or expected).attained_frac),
         gpus=expected.gpu_seconds,
-        replicas=_most_replicas(expected, case.window.hours, place),
+        replicas=_most_replicas(expected.gpu_seconds, expected.replicas, case.window.hours, place),
         stopped=stopped,
     )
     if not excused.any():
@@ -135,6 +120,114 @@ def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
         metrics_late_s=stress.metrics_late_s if scaled else 0.0,
         starts=stress.starts if starts else SlowStarts(),
         guards=stress.guards if scaled else (),
+    )
+
+
+def least_outcome(case: Case, place: Placement, replays: ServiceReplays) -> Outcome | None:
+    """Return what a service would use at least in each hour, without a replay; None where no such bound is known.
+
+    It says nothing of targets. Not known on spot, by timetable, in a world under stress, or of a service that may have none up.
+    """
+    replicas = _replicas(case, place)
+    if place.hedge is not None or place.holding is not None or case.stress != AS_PREDICTED or replicas < 1:
+        return None
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    history, model, policy = _world(case, place, targets, replays, stressed=False)
+    if not is_bounded(policy):
+        return None
+    nodes = (model.gpus_per_replica, model.gpus_per_node, place.gpus_per_pod)
+    key = (model.capacity_req_s, *nodes, type(policy).__name__, policy, replicas)
+    least = replays.least(key, lambda: _least_use(case, place, replays, history, model, policy))
+    on_demand, spot = held_as(place, least.node_seconds)
+    return Outcome(on_demand=on_demand, spot=spot, attained=(), gpus=least.gpu_seconds, replicas=least.most)
+
+
+def _least_use(
+    case: Case,
+    place: Placement,
+    replays: ServiceReplays,
+    history: ServiceHistory,
+    model: ServiceModel,
+    policy: StaticReplicas | HpaPolicy | ForecastPolicy,
+) -> LeastUse:
+    """Return what a bounded rule uses at least."""
+    recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
+    held = least_held(history, model, policy, recorded, initial_replicas=_replicas(case, place))
+    node_seconds, gpu_seconds = seconds_held(model, held)
+    per_step = history.decisions // len(history.arrivals)
+    most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)
+    return LeastUse(node_seconds=node_seconds, gpu_seconds=gpu_seconds, most=most)
+
+
+def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
+    """Return a number of replicas, the same at all times, below which some target is missed under stress, without a replay.
+
+    Nobody waits here, and each replica is as busy as its share of each step's requests makes it: a queue only makes answers
+    later, and replicas busier. Where a law answers sooner at some higher load, it is taken to do so at this one.
+    """
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    history, model, _ = _world(case, place, targets, replays, stressed=True)
+    known = ~np.isnan(history.arrivals)
+    arrivals, total = history.arrivals[known], float(history.arrivals[known].sum())
+    if not targets or total <= 0:
+        return 1
+    load = arrivals / (model.capacity_req_s * history.step_s)
+    best = np.maximum.accumulate(model.ok_frac[:, ::-1], axis=1)[:, ::-1]
+    margin = case.settings.planning.target_margin_frac
+
+    def misses(count: int) -> bool:
+        at_load = np.minimum(load / count, 1.0)
+        return any(
+            float(arrivals @ np.interp(at_load, model.load_grid, curve)) / total
+            < safe_required_frac(target, margin) - _ROUNDING_FRAC
+            for target, curve in zip(targets, best, strict=True)
+        )
+
+    enough = max(1, math.ceil(float(load.max()) * _LOADS_TRIED))
+    if misses(enough):
+        return enough
+    return 1 + bisect_left(range(1, enough), True, key=lambda count: not misses(count))
+
+
+class _World(NamedTuple):
+    """What a service is replayed in: its demand, its replicas at a place, and the rule as it acts there."""
+
+    history: ServiceHistory
+    model: ServiceModel
+    policy: ScalingPolicy
+
+
+def _world(
+    case: Case, place: Placement, targets: tuple[Target, ...], replays: ServiceReplays, *, stressed: bool
+) -> _World:
+    """Return the world as predicted, or `stressed`: more demand, and speeds at the low end of their estimate."""
+    law = case.law
+    if law is None:
+        raise ValueError(f"{case.workload.name} has no service law")
+    closed = isinstance(place.holding, SetSchedule)
+    growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
+    history = replays.history((growth, closed), lambda: _history(case, replays, growth, closed=closed))
+    model = service_model(case, law, place, targets_at(targets, place), low=stressed)
+    # the number that is written into the manifest, whichever speed is tried here
+    emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
+    policy = as_emitted(_policy(place, _replicas(case, place)), emitted_req_s / model.capacity_req_s)
+    return _World(history=history, model=model, policy=policy)
+
+
+def _history(case: Case, replays: ServiceReplays, growth: float, *, closed: bool) -> ServiceHistory:
+    """Return so many times the demand that a case had; `closed`: nobody asks outside the hours declared open."""
+    demand = demand_of(case)
+    asked, within = demand.arrivals, _within(case, demand, replays)
+    if closed:
+        # declared closed: nobody need be answered, so nobody is taken to ask
+        is_there = is_open(case, demand)
+        asked = np.where(is_there, asked, 0.0)
+        within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
+    return ServiceHistory(
+        arrivals=asked * growth,
+        step_s=demand.step_s,
+        start_hour=case.window.first_week_hour,
+        within=None if within is None else within * growth,
     )
 
 
@@ -342,11 +435,11 @@ def floor_replicas(case: Case) -> int:
     return 1 if unhurried else min(2, demand_of(case).most_replicas)
 
 
-def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
-    """Return the most replicas held at once in each hour (n_hours,): at any step of it or at the next hour's first."""
+def _most_replicas(gpu_seconds: IntArray, replicas: CountArray, hours: int, place: Placement) -> IntArray:
+    """Return the most replicas held at once in each hour (n_hours,): at any step (n_steps,) or at the next hour's first."""
     # steps are seen at their ends only: the hour's mean is a floor under what was held in between
-    mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_pod - 1e-6).astype(np.int64)
-    at_steps = replayed.replicas[: len(replayed.replicas) // hours * hours].reshape(hours, -1)
+    mean = np.ceil(gpu_seconds[:hours] / S_PER_HR / place.gpus_per_pod - 1e-6).astype(np.int64)
+    at_steps = replicas[: len(replicas) // hours * hours].reshape(hours, -1)
     # what the next hour begins with may have been started in this one
     first = np.append(at_steps[1:, 0], at_steps[-1, 0])
     return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)

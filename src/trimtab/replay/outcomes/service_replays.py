@@ -6,7 +6,7 @@ only billed anew. (Where replicas start sooner `beside` others, what they do dep
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
-from trimtab.replay.series import CountArray, Flags
+from trimtab.replay.series import CountArray, Flags, IntArray
 from trimtab.replay.services import (
     ScalingPolicy,
     ServiceHistory,
@@ -40,6 +40,15 @@ class JudgedReplay:
     stopped: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeastUse:
+    """What a rule uses at least in each hour (n_hours,): node-seconds, GPU-seconds, and the most replicas at once."""
+
+    node_seconds: IntArray
+    gpu_seconds: IntArray
+    most: IntArray
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnSpot:
     """A spot market as drawn with a seed, and how a service keeps answering on it."""
@@ -58,6 +67,8 @@ class ServiceReplays:
     _recorded: dict[Hashable, ForecastSeries] = field(default_factory=dict)
     _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
     _spells: dict[SpotZones, Flags] = field(default_factory=dict)
+    _least: dict[Hashable, LeastUse] = field(default_factory=dict)
+    _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
     _drawn: FloatArray | None = None
 
     def drawn(self, demand: ServiceObservation, seed: Sequence[int]) -> FloatArray:
@@ -66,6 +77,18 @@ class ServiceReplays:
             usual = usual_demand(demand.arrivals, step_s=demand.step_s)
             self._drawn = arrivals_by_decision(usual, step_s=demand.step_s, seed=seed)
         return self._drawn
+
+    def history(self, key: Hashable, made: Callable[[], ServiceHistory]) -> ServiceHistory:
+        """Return the history of a key, made once for all that is replayed under it."""
+        if key not in self._histories:
+            self._histories[key] = made()
+        return self._histories[key]
+
+    def least(self, key: Hashable, made: Callable[[], LeastUse]) -> LeastUse:
+        """Return the least use of a key, worked out once for all places of one speed whose nodes hold as many replicas."""
+        if key not in self._least:
+            self._least[key] = made()
+        return self._least[key]
 
     def expected(
         self,
@@ -129,14 +152,20 @@ class ServiceReplays:
             )
         return self._hedged[key]
 
+    def forget_histories(self) -> None:
+        """Drop the series that are replayed, which take most of the memory; they are made again where they are asked for."""
+        self._recorded.clear()
+        self._spells.clear()
+        self._histories.clear()
+        self._least.clear()
+        self._drawn = None
+
     def forget(self) -> None:
         """Drop what is kept; what is asked for again is replayed again."""
+        self.forget_histories()
         self._expected.clear()
         self._stressed.clear()
-        self._recorded.clear()
         self._hedged.clear()
-        self._spells.clear()
-        self._drawn = None
 
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
@@ -144,17 +173,23 @@ class ServiceReplays:
         """Return the history with what the recording rules of a forecasting policy say, recorded once for all target loads."""
         if not isinstance(policy, ForecastPolicy):
             return history
+        rate, step_s = history.rate_seen()
+        recorded = self.recorded(history, policy, stressed=stressed)
+        # a forecast of requests is one of replicas, whatever these serve; what was late is not, it goes by whole replicas
+        wanted = wanted_loads(policy, rate, recorded, step_s=step_s, replica_load=model.capacity_req_s)
+        return replace(history, signal=wanted)
+
+    def recorded(self, history: ServiceHistory, policy: ForecastPolicy, *, stressed: bool) -> ForecastSeries:
+        """Return what a policy's rules record of a history, in requests/s; recorded once for all target loads."""
         # what the margin learns plays no part yet
         key = (stressed, policy.rules._replace(late_frac=0.0))
-        rate, step_s = history.rate_seen()
         if key not in self._recorded:
             if len(self._recorded) >= _RECORDED:
                 # the oldest one: a dict keeps the order of insertion
                 del self._recorded[next(iter(self._recorded))]
+            rate, step_s = history.rate_seen()
             self._recorded[key] = record(rate, step_s=step_s, rules=policy.rules)
-        # a forecast of requests is one of replicas, whatever these serve; what was late is not, it goes by whole replicas
-        wanted = wanted_loads(policy, rate, self._recorded[key], step_s=step_s, replica_load=model.capacity_req_s)
-        return replace(history, signal=wanted)
+        return self._recorded[key]
 
 
 def _key(

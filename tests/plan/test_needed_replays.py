@@ -1,0 +1,156 @@
+"""Only ways that could be in the plan are replayed, and the plan is the one with every way replayed.
+
+All fleets are in a region without other GPUs, which leaves few places.
+"""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings, strategies as st
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicas
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.limits import quotas_of
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.levers import replica_count
+from trimtab.plan.options.workload_options import options_of
+from trimtab.plan.planner import judge, plan_of
+from trimtab.replay.outcomes import service_replays
+
+SETTINGS = Settings(planning=Planning(engineer_week_usd=200.0))
+DAYS = 1
+LE_S = (1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
+
+
+def fleet_of(*services, at=SETTINGS):
+    """Services on an A100 a replica: (requests an hour at the busiest, share of that at night, replicas, declared p95)."""
+    rows = FleetRows(DAYS)
+    for number, (most_hr, night_frac, replicas, limit_s) in enumerate(services):
+        name = f"a/s{number}"
+
+        def came(hour, most_hr=most_hr, night_frac=night_frac):
+            return most_hr * (1.0 if 9 <= hour % 24 < 17 else night_frac)
+
+        def counts(hour, came=came):
+            return tuple(came(hour) * share for share in (0.3, 0.6, 0.1, 0.0, 0.0, 0.0))
+
+        for replica in range(replicas):
+            node = f"n{number}-{replica}"
+            rows.node(node, "g5.xlarge", region="me-west1")
+            rows.rows["nodes"][-1] |= {"provider": "gcp", "instance_type": "a2-highgpu-1g", "gpu": "A100-SXM4-40GB"}
+            rows.rows["devices"][-1] |= {"gpu": "A100-SXM4-40GB", "memory_gib": 40.0}
+            rows.hold(name, node, [0], pod=f"s{number}-{replica}", owner_kind="Deployment")
+            busy = min(0.9, most_hr * 2 / 3600 / replicas)
+            rows.use(name, node, 0, range(DAYS * 24), sm=busy, dram=busy / 2, tensor=busy / 3, memory_gib=4.0)
+        rows.demand(name, came, replicas, LE_S, counts, running=lambda hour, came=came: came(hour) * 2 / 3600)
+        rows.workloads[name] = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}
+    return build_fleet(rows.bundle(), at)
+
+
+def market_of(at=SETTINGS):
+    return Market(
+        catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=at.assumptions, limits=at.limits
+    )
+
+
+def silent(stage, share):
+    """Tell nobody."""
+
+
+def prospects_of(fleet, at=SETTINGS):
+    return judge(fleet, market_of(at), at, seed=7, progress=silent)
+
+
+def with_every_way_replayed(prospects):
+    options = tuple(
+        None if judged is None else options_of(judged.evaluator.case, prospects.market, unneeded=prospects.unneeded)
+        for judged in prospects.options
+    )
+    return replace(prospects, options=options)
+
+
+SERVICES = st.tuples(
+    st.sampled_from([300.0, 1500.0, 4000.0]),
+    st.sampled_from([0.02, 0.3, 1.0]),
+    st.integers(2, 8),
+    st.sampled_from([4.0, 8.0, 16.0]),
+)
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(st.lists(SERVICES, min_size=1, max_size=2))
+def test_the_plan_is_the_one_with_every_way_replayed(services):
+    prospects = prospects_of(fleet_of(*services))
+
+    needed = plan_of(prospects, silent)
+    everything = plan_of(with_every_way_replayed(prospects), silent)
+
+    gap = SETTINGS.planning.mip_gap_frac
+    assert needed.plan.after_micro_usd == pytest.approx(everything.plan.after_micro_usd, rel=gap, abs=1)
+    assert needed.headroom_micro_usd == pytest.approx(
+        everything.headroom_micro_usd, abs=gap * everything.plan.after_micro_usd + 1
+    )
+    assert needed.plan.bound_micro_usd <= everything.plan.after_micro_usd
+    assert needed.plan.bound_micro_usd <= needed.plan.after_micro_usd
+
+
+def test_ways_wait_at_the_least_that_they_could_use():
+    prospects = prospects_of(fleet_of((4000.0, 0.1, 6, 16.0)))
+
+    (judged,) = prospects.options
+    waiting = {way.deployment: way for way in judged.waiting}
+    assert waiting
+    for deployment, way in waiting.items():
+        used = judged.evaluator.outcome(deployment).usage(judged.evaluator.place(deployment))
+        for pool, least in way.usage.items():
+            assert np.all(least <= used[pool])
+
+
+def test_fewer_replays_find_the_plan(monkeypatch):
+    fleet = fleet_of((4000.0, 0.1, 6, 16.0))
+    made = []
+    replay = service_replays.replay_service
+    monkeypatch.setattr(service_replays, "replay_service", lambda *args, **kw: made.append(1) or replay(*args, **kw))
+
+    prospects = prospects_of(fleet)
+    plan_of(prospects, silent)
+    needed = len(made)
+    plan_of(with_every_way_replayed(prospects_of(fleet)), silent)
+
+    assert needed < (len(made) - needed) / 2
+
+
+def test_what_was_not_replayed_is_counted():
+    plan = plan_of(prospects_of(fleet_of((4000.0, 0.1, 6, 16.0))), silent).plan
+
+    assert sum(count for reason, count in plan.pruned.items() if reason.startswith("not replayed")) > 0
+    assert sum(plan.pruned.values()) <= plan.options
+
+
+def test_under_a_quota_every_way_is_replayed():
+    limited = replace(SETTINGS, limits=Limits(quotas="a2-highgpu-1g=20"))
+    assert quotas_of(limited.limits.quotas)
+
+    prospects = prospects_of(fleet_of((4000.0, 0.1, 6, 16.0), at=limited), limited)
+
+    assert not any(judged.waiting for judged in prospects.options if judged)
+
+
+@pytest.mark.parametrize("most_hr", [1500.0, 4000.0, 9000.0])
+def test_fewer_replicas_than_the_law_needs_miss_a_target(most_hr):
+    (judged,) = prospects_of(fleet_of((most_hr, 0.3, 8, 8.0))).options
+    evaluator = judged.evaluator
+
+    def holding(replicas):
+        return AS_IT_IS.plus((replica_count.NAME, SetReplicas(replicas=replicas, before=8)))
+
+    least = evaluator.least_number(holding(1))
+
+    assert least >= 1
+    assert not any(evaluator.keeps_targets(holding(replicas)) for replicas in range(1, least))

@@ -1,0 +1,95 @@
+"""What a rule holds at least is known before a replay: no replay ever holds fewer replicas, at any decision."""
+
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.metrics import Others
+from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.replay.outcomes.least_held import is_bounded, least_held
+from trimtab.replay.recorded import record
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.replay.within_steps import arrivals_by_decision
+
+STEPS = 240
+
+
+def model(capacity_req_s, cold_start_s):
+    return ServiceModel(
+        capacity_req_s=capacity_req_s,
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((1, 2)),
+        wait_limit_s=np.array([30.0]),
+        cold_start_s=cold_start_s,
+    )
+
+
+@st.composite
+def histories(draw):
+    """Requests by the minute: calm, bursts and outages, with counts that nobody took."""
+    levels = draw(st.lists(st.sampled_from([0.0, 2.0, 30.0, 200.0, 4000.0]), min_size=2, max_size=8))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    arrivals = rng.poisson(np.resize(np.repeat(levels, STEPS // len(levels) + 1), STEPS)).astype(float)
+    within = arrivals_by_decision(arrivals, step_s=60.0, seed=(1,)) if draw(st.booleans()) else None
+    if draw(st.booleans()):
+        arrivals[rng.integers(0, STEPS, 9)] = np.nan
+    return ServiceHistory(arrivals=arrivals, step_s=60.0, within=within)
+
+
+LOADS = st.sampled_from([0.1, 0.35, 0.5, 0.8])
+FLOORS = st.integers(1, 3)
+
+
+@settings(deadline=None)
+@given(
+    histories(), LOADS, FLOORS, st.integers(3, 400), st.sampled_from([15, 300]), st.integers(1, 6), st.integers(0, 600)
+)
+def test_no_autoscaler_holds_fewer_than_its_bound(history, load, floor, top, window_s, initial, cold_start_s):
+    policy = HpaPolicy(target_frac=load, min_replicas=floor, max_replicas=top, window_s=window_s)
+    service = model(0.7, float(cold_start_s))
+
+    least = least_held(history, service, policy, None, initial_replicas=initial)
+
+    assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
+
+
+@settings(deadline=None)
+@given(histories(), LOADS, FLOORS, st.integers(3, 400), st.sampled_from([0.0, 0.05]), st.integers(1, 6))
+def test_no_forecast_holds_fewer_than_its_bound(history, load, floor, top, tolerance_frac, initial):
+    policy = forecast_policy(
+        cold_start_s=120.0, target_frac=load, min_replicas=floor, max_replicas=top, tolerance_frac=tolerance_frac
+    )
+    service = model(0.7, 120.0)
+    rate, step_s = history.rate_seen()
+    recorded = record(rate, step_s=step_s, rules=policy.rules)
+
+    least = least_held(history, service, policy, recorded, initial_replicas=initial)
+
+    assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
+
+
+def test_the_bound_is_near_where_demand_is_calm():
+    history = ServiceHistory(arrivals=np.full(STEPS, 600.0), step_s=60.0)
+    policy = HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=100)
+    service = model(1.0, 60.0)
+
+    held = replay_service(history, service, policy, initial_replicas=20).held
+    least = least_held(history, service, policy, None, initial_replicas=20)
+
+    # 10 replicas' worth at half load are 20; the tolerance of 10 % lets 19 stay
+    assert held[-1] == 20
+    assert least[-1] == 19
+
+
+def test_what_may_hold_none_or_rises_late_has_no_bound():
+    plain = HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=100)
+
+    assert is_bounded(plain)
+    assert is_bounded(forecast_policy(cold_start_s=60.0))
+    assert not is_bounded(KedaPolicy(plain._replace(min_replicas=0)))
+    assert not is_bounded(plain._replace(min_replicas=0))
+    assert not is_bounded(plain._replace(up_stabilization_s=60))
+    assert not is_bounded(plain._replace(period_s=60))
+    assert not is_bounded(plain._replace(metric=Metric.DUTY_CYCLE))
+    assert not is_bounded(plain._replace(others=Others(wait_s=1.0)))
