@@ -12,6 +12,7 @@ GOOD = {
     "nodes_typed": 2,
     "teams": True,
     "servers": ("vLLM",),
+    "watched": frozenset({"temperature_c", "thermal_violation", "sm_occupancy"}),
 }
 
 
@@ -39,6 +40,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
         ({"nodes_typed": 1}, "instance types", FindingStatus.MISSING, "--metric-labels-allowlist=nodes="),
         ({"teams": False}, "teams", FindingStatus.WEAK, "pods=[team]"),
         ({"servers": ()}, "request metrics", FindingStatus.WEAK, "PodMonitor"),
+        ({"watched": frozenset({"temperature_c"})}, "alerts", FindingStatus.WEAK, "DCGM_FI_PROF_SM_OCCUPANCY, gauge"),
         ({"bills": 0}, "bill", FindingStatus.WEAK, "--focus"),
         ({"newest_price_days": 400}, "price book", FindingStatus.WEAK, "prices refresh"),
     ],
@@ -49,3 +51,10 @@ def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status
     assert finding.status is status
     assert finding.cost
     assert fix in finding.fix
+
+
+def test_alerts_that_would_stay_silent_are_named():
+    finding = judged(watched=frozenset({"temperature_c", "sm_occupancy"}))["alerts"]
+
+    assert "TrimtabGpuThrottled" in finding.cost
+    assert "TrimtabGpuHot" not in finding.cost

@@ -15,7 +15,7 @@ from trimtab.sources.hour_grid import HourGrid, kube_watch
 from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kubernetes.owners import TEAM_LABELS
 from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.dcgm import OWNER_LABELS
+from trimtab.sources.prometheus.dcgm import OWNER_LABELS, WATCHED_METRICS
 from trimtab.sources.prometheus.gpu_series import Tally, selector
 from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
@@ -65,6 +65,8 @@ class ServerFacts:
     teams: bool
     servers: tuple[str, ...]
     """Kinds of model servers whose request metrics are there."""
+    watched: frozenset[str] = frozenset()
+    """Readings that alerts watch beside those of a bundle, and that are there."""
 
 
 def probe(server: Prometheus, now: datetime) -> ServerFacts:
@@ -94,7 +96,19 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
             for metrics in SERVERS
             if server.series([name + server.matching() for name in metrics.names], *window)
         ),
+        watched=frozenset(
+            canonical
+            for canonical, names in _watched_names().items()
+            if server.series([name + server.matching() for name in names], *window)
+        ),
     )
+
+
+def _watched_names() -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for metric in WATCHED_METRICS:
+        names.setdefault(metric.canonical, []).append(metric.name)
+    return names
 
 
 def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
@@ -111,7 +125,7 @@ def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
-        found += [*activity(facts.readings), _pods(facts), history(facts.history_days), _scrapes(facts)]
+        found += [*activity(facts.readings), _pods(facts), history(facts.history_days), _scrapes(facts), _alerts(facts)]
     return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
 
@@ -147,6 +161,35 @@ def activity(readings: Collection[str]) -> Iterator[DoctorFinding]:
         else:
             fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
             yield DoctorFinding(what=name, status=FindingStatus.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+
+
+_WATCHED = (
+    ("TrimtabGpuHot", ("temperature_c",), "DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C)."),
+    (
+        "TrimtabGpuThrottled",
+        ("clock_reasons", "thermal_violation"),
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, gauge, Reasons of clock events (bitmask).",
+    ),
+    (
+        "TrimtabTrainingOccupancyLow",
+        ("sm_occupancy",),
+        "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of resident warps.",
+    ),
+)
+"""Alert, the readings of which one must be there, and the line of dcgm-exporter's counters file that exports one."""
+
+
+def _alerts(facts: ServerFacts) -> DoctorFinding:
+    lacking = [(alert, line) for alert, readings, line in _WATCHED if not facts.watched.intersection(readings)]
+    if not lacking:
+        return DoctorFinding(what="alerts", status=FindingStatus.OK, detail="every alert's readings are exported")
+    return DoctorFinding(
+        what="alerts",
+        status=FindingStatus.WEAK,
+        detail="readings of some are not exported",
+        cost=f"of `trimtab emit --monitoring` these stay silent: {', '.join(alert for alert, _ in lacking)}",
+        fix="add to dcgm-exporter's counters file (-f counters.csv): " + "; ".join(line for _, line in lacking),
+    )
 
 
 def _pods(facts: ServerFacts) -> DoctorFinding:
