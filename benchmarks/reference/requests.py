@@ -192,6 +192,7 @@ def serve_requests(
             min(1.0, busy_s / (ready * slots * SYNC_S)) if ready > 0 else 1.0,
             waiting_work_s / slots,
             signal[step] if len(signal) > 1 else math.nan,
+            0.0,
         )
         change = decide(rule, by_hour, memory, seen) - ready - starting
         if change > 0:

@@ -63,7 +63,7 @@ class ChosenPlan:
     cost_micro_usd: int
     bound_micro_usd: int
     pruned: dict[str, int]
-    reduced_usd: tuple[FloatArray, ...] = ()
+    reduced_usd: tuple[FloatArray, ...] = field(default=(), compare=False, repr=False)
     """Per workload, by how much more than its best each row (staying, then its options) costs at the prices of the bound."""
 
     def over_more_ways(self, other: ChosenPlan) -> ChosenPlan:
