@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -109,6 +110,13 @@ def backing(use: FloatArray, discount_frac: float, term_hr: float, *, cover_most
 
     No more than `cover_most_frac` of the mean use of the recent weeks is held.
     """
+    return _backing(np.asarray(use, dtype=np.float64).tobytes(), discount_frac, term_hr, cover_most_frac)
+
+
+@lru_cache(maxsize=1024)
+def _backing(use_bytes: bytes, discount_frac: float, term_hr: float, cover_most_frac: float) -> Backing:
+    """Return what a use backs; asked again for most pools, unchanged, for every other plan that is compared."""
+    use = np.frombuffer(use_bytes)
     choice = choose(use, discount_frac)
     levels = {candidate.level for candidate in choice.weights}
     recent = use[-RECENT_HR:]

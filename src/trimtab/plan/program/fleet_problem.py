@@ -70,8 +70,10 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
     # what no plan can leave is in a group of its own and in none of these
     mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
     holders: dict[int, set[int]] = {}
-    for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
-        holders.setdefault(node, set()).add(owner)
+    # each pair of a node and an owner once: a number names both
+    number = len(fleet.workloads)
+    for pair in np.unique(cells.node[mine].astype(np.int64) * number + cells.owner[mine]).tolist():
+        holders.setdefault(pair // number, set()).add(pair % number)
     by_holders: dict[frozenset[int], list[int]] = {}
     for node, owners in sorted(holders.items()):
         by_holders.setdefault(frozenset(owners), []).append(node)
