@@ -149,6 +149,7 @@ def _as(kind: pa.DataType, value: object) -> object:
 
 def _odd_tree(tree: object, rng: random.Random) -> object:
     tree = copy.deepcopy(tree)
+    is_deep = False
     for _ in range(rng.randint(1, 3)):
         places = list(_places(tree))
         if not places:
@@ -159,7 +160,8 @@ def _odd_tree(tree: object, rng: random.Random) -> object:
                 del holder[key]
             case 1:
                 holder[key] = [holder[key]]
-            case 2 if rng.random() < 0.05:
+            case 2 if rng.random() < 0.05 and not is_deep:  # twice as deep, and no writer of YAML could write it
+                is_deep = True
                 deep: object = holder[key]
                 for _ in range(DEEP):
                     deep = [deep]

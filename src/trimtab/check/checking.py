@@ -15,6 +15,7 @@ from trimtab.check.kustomizations import Patch, build_faults, kustomization_faul
 from trimtab.check.objects import object_faults
 from trimtab.check.queries import query_faults
 from trimtab.check.references import World, reference_faults
+from trimtab.check.scheduling import scheduling_faults
 from trimtab.check.schemas import Schemas, kind_faults, schema_faults
 from trimtab.errors import InputError
 from trimtab.sources.kubernetes.objects import Object, text
@@ -50,7 +51,7 @@ def check_folder(
     kinds = frozenset(kind for _, kind in known.known())
     world = World(folder=read, patches=patches_of(read), cluster=cluster, catalog=catalog, kinds=kinds)
     faults = [*read.faults, *_objects(read, known, catalog), *_patches(world.patches, known, catalog)]
-    faults += [*kustomization_faults(read), *reference_faults(world), *query_faults(world)]
+    faults += [*kustomization_faults(read), *reference_faults(world), *scheduling_faults(world), *query_faults(world)]
     if build:
         faults += build_faults(read)
     order = dict.fromkeys(sorted(faults, key=lambda found: (found.severity.value, found.file, found.field)))

@@ -94,15 +94,15 @@ def command(options: VerifyOptions) -> None:
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
     from trimtab.emit.sections.verification import verification_page
-    from trimtab.emit.verify_comment import render_verification_comment
     from trimtab.emit.verify_document import verify_document
+    from trimtab.emit.writers.comment import page_comment
 
     if fields or form is Format.CSV:
         write_sheet(
             Sheet(columns=COLUMNS, rows=[_cells(verdict) for verdict in found.actions]), form, out=out, fields=fields
         )
     elif form is Format.GITHUB_COMMENT:
-        write(render_verification_comment(found, fleet), out)
+        write(page_comment("verify", verification_page(found, fleet), opened="actions"), out)
     elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):
         write_page(verification_page(found, fleet), form, out)
     else:

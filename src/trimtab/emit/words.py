@@ -183,9 +183,14 @@ def stress_line(stressed: StressedPart) -> str:
     bill = "" if stressed.bill_usd_mo is None else f"the bill is {dollars(stressed.bill_usd_mo)} a month, "
     waits = _waits(stressed)
     return (
-        f"{stressed.departure}: {bill}saves {percent(stressed.saving_frac, 1)}, "
+        f"{stressed.departure}: {bill}{saved_words(stressed.saving_frac)}, "
         f"{waits}{kept}{missed}{more}{_worst(stressed)}"
     )
+
+
+def saved_words(frac: float) -> str:
+    """Say what part of a bill is saved, or by how much it grows."""
+    return f"saves {percent(frac, 1)}" if frac >= 0 else f"costs {percent(-frac, 1)} more than today"
 
 
 def _waits(stressed: StressedPart) -> str:

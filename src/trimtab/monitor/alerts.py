@@ -41,6 +41,8 @@ _SPOT_MESSAGES = "spot_interrupted|SpotInterruption.*"
 """`message_type` of Karpenter v1 and of v0 (karpenter-provider-aws, pkg/controllers/interruption/messages)."""
 _INTERRUPTIONS = ("karpenter_interruption_received_messages_total", "karpenter_interruption_received_messages")
 """As v1 and v0 call it."""
+_MEAN_LASTS_MIN = 5
+"""Minutes for which a mean of many minutes must stay beyond its limit: one scrape more or less does not move it back."""
 _GPU_RESOURCE = "nvidia_com_.*"
 
 
@@ -104,7 +106,7 @@ def _underused(limits: Thresholds) -> AlertRule:
     return AlertRule(
         name="TrimtabGpuUnderused",
         expression=f"{mean} < {limits.underused_frac:g} >= {limits.idle_frac:g} and on ({_WORKLOAD}) {_held_before(minutes)}",
-        minutes=5,
+        minutes=_MEAN_LASTS_MIN,
         severity="info",
         summary="{{ $labels.namespace }}/{{ $labels.workload }} uses {{ $value | humanizePercentage }} of its GPUs",
         cost=costs(COST, WORKLOAD),
@@ -182,7 +184,7 @@ def _occupancy(limits: Thresholds) -> AlertRule:
     return AlertRule(
         name="TrimtabTrainingOccupancyLow",
         expression=f" and on ({_WORKLOAD}) ".join((mean, RUN, busy, _held_before(minutes))),
-        minutes=5,
+        minutes=_MEAN_LASTS_MIN,
         severity="info",
         summary="{{ $labels.namespace }}/{{ $labels.workload }} trains at {{ $value | humanizePercentage }} SM occupancy",
         cost=costs(COST, WORKLOAD),
@@ -196,7 +198,7 @@ def _idle(limits: Thresholds) -> AlertRule:
     return AlertRule(
         name="TrimtabGpuIdle",
         expression=f"sum by (node, {_WORKLOAD}) ({idle} and {HELD} offset {minutes}m)",
-        minutes=5,
+        minutes=_MEAN_LASTS_MIN,
         severity="warning",
         summary='{{ $value | printf "%.1f" }} GPUs of {{ $labels.node }} have done nothing for '
         + f"{minutes} minutes; held by "

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.emit.folder import write_folder
-from trimtab.cli.output import Format, write_sheet
-from trimtab.cli.sheet import Sheet, SheetColumn
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_sheet
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
 from trimtab.inputs.files import read_text
 from trimtab.monitor import read_thresholds
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
 _COLUMNS = (
     SheetColumn(key="path", title="file", whole=True),
     SheetColumn(key="what", title="what"),
-    SheetColumn(key="count", title="how many"),
+    SheetColumn(key="series", title="series", right=True),
+    SheetColumn(key="alerts", title="alerts", right=True),
+    SheetColumn(key="panels", title="panels", right=True),
 )
 
 
@@ -53,13 +54,10 @@ def _sheet(files: dict[str, str], out: Path, *, written: bool) -> Sheet:
     )
 
 
-def _told(path: str, text: str) -> dict[str, str]:
+def _told(path: str, text: str) -> dict[str, Cell]:
+    """Return what a file is, and of what it holds how many."""
     if path.endswith(".rules.yaml"):
-        return {
-            "what": "PrometheusRule",
-            "count": f"{text.count('- record: ')} series, {text.count('- alert: ')} alerts",
-        }
+        return {"what": "PrometheusRule", "series": text.count("- record: "), "alerts": text.count("- alert: ")}
     if path.endswith(".dashboard.json"):
-        panels = text.count('"gridPos"')
-        return {"what": "Grafana board", "count": f"{panels} panels"}
-    return {"what": "Kustomization", "count": ""}
+        return {"what": "Grafana board", "panels": text.count('"gridPos"')}
+    return {"what": "Kustomization"}

@@ -162,9 +162,9 @@ def _payer(payer: PayerPart) -> tuple[Cell, ...]:
 def _rest(rest: tuple[PayerPart, ...], digest: DigestPart) -> tuple[Cell, ...]:
     usd = sum(payer.usd for payer in rest)
     share = usd / digest.usd if digest.usd else None
-    change: list[Cell] = []
-    if digest.former is not None:
-        change = [_change_cell(usd - sum(payer.former_usd or 0.0 for payer in rest))]
+    former = [payer.former_usd for payer in rest if payer.former_usd is not None]
+    # all of them have a former week, or none has
+    change: list[Cell] = [_change_cell(usd - sum(former))] if len(former) == len(rest) else []
     hours = sum(payer.gpu_hours for payer in rest)
     return (f"{len(rest)} more", Amount(usd), percent(share, 1), *change, f"{hours:,.0f}", "")
 
@@ -201,11 +201,11 @@ def _change_gloss(digest: DigestPart) -> str:
 
 
 def _changes(digest: DigestPart) -> Block:
-    if digest.former is None:
+    if digest.former is None or digest.change_usd is None:
         return Paragraph(words=f"{digest.no_former[:1].upper()}{digest.no_former[1:]}.")
     if not digest.causes:
         return Paragraph(words=f"Nothing: {digest.former.week} cost the same, to the cent.")
-    total = TableRow(cells=(strong("change"), _change_cell(digest.change_usd or 0.0), ""))
+    total = TableRow(cells=(strong("change"), _change_cell(digest.change_usd), ""))
     return Table(
         columns=(
             TableColumn(title="cause"),

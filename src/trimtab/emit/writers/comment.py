@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trimtab.emit.blocks import Block, Bullets, Folded, Table, Words
+from trimtab.emit.blocks import Block, Bullets, Folded, Page, Table, Words
 from trimtab.emit.writers.markdown import join, markdown_text, words_text, write_blocks
 
 MOST_CHARACTERS = 65_536
@@ -28,6 +28,13 @@ def write_comment(command: str, heading: str, blocks: Sequence[Block], *, headli
     kept, missing = _fitting(blocks, room)
     note = f"*{missing} more lines are left out: a comment has no room for them.*" if missing else ""
     return join([*top, *kept, note, end])
+
+
+def page_comment(command: str, page: Page, *, opened: str) -> str:
+    """Return a page as a comment: the section of that name stands open, the others are folded away."""
+    shown = [block for section in page.sections if section.name == opened for block in section.blocks]
+    rest = [Folded(title=section.title, blocks=section.blocks) for section in page.sections if section.name != opened]
+    return write_comment(command, page.heading, [*shown, *rest], headline=page.headline, foot=page.seen)
 
 
 def _fitting(blocks: Sequence[Block], room: int) -> tuple[list[str], int]:

@@ -138,7 +138,7 @@ class _Rest:
             for index in changed
             if (row := rows[index]) is not None
             and choice[index] != KEEP
-            and row.candidates[choice[index]] not in self._now(index)
+            and row.candidates[choice[index]].deployment != self._deployment_now(index)
         }
         if not used or saves_usd_mo <= self._least_usd_mo:
             return None
@@ -196,9 +196,9 @@ class _Rest:
     def _list_cost_now(self, case: Case) -> int:
         return self.market.rate(case.workload.pool) * int(case.workload.held_node_seconds.sum())
 
-    def _now(self, index: int) -> tuple[Candidate, ...]:
-        row = self._rows[index]
-        return () if row is None else row.candidates
+    def _deployment_now(self, index: int) -> Deployment:
+        """Return what the plan does to a workload: the same way, made again for a permission, needs none."""
+        return self.planned.deployments.get(self.planned.fleet.workloads[index].name, AS_IT_IS)
 
     def _deployment(self, case: Case) -> Deployment:
         return self.planned.deployments.get(case.workload.name, AS_IT_IS)

@@ -205,6 +205,10 @@ def queued_rows(objects: Objects, claims: ResourceClaims) -> list[Row]:
     return rows
 
 
+_PODS_OF_A_SET = 1.0
+"""Of a pod set of Kueue that does not say (kueue.x-k8s.io, PodSet.count: `+kubebuilder:default=1`)."""
+
+
 def _waiting_in_kueue(objects: Objects, claims: ResourceClaims) -> Iterator[tuple[Object, float, str]]:
     for workload in objects.of("Workload"):
         if condition(workload, "Admitted") is None and condition(workload, "Finished") is None:
@@ -212,7 +216,8 @@ def _waiting_in_kueue(objects: Objects, claims: ResourceClaims) -> Iterator[tupl
             for part in listed(workload, "spec", "podSets"):
                 spec = at(part, "template", "spec")
                 each = asked_by(spec, claims.extended).gpu_pieces + claims.asked_by(namespace, spec)
-                gpus += (number(part, "count") or 0.0) * each
+                count = number(part, "count")
+                gpus += (_PODS_OF_A_SET if count is None else count) * each
             yield workload, gpus, text(workload, "spec", "queueName")
 
 

@@ -222,8 +222,9 @@ class ResourceClaims:
         """Return the boards' worth that an allocation has of a device: by the capacity that it takes, else an equal part."""
         consumed = at(result, "consumedCapacity")
         taken = {
-            str(name).removeprefix(f"{gpu.key[0]}/"): quantity(amount) or 0.0
+            str(name).removeprefix(f"{gpu.key[0]}/"): read
             for name, amount in (consumed.items() if isinstance(consumed, Mapping) else ())
+            if (read := quantity(amount)) is not None
         }
         parts = [amount / gpu.capacity[name] for name, amount in taken.items() if gpu.capacity.get(name)]
         if parts:
