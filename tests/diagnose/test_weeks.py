@@ -76,6 +76,18 @@ def test_the_price_is_the_cause_where_a_rate_changed_between_the_weeks(tmp_path)
     assert moved(spend, "web/a") == {ChangeCause.PRICE: pytest.approx(0.5 * HR_PER_WEEK)}
 
 
+def test_a_history_is_charged_at_the_price_of_each_day_unless_one_day_is_named(tmp_path):
+    catalog = own_rates(tmp_path, 4.0, 6.0)
+    bundle = planted().bundle()
+
+    each, later = (
+        spending(bundle, replace(TERMS, at=day), catalog).spent(CostSplit(by=SplitBy.TEAM)).total_micro_usd
+        for day in (None, at(HR_PER_WEEK).date())
+    )
+
+    assert (usd(each), usd(later)) == ((4.0 + 6.0) * HR_PER_WEEK, 2 * 6.0 * HR_PER_WEEK)
+
+
 def test_prices_of_one_day_leave_no_change_of_price(tmp_path):
     terms = replace(TERMS, at=at(HR_PER_WEEK).date())
 

@@ -13,7 +13,8 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, StartBeforeRuns, UseOffering
+from trimtab.catalog.pools import SharedPool
+from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, StartBeforeRuns, UseOffering, UseSlots
 from trimtab.emit.manifests.demand_rules import DEMAND
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
@@ -22,6 +23,7 @@ from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
 
 PLAN = example_audit().plan
+SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED)
 CHAT, RUNS = "prod/chat-api", "research/vision-exp"
 
 
@@ -461,6 +463,40 @@ def test_gpus_of_several_containers_are_left_to_a_person():
 
     assert not [file for file in emission.files if file.path.startswith("workloads/")]
     assert any("2 containers ask for GPUs" in one.reason for one in emission.withheld if one.subject == RUNS)
+
+
+@pytest.mark.parametrize("asked", ["4", "1"])
+def test_runs_ask_for_their_former_gpus_again_whatever_their_manifest_says_by_now(asked, kubectl_bin, tmp_path):
+    known = GpuContainer(place=0, in_requests=True)
+    component = text_of(fewer_gpus(gpu_containers=(known,)), "rollback/research/vision-exp/kustomization.yaml")
+    job = manifest("Job", "vision-exp-0412", "batch/v1")
+    amounts = {"cpu": "8", "nvidia.com/gpu": asked}
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+
+    one = built(kubectl_bin, tmp_path, job, component)
+
+    former = {"cpu": "8", "nvidia.com/gpu": "4"}
+    assert one["spec"]["template"]["spec"]["containers"][0]["resources"] == {"limits": former, "requests": former}
+
+
+@pytest.mark.parametrize("asked", ["nvidia.com/gpu", "nvidia.com/mig-1g.20gb"])
+def test_a_service_on_slices_asks_for_a_whole_gpu_again_whatever_its_manifest_says_by_now(asked, kubectl_bin, tmp_path):
+    slices = UseSlots(
+        shared=SharedPool(P4D, 32, profile="1g.20gb"),
+        gpu="A100-SXM4-80GB",
+        gpus_per_node=8,
+        slots=1,
+        memory_gib=19.5,
+        speed=SAME,
+        work_speed=SAME,
+    )
+    emission = emit_plan(of_action("a8", Change(subject=CHAT, effect=slices)), example_facts())
+    deployment = manifest()
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {asked: "1"}}
+
+    one = built(kubectl_bin, tmp_path, deployment, text_of(emission, "rollback/prod/chat-api/kustomization.yaml"))
+
+    assert one["spec"]["template"]["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
 
 
 def test_nobody_gets_nodes_for_a_workload_that_is_not_known():

@@ -63,6 +63,27 @@ def service(declared):
     return build_fleet(rows.bundle(), SETTINGS)
 
 
+def quiet_services(declared):
+    """Three services on a GPU each, two small ones and one of 30 GiB, declared as given beside a latency limit."""
+    rows = FleetRows(DAYS)
+    workloads = {}
+    for name, machine, sm, memory_gib in [
+        ("small", "g5.12xlarge", 0.05, 4.0),
+        ("other", "g5.12xlarge", 0.05, 4.0),
+        ("large", "p4d.24xlarge", 0.4, 30.0),
+    ]:
+        workload = f"prod/{name}"
+        rows.node(name, machine).hold(workload, name, [0], pod=f"{name}-0", owner_kind="Deployment")
+        rows.use(workload, name, 0, range(HOURS), sm=sm, memory_gib=memory_gib, tensor=sm / 2, dram=sm / 2)
+        rows.demand(
+            workload, lambda hour: 100, 1, le_s=LE_S, counts=lambda _: (0, 80, 18, 2, 0, 0, 0), running=lambda _: 1
+        )
+        limit = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.2}]}
+        workloads[workload] = {"kind": "serving", "interruptible": False, **limit, **declared.get(workload, {})}
+    rows.workloads = workloads
+    return build_fleet(rows.bundle(), SETTINGS)
+
+
 def priced(fleet):
     planned = make_plan(fleet, market(), SETTINGS, seed=7, progress=silent)
     return planned, undeclared(planned, market(), SETTINGS, silent)
@@ -167,3 +188,16 @@ def test_sharing_is_asked_for_with_the_latency_that_it_needs_unless_one_is_decla
 
     assert [fields["isolation"] for fields in asked] == ["none"] * len(limits)
     assert [fields["targets"][-1]["limit_s"] if "targets" in fields else None for fields in asked] == limits
+
+
+def test_only_those_whose_way_the_permission_changes_are_asked_for_it():
+    planned, (found,) = priced(quiet_services({}))
+    assert [name for name, way in planned.deployments.items() if way.sharing] == ["prod/large", "prod/other"]
+
+    assert found.permission == "isolation"
+    assert list(found.declarations) == ["prod/small"]
+
+    other, rest = priced(quiet_services(found.declarations))
+    between = planned.plan.after_micro_usd - other.plan.after_micro_usd
+    assert found.saves_usd_mo == pytest.approx(per_month(usd(between), planned.fleet.window.hours), abs=0.01)
+    assert rest == ()

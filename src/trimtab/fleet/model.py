@@ -29,6 +29,12 @@ class Window:
     start: datetime
     hours: int
 
+    def __post_init__(self) -> None:
+        if self.hours < 0:
+            raise ValueError(
+                f"a window of {self.hours} hours from {self.start:%Y-%m-%d %H:%M} on ends before it starts"
+            )
+
     @property
     def end(self) -> datetime:
         """Return the first moment after the window."""

@@ -79,10 +79,18 @@ def priced_history(
 ) -> tuple[Fleet, Allocation]:
     """Return the fleet over a bundle's whole window, and its bill split over who held what.
 
-    Nodes that no list has are carried at what the bill says, else at nothing. Raises MissingPrice where no node has one.
+    List prices are those that held on each day, as an audit has them, unless `at` names one day for all. Nodes that no list has
+    are carried at what the bill says, else at nothing. Raises MissingPrice where no node has one.
     """
     fleet, market = priced_fleet(bundle, settings, catalog, at=at)
-    return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
+    return fleet, list_allocation(fleet, market, at)
+
+
+def list_allocation(fleet: Fleet, market: Market, at: date | None = None) -> Allocation:
+    """Return a fleet's bill split over who held what, at the list prices of each day; with `at`, of that day."""
+    pools = fleet.usage.pools
+    rates = market.rates(pools) if at else market.rates_of_days(pools, fleet.window)
+    return allocate(bill(fleet.usage, rates), fleet.holdings)
 
 
 def priced_fleet(

@@ -16,8 +16,7 @@ from trimtab.errors import MissingPrice, UsageError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import allocate, bill
-from trimtab.pipeline.opening import bundle_name, priced_fleet, priced_history
+from trimtab.pipeline.opening import bundle_name, list_allocation, priced_fleet
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.resource_ids import nodes_by_resource
 
@@ -34,7 +33,7 @@ class SpendingTerms:
     usd_per: Mapping[str, float]
     """Dollars per unit of other currencies."""
     at: date | None = None
-    """List prices of this day."""
+    """List prices of this day; None: those that held on each day, so that a new price shows as a cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,42 +45,36 @@ class Spending:
     basis: str
     """In words."""
     charges: Mapping[ChargeBasis, Charges]
+    rates: Callable[[], Mapping[Pool, int]]
+    """One list for its nodes, in micro-dollars an hour; empty where no node has a price but a bill has."""
 
 
 def spending(bundle: Bundle, terms: SpendingTerms, catalog: Catalog | None = None) -> Spending:
     """Return what a bundle's fleet cost; raises UsageError where a bill is asked for and there is none."""
-    if (billed := _of_bill(bundle, terms)) is not None:
-        return billed
-    fleet, allocation = priced_history(bundle, catalog=catalog, at=terms.at)
+    catalog = catalog or load_catalog()
+    return _of_bill(bundle, terms, catalog) or _at_list(bundle, terms, catalog)
+
+
+def _at_list(bundle: Bundle, terms: SpendingTerms, catalog: Catalog) -> Spending:
+    fleet, market = priced_fleet(bundle, catalog=catalog, at=terms.at)
+    allocation = list_allocation(fleet, market, terms.at)
     return Spending(
         fleet=fleet,
         spent=lambda split: spent_at_list(fleet, allocation, split),
-        basis="list prices",
+        basis=f"list prices of {terms.at:%-d %b %Y}" if terms.at else "list prices of each day",
         charges={},
+        rates=lambda: market.rates(fleet.usage.pools),
     )
 
 
 def week(bundle: Bundle, terms: SpendingTerms, asked: IsoWeek | None, catalog: Catalog | None = None) -> WeekOfFleet:
     """Return a week of a bundle's fleet against the week before it.
 
-    List prices are those that held on each day, unless `terms.at` names one day for all, so that a new price shows as a cause.
     Raises as `spending` does, and UnknownName for a week that history lacks.
     """
-    settings, catalog = Settings(), catalog or load_catalog()
-    billed = _of_bill(bundle, terms)
-    if billed is not None:
-        found, rates = billed, _list_rates(bundle, settings, catalog, terms.at)
-    else:
-        fleet, market = priced_fleet(bundle, settings, catalog, at=terms.at)
-        rates = market.rates(fleet.usage.pools)
-        of_days = rates if terms.at else market.rates_of_days(fleet.usage.pools, fleet.window)
-        allocation = allocate(bill(fleet.usage, of_days), fleet.holdings)
-        basis = f"list prices of {terms.at:%-d %b %Y}" if terms.at else "list prices of each day"
-        found = Spending(
-            fleet=fleet, spent=lambda split: spent_at_list(fleet, allocation, split), basis=basis, charges={}
-        )
+    found = spending(bundle, terms, catalog)
     spent = (found.spent(CostSplit(by=SplitBy.TEAM)), found.spent(CostSplit(by=SplitBy.WORKLOAD)))
-    weekly = week_spend(found.fleet, *spent, rates, settings.bands, asked)
+    weekly = week_spend(found.fleet, *spent, found.rates(), Settings().bands, asked)
     return WeekOfFleet(fleet=found.fleet, spend=weekly, basis=found.basis)
 
 
@@ -94,7 +87,7 @@ class WeekOfFleet:
     basis: str
 
 
-def _of_bill(bundle: Bundle, terms: SpendingTerms) -> Spending | None:
+def _of_bill(bundle: Bundle, terms: SpendingTerms, catalog: Catalog) -> Spending | None:
     """Return the charges of a bundle's bill; None where list prices are asked for, or there is no bill."""
     costs = bundle.table("costs", COLUMNS)
     if terms.basis == AT_LIST or costs.num_rows == 0:
@@ -113,13 +106,13 @@ def _of_bill(bundle: Bundle, terms: SpendingTerms) -> Spending | None:
         spent=lambda split: spent_of_bill(either[basis], fleet, resources, split),
         basis="what the invoice asks" if basis is ChargeBasis.BILLED else "amortised charges",
         charges=either,
+        rates=lambda: _list_rates(bundle, catalog, terms.at),
     )
 
 
-def _list_rates(bundle: Bundle, settings: Settings, catalog: Catalog, at: date | None) -> Mapping[Pool, int]:
-    """Return one list for the nodes of a fleet that has a bill; empty where no node of it has a price."""
+def _list_rates(bundle: Bundle, catalog: Catalog, at: date | None) -> Mapping[Pool, int]:
     try:
-        fleet, market = priced_fleet(bundle, settings, catalog, at=at)
+        fleet, market = priced_fleet(bundle, catalog=catalog, at=at)
     except MissingPrice:
         return {}
     return {pool: rate for pool, rate in market.rates(fleet.usage.pools).items() if rate}

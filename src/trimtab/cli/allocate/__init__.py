@@ -61,7 +61,7 @@ class AllocateOptions:
         help="Budgets, CSV of name,usd_mo: compared with where the month will end.",
     )  # fmt: skip
     prices: Path | None = prices_option()
-    at: date | None = at_option("List prices that held on this day.")
+    at: date | None = at_option("List prices that held on this day, not those of each day.")
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(
         Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML

@@ -53,8 +53,10 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             once = f"its server batches up to {batching.max_batch} requests at once, and keeps its targets so"
             later = component(known, placed.actions, asks=None, replicas=replicas, nodes=None, once=once)
             yield _component_file(placed, ".batched", later)
-        if spec is not None or claims:
-            former = rollback_component(known, placed.actions, claims)
+        if spec is not None or asks is not None or claims:
+            count = placed.deployment.gpu_count
+            gpus = known.gpus_per_pod if count is None else count.before
+            former = rollback_component(known, placed.actions, asks=asks, former_gpus=gpus, claims=claims)
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
             yield from _doubts(placed)

@@ -153,11 +153,17 @@ def queued_component(known: WorkloadFacts, actions: Sequence[Action], label: str
 
 
 def rollback_component(
-    known: WorkloadFacts, actions: Sequence[Action], claims: Sequence[NewClaim] = ()
+    known: WorkloadFacts,
+    actions: Sequence[Action],
+    *,
+    asks: GpuAsk | None = None,
+    former_gpus: float = 1.0,
+    claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read.
 
-    Of `claims` the templates are named again that they were made from.
+    `asks` is what its container was made to ask for in place of `former_gpus`; None: it asks for what it did. Of `claims` the
+    templates are named again that they were made from.
     """
     body = _head(known, actions)
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
@@ -170,6 +176,8 @@ def rollback_component(
     if claims:
         former = [claim.claim for claim in claims]
         patches.append(yaml.safe_dump(claim_steps(_pod_path(known), former), sort_keys=False))
+    if asks is not None:
+        patches.append(_former_gpu_patch(known, asks, former_gpus))
     first = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [first, *patches])
 
@@ -327,15 +335,38 @@ def _pod_path(known: WorkloadFacts) -> str:
 
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     """Return the patch of the one container that asks for GPUs: an API server refuses limits and requests that differ."""
-    container = next(iter(known.gpu_containers), GpuContainer())
     steps: list[dict[str, str]] = []
-    for stated in ("limits", "requests") if container.in_requests else ("limits",):
-        amounts = f"{_pod_path(known)}/containers/{container.place}/resources/{stated}"
-        if known.owner_kind == INFERENCE_SERVICE:
-            amounts = f"/spec/predictor/model/resources/{stated}"
-        before, after = (f"{amounts}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
+    for amounts in _amounts(known):
+        before, after = _amount(amounts, GPU_RESOURCE), _amount(amounts, asks.resource)
         if asks.resource == GPU_RESOURCE:
             steps.append({"op": "replace", "path": after, "value": str(asks.count)})
         else:
             steps += [{"op": "remove", "path": before}, {"op": "add", "path": after, "value": str(asks.count)}]
     return yaml.safe_dump(steps, sort_keys=False)
+
+
+def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) -> str:
+    """Return the patch by which a container asks for whole GPUs as before, whether its manifest was changed since or not.
+
+    What may not be there is added first, since a JSON patch that removes what is absent is refused.
+    """
+    steps: list[dict[str, str]] = []
+    for amounts in _amounts(known):
+        if asks.resource != GPU_RESOURCE:
+            slices = _amount(amounts, asks.resource)
+            steps += [{"op": "add", "path": slices, "value": "0"}, {"op": "remove", "path": slices}]
+        steps.append({"op": "add", "path": _amount(amounts, GPU_RESOURCE), "value": str(round(former_gpus))})
+    return yaml.safe_dump(steps, sort_keys=False)
+
+
+def _amounts(known: WorkloadFacts) -> list[str]:
+    """Return where the container that asks for GPUs states amounts, as JSON pointers."""
+    container = next(iter(known.gpu_containers), GpuContainer())
+    resources = f"{_pod_path(known)}/containers/{container.place}/resources"
+    if known.owner_kind == INFERENCE_SERVICE:
+        resources = "/spec/predictor/model/resources"
+    return [f"{resources}/{stated}" for stated in (("limits", "requests") if container.in_requests else ("limits",))]
+
+
+def _amount(amounts: str, resource: str) -> str:
+    return f"{amounts}/{resource.replace('/', '~1')}"
