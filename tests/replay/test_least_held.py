@@ -1,13 +1,14 @@
 """What a rule holds at least is known before a replay: no replay ever holds fewer replicas, at any decision."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import HpaPolicy, Metric
-from trimtab.replay.outcomes.least_held import is_bounded, least_held
+from trimtab.replay.outcomes.least_held import EvenSplit, is_bounded, least_held
 from trimtab.replay.recorded import record
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 from trimtab.replay.within_steps import arrivals_by_decision
@@ -93,3 +94,21 @@ def test_what_may_hold_none_or_rises_late_has_no_bound():
     assert not is_bounded(plain._replace(period_s=60))
     assert not is_bounded(plain._replace(metric=Metric.DUTY_CYCLE))
     assert not is_bounded(plain._replace(others=Others(wait_s=1.0)))
+
+
+@given(
+    arrivals=st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=60).filter(any),
+    full=st.floats(1.0, 2000.0),
+    count=st.integers(1, 50),
+    points=st.lists(st.integers(1, 140), min_size=1, max_size=8, unique=True),
+    drops=st.lists(st.floats(0.0, 1.0), min_size=9, max_size=9),
+)
+def test_an_even_split_has_the_mean_over_all_requests_of_what_their_load_gives(arrivals, full, count, points, drops):
+    grid = np.array([0, *sorted(points)]) / 100
+    curve = np.sort(np.array(drops[: len(grid)]))[::-1]
+    asked = np.array(arrivals)
+
+    mean = EvenSplit.of(asked, full).mean(grid, curve, count)
+
+    each = np.interp(np.minimum(asked / (full * count), 1.0), grid, curve)
+    assert mean == pytest.approx(float(asked @ each) / asked.sum(), abs=1e-7)

@@ -10,6 +10,7 @@ is recommended, so that following the least recommendations gives the least that
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import numpy as np
@@ -135,3 +136,44 @@ def _least_course(
         else:
             now = min(now, asked[falling[first]])
     return held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EvenSplit:
+    """Each step's requests split evenly over replicas: sorted once, so that a mean over all of them is a few sums."""
+
+    asked: FloatArray
+    """Requests of each step, the fewest first (n_steps,)."""
+    sums: FloatArray
+    squares: FloatArray
+    """Requests, and their squares, of all steps before each (n_steps + 1,)."""
+    full: float
+    """Requests that keep one replica busy throughout a step."""
+
+    @classmethod
+    def of(cls, arrivals: FloatArray, full: float) -> EvenSplit:
+        """Sort the requests of steps (n_steps,), all of them known."""
+        asked = np.sort(arrivals)
+        sums, squares = (np.concatenate(([0.0], np.cumsum(values))) for values in (asked, asked * asked))
+        return cls(asked=asked, sums=sums, squares=squares, full=full)
+
+    @property
+    def total(self) -> float:
+        """Return all requests."""
+        return float(self.sums[-1])
+
+    @property
+    def peak_load(self) -> float:
+        """Return how many replicas the busiest step keeps busy; where there is a step."""
+        return float(self.asked[-1]) / self.full
+
+    def mean(self, load_grid: FloatArray, curve: FloatArray, count: int) -> float:
+        """Return the mean over requests of what a curve says at the load of their step's replicas; none is more than full."""
+        loads = np.append(load_grid[load_grid < 1.0], 1.0)
+        values = np.interp(loads, load_grid, curve)
+        below = np.searchsorted(self.asked, loads * self.full * count)
+        slope = np.diff(values) / np.diff(loads)
+        level = values[:-1] - slope * loads[:-1]
+        within = level * np.diff(self.sums[below]) + slope / (self.full * count) * np.diff(self.squares[below])
+        beyond = values[0] * self.sums[below[0]] + values[-1] * (self.total - self.sums[below[-1]])
+        return float(within.sum() + beyond) / self.total

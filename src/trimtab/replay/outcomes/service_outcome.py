@@ -24,7 +24,7 @@ from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.hedged import SpotZones
-from trimtab.replay.outcomes.least_held import is_bounded, least_held
+from trimtab.replay.outcomes.least_held import EvenSplit, is_bounded, least_held
 from trimtab.replay.outcomes.outcome import (
     AS_PREDICTED,
     Attained,
@@ -168,22 +168,17 @@ def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     history, model, _ = _world(case, place, targets, replays, stressed=True)
     known = ~np.isnan(history.arrivals)
-    arrivals, total = history.arrivals[known], float(history.arrivals[known].sum())
-    if not targets or total <= 0:
+    split = EvenSplit.of(history.arrivals[known], model.capacity_req_s * history.step_s)
+    if not targets or split.total <= 0:
         return 1
-    load = arrivals / (model.capacity_req_s * history.step_s)
     best = np.maximum.accumulate(model.ok_frac[:, ::-1], axis=1)[:, ::-1]
     margin = case.settings.planning.target_margin_frac
+    required = [safe_required_frac(target, margin) - _ROUNDING_FRAC for target in targets]
 
     def misses(count: int) -> bool:
-        at_load = np.minimum(load / count, 1.0)
-        return any(
-            float(arrivals @ np.interp(at_load, model.load_grid, curve)) / total
-            < safe_required_frac(target, margin) - _ROUNDING_FRAC
-            for target, curve in zip(targets, best, strict=True)
-        )
+        return any(split.mean(model.load_grid, curve, count) < frac for curve, frac in zip(best, required, strict=True))
 
-    enough = max(1, math.ceil(float(load.max()) * _LOADS_TRIED))
+    enough = max(1, math.ceil(split.peak_load * _LOADS_TRIED))
     if misses(enough):
         return enough
     return 1 + bisect_left(range(1, enough), True, key=lambda count: not misses(count))
