@@ -16,7 +16,7 @@ from time import perf_counter
 
 from benchmarks.batcher_device import BASE_S, MAX_BATCH, PER_ITEM_S, Device
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.replay.batch_tuning import HEADROOM_FRAC, tune
+from trimtab.replay.batches import HEADROOM_FRAC, tune
 from trimtab_runtime.batcher import Batcher, Options
 from trimtab_runtime.policies.batching import BatchRule
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.mig import Slices, slices_of
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.catalog.slices import Slices, slices_of
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.exact_cost import total_usage

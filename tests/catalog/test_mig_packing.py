@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
-from trimtab.catalog.mig import place
-from trimtab.catalog.mig_packing import boards_for, cut_boards, measures_of
+from trimtab.catalog.mig import boards_for, cut_boards, measures_of, place
 
 MIG = load_catalog().mig_table
 

@@ -6,12 +6,12 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.providers import (
     PRICE_LISTED,
     PROVIDERS,
+    continents,
     is_region,
     provider_of_bill,
     provider_of_node_id,
     provider_of_node_labels,
 )
-from trimtab.catalog.regions import continents
 
 
 def test_no_spelling_stands_for_two_providers():

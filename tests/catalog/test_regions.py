@@ -2,7 +2,7 @@
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.prices import ANY_REGION
-from trimtab.catalog.regions import continent_of, continents
+from trimtab.catalog.providers import continent_of, continents
 
 
 def test_every_region_of_the_price_book_has_a_continent():

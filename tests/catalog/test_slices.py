@@ -4,8 +4,7 @@ import pytest
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Precision
-from trimtab.catalog.mig import place
-from trimtab.catalog.slices import slices_of
+from trimtab.catalog.mig import place, slices_of
 
 CATALOG = load_catalog()
 CUT = [gpu for gpu in CATALOG.gpus if slices_of(gpu, CATALOG.mig_table)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.fleet.law_places import REACH, served_with_places, time_in_work
+from trimtab.fleet.law_limit import REACH, served_with_places, time_in_work
 from trimtab.fleet.model import ServiceObservation
 
 HOURS, REPLICAS = 7 * 24, 4

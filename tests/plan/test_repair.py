@@ -6,7 +6,7 @@ from tests.fleets import FleetRows, few_machines
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit
 from trimtab.plan.model import Promise
-from trimtab.plan.options.veto import Veto
+from trimtab.plan.options.composition import Veto
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 
 DAYS, FIT_DAYS = 21, 14

@@ -14,8 +14,15 @@ from trimtab.errors import BundleError, InputError, SourceError, UsageError
 from trimtab.ledger.allocation_expr import allocation_expr, cost_by, unallocated_expr
 from trimtab.ledger.arrays import apportion_groups
 from trimtab.tables.engine import WAREHOUSES, open_engine
-from trimtab.tables.rollup import KEYS, SAMPLE_SCHEMA, histogram_expr, hourly_samples, usage_expr
-from trimtab.tables.rollup_spans import complete_samples, rollup_spans
+from trimtab.tables.rollup import (
+    KEYS,
+    SAMPLE_SCHEMA,
+    complete_samples,
+    histogram_expr,
+    hourly_samples,
+    rollup_spans,
+    usage_expr,
+)
 
 STEP_S = 60
 HOURS = 30

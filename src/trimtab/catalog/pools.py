@@ -56,7 +56,7 @@ class SharedPool:
 
     What keeps those on one GPU apart is `isolation`. In time slices none is at work for more than `busy_frac` of any hour.
     Instances of different profiles stand side by side: one `takes` some of the node's `room` by each measure
-    (`catalog.mig_packing`); where there is no room stated, slots are all alike and a node holds `slots_per_node` of them.
+    (`catalog.mig`); where there is no room stated, slots are all alike and a node holds `slots_per_node` of them.
 
     What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits
     into `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).

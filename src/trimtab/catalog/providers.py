@@ -1,10 +1,13 @@
-"""The clouds that trimtab knows by name, and how nodes, bills and price lists spell each: one row a provider."""
+"""The clouds that trimtab knows by name: how nodes, bills and price lists spell each, and where their regions lie."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+
+from trimtab.catalog.rows import packaged_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +90,18 @@ def is_region(provider: str, region: str) -> bool:
         row.name == provider and row.region is not None and row.region.fullmatch(region) is not None
         for row in PROVIDERS
     )
+
+
+@cache
+def continents() -> Mapping[tuple[str, str], str]:
+    """Return the continent by (provider, region); regions that the providers' lists did not name are left out."""
+    return {(row["provider"], row["region"]): row["continent"] for row in packaged_rows("regions.csv")}
+
+
+def continent_of(provider: str, region: str) -> str | None:
+    """Return a region's continent, or None where it is not known.
+
+    >>> continent_of("aws", "eu-central-1"), continent_of("lambda", "any")
+    ('europe', None)
+    """
+    return continents().get((provider, region))

@@ -12,7 +12,7 @@ from trimtab.cli.options import FILE, AnswerOptions, answer_options, option, opt
 from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
-from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
+from trimtab.replay.batches import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
 from trimtab.sources.traces.batch_files import read_arrivals, read_curve
 from trimtab.units import MS_PER_S
 

@@ -47,7 +47,7 @@ def command(options: RollupOptions) -> None:
     """
     from trimtab.cli.progress import set_verbosity
     from trimtab.tables.engine import open_engine
-    from trimtab.tables.rollup_spans import complete_samples, rollup_spans, write_usage
+    from trimtab.tables.rollup import complete_samples, rollup_spans, write_usage
 
     set_verbosity(options.verbose, quiet=False)
     with open_engine(options.engine) as opened:

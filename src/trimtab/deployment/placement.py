@@ -21,8 +21,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from trimtab.catalog import Gpu
+from trimtab.catalog.mig import slices_of
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.catalog.slices import slices_of
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
     BookBlocks,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trimtab.catalog.prices import ANY_REGION
-from trimtab.catalog.regions import continent_of
+from trimtab.catalog.providers import continent_of
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload

@@ -12,8 +12,8 @@ from itertools import product
 
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.catalog.kinds import Isolation
+from trimtab.catalog.mig import Slices, slices_of
 from trimtab.catalog.pools import SharedPool
-from trimtab.catalog.slices import Slices, slices_of
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, UseSlots
 from trimtab.deployment.fitting import speed_on

@@ -28,8 +28,8 @@ from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.needed_replays import AT_ONCE, NeededReplays, explained
+from trimtab.plan.options.composition import Veto
 from trimtab.plan.options.dominated_sites import dominated_sites
-from trimtab.plan.options.veto import Veto
 from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit

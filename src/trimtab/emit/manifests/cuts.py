@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from trimtab.catalog.mig_packing import Counts, boards_for, cut_boards
+from trimtab.catalog.mig import Counts, boards_for, cut_boards
 from trimtab.catalog.pools import SharedPool
 
 _HASH_LENGTH = 6

@@ -6,15 +6,19 @@
 4. *Buy*: on demand; and in each other way, where what is bought keeps its targets on demand (`plan.options.workload_options`).
 
 Nobody else decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
+What a replay of unseen history forbids is left out (`Veto`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.fleet.model import Target
 from trimtab.levers.lever import CompositionStage, LeverRequest
 from trimtab.levers.registry import serving
+from trimtab.replay.outcomes.outcome import Outcome
 
 
 def places(ask: LeverRequest) -> tuple[Deployment, ...]:
@@ -45,3 +49,36 @@ def bought(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the other ways to buy the nodes of a way on demand."""
     for lever in serving(ask.workload.kind, CompositionStage.BUY):
         yield from lever.ways(base, ask)
+
+
+_MISSES_LEFT_FRAC = 0.5
+"""A safer way leaves at most this share of the misses that the refused one left: fewer rounds than step by step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Veto:
+    """Refuses ways by what they attained on the *fit* window: nothing of the unseen history but the miss itself comes in.
+
+    `safe_frac` maps each target that was missed to what the refused way attained of it on the fit window under stress.
+    """
+
+    safe_frac: Mapping[Target, float]
+    keeps: bool = False
+    """Refuse every way: the workload stays as it is."""
+
+    def refuses(self, outcome: Outcome) -> bool:
+        """Tell whether a way with this outcome on the fit window is no safer than the refused one."""
+        return self.keeps or any(
+            attained.safe_frac <= self.safe_frac[attained.target]
+            or 1 - attained.safe_frac > (1 - self.safe_frac[attained.target]) * _MISSES_LEFT_FRAC
+            for attained in outcome.attained
+            if attained.target in self.safe_frac
+        )
+
+    def stricter(self, other: Veto) -> Veto:
+        """Return the veto that refuses what either refuses."""
+        targets = {*self.safe_frac, *other.safe_frac}
+        safe_frac = {
+            target: max(self.safe_frac.get(target, 0.0), other.safe_frac.get(target, 0.0)) for target in targets
+        }
+        return Veto(safe_frac=safe_frac, keeps=self.keeps or other.keeps)

@@ -25,8 +25,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.levers import autoscaling, replica_count, sharing
 from trimtab.levers.lever import CompositionStage, LeverRequest
 from trimtab.levers.registry import serving
-from trimtab.plan.options.composition import places
-from trimtab.plan.options.veto import Veto
+from trimtab.plan.options.composition import Veto, places
 from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 

@@ -26,8 +26,7 @@ from trimtab.ledger import Commitment
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
-from trimtab.plan.options.composition import at_place, bought, places
-from trimtab.plan.options.veto import Veto
+from trimtab.plan.options.composition import Veto, at_place, bought, places
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of, floor_replicas

@@ -22,7 +22,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.model import Fleet
 from trimtab.plan.actions.attribution import components
 from trimtab.plan.model import Repair, TargetResult
-from trimtab.plan.options.veto import Veto
+from trimtab.plan.options.composition import Veto
 from trimtab.plan.planner import Planned, Progress, Prospects, plan_of
 from trimtab.plan.proof.proof_window import PlanOnWindow, ProofResult, prove, results_when_slow
 
