@@ -44,6 +44,14 @@ class Hold:
     life: Life
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShare:
+    """What a pod holds of one device, in boards' worth of GPU; the device is None where nobody tells which it is."""
+
+    device: str | None
+    gpus: float
+
+
 def mig_share(profile: str, product: str) -> float:
     """Return the share of a board that a profile such as `2g.10gb` or `2g_10gb` holds: its compute slices over the board's."""
     slices = profile.partition("g")[0]

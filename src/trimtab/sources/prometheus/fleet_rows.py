@@ -97,8 +97,13 @@ def _nominal_gib(labels: GpuLabels, gpu: str | None, catalog: Catalog) -> float 
     if labels.mig_profile:
         matched = _PROFILE_GB.search(labels.mig_profile)
         return int(matched[1]) * BYTES_PER_GB / BYTES_PER_GIB if matched else None
+    return board_gib(gpu, catalog)
+
+
+def board_gib(product: str | None, catalog: Catalog) -> float | None:
+    """Return the memory that the catalog knows of a product; None where it knows none."""
     try:
-        return catalog.gpu(gpu).memory_gib if gpu else None
+        return catalog.gpu(product).memory_gib if product else None
     except UnknownName:
         return None
 
