@@ -38,7 +38,7 @@ _FRACTION, _MEMORY, _DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-d
 _GROUP = "runai-gpu-group"
 _RESERVED = "run.ai/reserve_for_gpu_index"
 _RECEIVED = "received-resource-type"
-_RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
+RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
 _WHOLE_SCHEDULERS = frozenset({"", "default-scheduler"})
 """Schedulers that read no fractions."""
 _VGPU = re.compile(r"^nvidia\.com/(?P<board>(?:NVIDIA|GRID)[_-].+)-(?P<gb>\d+)[ABCQ]$")
@@ -319,7 +319,7 @@ def is_reservation(pod: Object) -> bool:
     if not _groups(pod):
         return False
     noted = _RESERVED in mapping(pod, "metadata", "annotations")
-    return noted or text(pod, "metadata", "namespace") in _RESERVATION_NAMESPACES
+    return noted or text(pod, "metadata", "namespace") in RESERVATION_NAMESPACES
 
 
 def _named(pod: Object) -> Named:

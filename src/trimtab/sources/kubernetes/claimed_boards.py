@@ -79,7 +79,7 @@ class KnownHolds:
 
 
 def with_known(tables: Mapping[str, pa.Table], known: KnownHolds) -> dict[str, pa.Table]:
-    """Return `allocations` and `gpu_usage` with what is held by parts, and through claims where telemetry has a pod hold nothing.
+    """Return `allocations` and `gpu_usage` with what is held by parts, and by claims of pods that hold nothing by telemetry.
 
     What telemetry tells of a pod's earlier life under the same name stays. Readings that nobody is known to have caused, or a
     pod that only reserves the board, go to every workload that held their board in that hour.
