@@ -68,6 +68,15 @@ def told_apart(page):
         page.add("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", np.arange(STEPS) * 60.0 * 300.0 * 1000, **own)
 
 
+def told_apart_blindly(page):
+    """The same flag without hostPID: the exporter cannot see processes, and has 0 for every pod."""
+    node(page, "blind", 2, "nvidia_com_gpu_shared", label_nvidia_com_gpu_replicas="2")
+    dcgm(page, "blind", util=80.0, used_mib=30000.0)
+    pod(page, "hidden-0", "blind", asks=[("nvidia_com_gpu_shared", 1)])
+    page.add("DCGM_FI_DEV_GPU_UTIL", 0.0, **board("blind"), namespace="ml", pod="hidden-0", vgpu="0")
+    page.add("DCGM_FI_DEV_FB_USED", 0.0, **board("blind"), namespace="ml", pod="hidden-0", vgpu="0")
+
+
 def one_named(page):
     """A board in four time slices, DCGM without the flag: of three pods it names the last."""
     node(page, "sliced", 4)
@@ -129,7 +138,7 @@ def kai_unknown(page):
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
     page = Page()
-    for part in (told_apart, one_named, hami, hami_unscraped, kai, kai_unknown):
+    for part in (told_apart, told_apart_blindly, one_named, hami, hami_unscraped, kai, kai_unknown):
         part(page)
     backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
     server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
@@ -158,7 +167,7 @@ def usage(bundle, device):
 def test_nodes_have_their_boards_however_often_they_advertise_them(bundle):
     boards = {row["node"]: row["gpu_count"] for row in bundle.table("nodes").to_pylist()}
 
-    assert boards == {"apart": 1, "sliced": 1, "hami": 2, "quiet": 1, "kai": 1, "runai": 1}
+    assert boards == {"apart": 1, "blind": 1, "sliced": 1, "hami": 2, "quiet": 1, "kai": 1, "runai": 1}
 
 
 def test_pods_on_a_board_in_time_slices_hold_what_they_ask_for_on_it(bundle):
@@ -208,6 +217,14 @@ def test_each_pod_that_is_told_apart_has_its_own_use_and_the_board_none_besides(
     assert busy["memory_used_gib_mean"] == pytest.approx(20000 / 1024)
     whole = [row["energy_kwh"] for row in rows if row["hour"] == START + timedelta(hours=2)]
     assert sum(whole) == pytest.approx(0.3, rel=0.02)
+
+
+def test_pods_of_a_busy_board_that_all_read_zero_are_not_idle(bundle):
+    rows = usage(bundle, "GPU-blind-0")
+
+    assert {(row["workload"], row["gpu_util_mean"], row["of_pods"]) for row in rows} == {("ml/hidden", 0.8, False)}
+    assert rows[0]["memory_used_gib_mean"] == pytest.approx(30000 / 1024)
+    assert any("hostPID" in reason for reason in bundle.meta.counts)
 
 
 def test_a_workload_that_is_told_apart_is_busy_by_what_it_did_not_by_what_the_board_did(bundle):

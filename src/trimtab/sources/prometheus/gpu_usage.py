@@ -191,9 +191,10 @@ def collect_gpu_usage(
             if span is None:
                 span = _collected(values, piece, metrics, tally, fetched.take, mig=mig, with_raw=with_raw)
                 kept.write(piece, span)
+            rows = usage_table(span, metrics.step_s, workload_of)
             tally.take(span.tally)
             holdings.add(piece, span.samples)
-            yield usage_table(span, metrics.step_s, workload_of)
+            yield rows
             progress(piece.hours)
 
 
@@ -279,6 +280,10 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
     """Return the rows of a span: the pods of one workload on one device are folded into one row an hour."""
     cube, bins = span.cube, span.bins
     sharing = shared_hours(cube, S_PER_HR / step_s)
+    span.tally.count(
+        "hours in which each pod of a busy board reads 0, taken as the board: --kubernetes-virtual-gpus needs hostPID: true",
+        sum(int(how.lost.sum()) for key, how in sharing.items() if key.pod and how.lost is not None),
+    )
     groups: dict[tuple[str, str | None], list[UsageKey]] = {}
     for key in cube.keys("samples"):
         workload = workload_of(key.namespace, key.pod) if key.pod else None
@@ -319,6 +324,8 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
     return conform("gpu_usage", pa.table(columns))
 
 
+_BUSY_FRAC = 0.05
+"""A board that reads more than this is at work."""
 _TWICE = 1.2
 """This many times the samples that an hour can have: series stand beside one another, and do not follow one another."""
 
@@ -331,6 +338,10 @@ class SharedHours:
     """Whether the exporter tells pods apart: GPU_UTIL and FB_USED are those of the pod's own processes."""
     part: Floats
     """The pod's part of what is told of the whole board: by its GPU_UTIL where pods are told apart, else equal."""
+    board: UsageKey | None = None
+    """The board's own series."""
+    lost: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+    """Hours in which every pod of a busy board reads 0: the exporter cannot see their processes."""
 
 
 def shared_hours(cube: Cube, expected: float) -> dict[UsageKey, SharedHours]:
@@ -353,16 +364,21 @@ def shared_hours(cube: Cube, expected: float) -> dict[UsageKey, SharedHours]:
             (np.nan_to_num(cube.of("samples", key)) for key in keys if not key.pod), start=np.zeros(cube.grid.hours)
         )
         seen = np.stack([np.nan_to_num(cube.of("samples", key)) for key in pods])
-        apart = (own + seen.max(axis=0) > _TWICE * expected) & (seen.max(axis=0) > 0)
+        beside = (own + seen.max(axis=0) > _TWICE * expected) & (seen.max(axis=0) > 0)
         together = np.maximum(np.where(seen.sum(axis=0) > _TWICE * expected, (seen > 0).sum(axis=0), 1), 1)
         used = np.stack([np.nan_to_num(cube.of("gpu_util_mean", key)) for key in pods])
         total = used.sum(axis=0)
+        board = next((key for key in keys if not key.pod), None)
+        busy = np.zeros(cube.grid.hours) if board is None else np.nan_to_num(cube.of("gpu_util_mean", board))
+        lost = beside & (busy >= _BUSY_FRAC) & (total == 0)
+        apart = beside & ~lost
         by_use = np.where(total > 0, used / np.where(total > 0, total, 1.0), 1.0 / together)
         for place, key in enumerate(pods):
-            found[key] = SharedHours(apart=apart, part=np.where(apart, by_use[place], 1.0 / together))
+            part = np.where(apart, by_use[place], 1.0 / together)
+            found[key] = SharedHours(apart=apart, part=part, board=board, lost=lost)
         for key in keys:
             if not key.pod:
-                found[key] = SharedHours(apart=apart, part=np.ones(cube.grid.hours))
+                found[key] = SharedHours(apart=beside, part=np.ones(cube.grid.hours))
     return found
 
 
@@ -377,8 +393,14 @@ def _apart(
 def _own(cube: Cube, statistic: str, key: UsageKey, sharing: Mapping[UsageKey, SharedHours]) -> Floats:
     """Return what of a reading is a pod's own, where its board is shared."""
     values, how = cube.of(statistic, key), sharing.get(key)
-    if how is None or not key.pod or statistic.startswith(("gpu_util", "memory_used", "power")):
+    if how is None or not key.pod or statistic.startswith("power"):
         return values
+    if statistic.startswith(("gpu_util", "memory_used")):
+        return (
+            values
+            if how.board is None or how.lost is None
+            else np.where(how.lost, cube.of(statistic, how.board), values)
+        )
     if statistic == "energy_kwh":
         return values * how.part
     return np.where(how.apart, values * how.part, values)
