@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, few_machines
 
-from trimtab.deployment.effects import ReleaseNodes
+from trimtab.deployment.effects import ReleaseIdle, ReleaseNodes
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.settings import Planning, Settings
@@ -62,6 +62,60 @@ def test_a_workload_without_readings_stays_with_its_cost_and_the_reason():
 
     assert [(one.workload, one.reason) for one in found.unjudged] == [("a/x", "no activity was measured")]
     assert found.unjudged[0].micro_usd == found.bill_micro_usd
+
+
+def released_by(found):
+    effects = [change.effect for action in found.plan.actions for change in action.changes]
+    return {name for effect in effects if isinstance(effect, ReleaseNodes) for name in effect.nodes}
+
+
+def test_nodes_are_not_given_back_where_nobodys_pods_were_read():
+    found = audit(FleetRows(14).node("a", "g5.xlarge").node("b", "g5.xlarge").bundle())
+
+    assert not released_by(found)
+    assert any("neither pods nor GPU activity were read" in reason for reason in found.coverage.counts)
+
+
+@pytest.mark.parametrize(("seen", "released"), [((), set()), (("empty",), {"empty"})])
+def test_a_node_without_any_pod_in_a_snapshot_that_has_others_is_half_a_snapshot(seen, released):
+    fleet = rows(14).node("empty", "g5.xlarge")
+    for node in ("n", *seen):
+        fleet.rows["pods"].append(
+            {"pod": f"proxy-{node}", "namespace": "kube-system", "workload": "kube-system/proxy", "node": node,
+             "owner_kind": "DaemonSet", "phase": "Running", "gpus": 0.0, "created": fleet.rows["nodes"][0]["start"]}
+        )  # fmt: skip
+
+    assert released_by(audit(fleet.bundle())) == released
+
+
+def recorded_runs(days, *, waits_hr):
+    """Runs of four hours, every eight, on two nodes of which nothing was read; each waited first."""
+    fleet = FleetRows(days)
+    for node in ("m", "n"):
+        fleet.node(node, "p3.8xlarge")
+        for number, start in enumerate(range(2, days * 24 - 6, 8)):
+            pod = f"{node}-{number}"
+            fleet.hold("ml/train", node, range(4), start=start, end=start + 4, pod=pod, owner_kind="Job")
+            fleet.job("ml/train", start - waits_hr, start, start + 4, 4, name=pod)
+    return fleet
+
+
+def test_nodes_that_idle_between_runs_are_advised_on_without_any_reading():
+    found = audit(recorded_runs(14, waits_hr=1).bundle(), catalog=few_machines())
+
+    assert not found.unjudged
+    effects = [change.effect for action in found.plan.actions for change in action.changes]
+    assert [type(effect) for effect in effects] == [ReleaseIdle]
+    # four hours of every eight, and the start of a node for each run
+    assert 0.4 < 1 - found.plan.after_micro_usd / found.plan.before_micro_usd < 0.5
+
+
+def test_a_service_without_readings_is_still_left_as_it_is():
+    fleet = recorded_runs(14, waits_hr=1).node("s", "g5.xlarge").hold("prod/chat", "s", [0], owner_kind="Deployment")
+
+    found = audit(fleet.bundle(), catalog=few_machines())
+
+    assert [row.workload for row in found.unjudged] == ["prod/chat"]
 
 
 def test_the_same_history_gives_the_same_plan():

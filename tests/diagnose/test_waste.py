@@ -28,12 +28,21 @@ def day():
     return FleetRows(1).node("n", "p3.8xlarge")
 
 
+def still():
+    """A node whose GPUs were read and did nothing."""
+    return day().use(None, "n", 0, range(24), sm=0.0)
+
+
 def test_a_node_that_nobody_held_is_unallocated():
-    assert diagnose(day()) == {WasteKind.UNALLOCATED_NODES: 24}
+    assert diagnose(still()) == {WasteKind.UNALLOCATED_NODES: 24}
+
+
+def test_a_node_of_which_nothing_was_read_is_not_called_unallocated():
+    assert diagnose(day()) == {WasteKind.UNKNOWN_HOLDER: 24}
 
 
 def test_a_node_held_by_pods_without_gpus_is_named_so():
-    assert diagnose(day(), non_gpu=("n",)) == {WasteKind.NON_GPU_PODS: 24}
+    assert diagnose(still(), non_gpu=("n",)) == {WasteKind.NON_GPU_PODS: 24}
 
 
 def test_hours_outside_the_runs_of_a_node_are_hours_not_used():

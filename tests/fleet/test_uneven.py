@@ -24,6 +24,7 @@ def uneven(p95, signal="sm_active"):
         device=np.tile(np.arange(DEVICES), HOURS),
         names=tuple("abcd"),
         gpu=np.full(rows, "A10G", dtype=object),
+        of_pods=np.zeros(rows, dtype=np.bool_),
     )
     return activity_of(found, 0, np.full(HOURS, DEVICES * 3600.0), 0.01).uneven
 

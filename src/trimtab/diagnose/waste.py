@@ -113,7 +113,8 @@ def activity_by_hour(workload: Workload) -> FloatArray:
     held = workload.gpu_seconds / S_PER_HR
     active: FloatArray = np.full(len(held), np.nan)
     np.divide(workload.activity.busy_gpus, held, out=active, where=held > 0)
-    return active
+    # a pod on a shared board may use more of it than is set aside for it
+    return np.minimum(active, 1.0)
 
 
 def is_idle(activity_frac: FloatArray, bands: Bands) -> Flags:

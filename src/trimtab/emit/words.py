@@ -39,7 +39,7 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
     {
         WasteKind.UNUSED_COMMITMENT: "paid ahead, used by nothing",
         WasteKind.UNALLOCATED_NODES: "no workload held them",
-        WasteKind.UNKNOWN_HOLDER: "GPUs work, for nobody on record",
+        WasteKind.UNKNOWN_HOLDER: "who is on them is not on record",
         WasteKind.HOURS_NOT_USED: "nodes up, nothing running",
         WasteKind.NON_GPU_PODS: "they need no GPU",
         WasteKind.IDLE: "held, but did nothing",

@@ -25,6 +25,7 @@ USAGE_COLUMNS = (
     "gpu_util_max",
     *(f"{metric}_{statistic}" for metric in ("sm_active", "gpu_util") for statistic in ("p50", "p95")),
     "memory_used_gib_max",
+    "of_pods",
 )
 
 
@@ -48,6 +49,8 @@ class DeviceHours:
     names: tuple[str, ...]
     gpu: np.ndarray[tuple[int], np.dtype[np.object_]]
     """GPU type of each row's device; None where nobody knows it."""
+    of_pods: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    """Whether a row's readings are of its owner's own processes, as shares of the whole device."""
 
     @property
     def best(self) -> FloatArray:
@@ -80,6 +83,7 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
         device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
         names=tuple(devices_seen.dictionary.to_pylist()),
         gpu=np.array([type_of.get(name) for name in text(usage["device"])], dtype=object)[inside],
+        of_pods=np.asarray(usage["of_pods"].fill_null(False), dtype=np.bool_)[inside],
     )
 
 
@@ -95,19 +99,21 @@ def activity_of(
     """Sum up one workload's device-hours; `gpu_seconds` (n_hours,) is what it held.
 
     Of several GPU types only the readings of `gpu` count, as if all that it held were of that type: a share of one type's time
-    is another amount of work than that of another's. Where that type was never read, all count.
+    is another amount of work than that of another's. Where that type was never read, all count. What pods on a shared board did
+    of it counts as a share of what they held of it; they may have used more than that.
     """
     any_type = rows.owner == owner
     of_type = any_type & (rows.gpu == gpu)
     mine = of_type if of_type.any() else any_type
     hours = len(gpu_seconds)
     signal = _signal(rows, mine)
-    best = rows.best[mine] if signal == "none" else rows.means[signal][mine]
+    hour, held_gpus = rows.hour[mine], gpu_seconds / S_PER_HR
+    scale = _to_holding(rows.of_pods[mine], hour, held_gpus)
+    used = (rows.best[mine] if signal == "none" else rows.means[signal][mine]) * scale
+    best = np.minimum(used, 1.0)
     seen = ~np.isnan(best)
-    hour = rows.hour[mine]
     devices = np.bincount(hour[seen], minlength=hours)
     busy_share = _hourly_mean(best, hour, hours)
-    held_gpus = gpu_seconds / S_PER_HR
     held_hours = held_gpus.sum()
     memory, total = rows.memory_gib[mine], rows.memory_total_gib[mine]
     top = int(np.nanargmax(memory)) if np.any(~np.isnan(memory)) else None
@@ -116,19 +122,34 @@ def activity_of(
         signal=signal,
         mean_frac=_mean(best),
         p95_frac=float(np.quantile(measured, 0.95)) if len(measured) else None,
-        sm_frac=_mean(rows.means["sm_active"][mine]),
-        tensor_frac=_mean(rows.means["tensor_active"][mine]),
-        dram_frac=_mean(rows.means["dram_active"][mine]),
-        gpu_util_frac=_mean(rows.means["gpu_util"][mine]),
+        sm_frac=_mean(np.minimum(rows.means["sm_active"][mine] * scale, 1.0)),
+        tensor_frac=_mean(np.minimum(rows.means["tensor_active"][mine] * scale, 1.0)),
+        dram_frac=_mean(np.minimum(rows.means["dram_active"][mine] * scale, 1.0)),
+        gpu_util_frac=_mean(np.minimum(rows.means["gpu_util"][mine] * scale, 1.0)),
         memory_peak_gib=None if top is None else float(memory[top]),
         memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
-        busy_gpus=np.where(held_gpus > 0, busy_share * held_gpus, np.where(devices > 0, np.nan, 0.0)),
-        median_gpus=_hourly_mean(rows.median[mine], hour, hours) * held_gpus,
-        p95_gpus=_hourly_mean(rows.p95[mine], hour, hours) * held_gpus,
+        busy_gpus=np.where(
+            held_gpus > 0, _hourly_mean(used, hour, hours) * held_gpus, np.where(devices > 0, np.nan, 0.0)
+        ),
+        median_gpus=_hourly_mean(rows.median[mine] * scale, hour, hours) * held_gpus,
+        p95_gpus=_hourly_mean(rows.p95[mine] * scale, hour, hours) * held_gpus,
         active_devices_frac=_active_devices(rows.peak[mine], hour, active_frac),
         measured_frac=float(min((~np.isnan(rows.best[any_type])).sum() / held_hours, 1.0)) if held_hours > 0 else 0.0,
         uneven=_uneven(rows, mine, busy_share) if signal == "sm_active" else None,
     )
+
+
+def _to_holding(
+    of_pods: np.ndarray[tuple[int], np.dtype[np.bool_]], hour: IntArray, held_gpus: FloatArray
+) -> FloatArray:
+    """Return what readings (n_rows,) are multiplied with to be shares of what was held: 1 where they are of whole devices.
+
+    A workload that used 0.3 of each of two boards and held half a board in all used 1.2 times what it held.
+    """
+    devices = np.bincount(hour[of_pods], minlength=len(held_gpus))
+    held = held_gpus[hour]
+    apart = of_pods & (held > 0)
+    return np.where(apart, devices[hour] / np.where(apart, held, 1.0), 1.0)
 
 
 def _signal(rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> str:

@@ -25,7 +25,7 @@ from trimtab.fleet.model import (
     Workload,
 )
 from trimtab.fleet.occupancy import Occupancy, occupancy
-from trimtab.fleet.pods import Pods, nodes_with_unknown_holders, pods_of
+from trimtab.fleet.pods import Pods, nodes_never_looked_into, nodes_with_unknown_holders, pods_of
 from trimtab.fleet.services import DEMAND_COLUMNS, service_observations
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import targets_of
@@ -36,6 +36,10 @@ from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
 _UNKNOWN = "nodes with GPUs at work that nobody is known to hold: they stay, and stay billed, whatever is planned"
+_UNREAD = (
+    "nodes of which neither pods nor GPU activity were read: they stay, and stay billed, whatever is planned; dump the pods of "
+    "all namespaces (kubectl get nodes,pods -A -o json), or add --prometheus URL"
+)
 
 
 def bundle_window(bundle: Bundle) -> Window:
@@ -75,6 +79,9 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         jobs=job_observations(jobs, type_of, index, pods, window),
     )
     unknown = nodes_with_unknown_holders(allocations, bundle.table("devices"), rows, settings.bands.active_frac, window)
+    unread = nodes_never_looked_into(
+        (node.name for node in held.nodes), bundle.table("pods", ["node"]), allocations, bundle.table("devices"), rows
+    )
     _refuse_contradictions(bundle.workloads, present)
     workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
     return Fleet(
@@ -84,8 +91,8 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         node_seconds=held.node_seconds,
         holdings=_renumbered(held, [index[name] for name in present], len(index)),
         workloads=workloads,
-        coverage=_coverage(bundle, held, rows, window, index, unknown),
-        unknown_holders=unknown,
+        coverage=_coverage(bundle, held, rows, window, index, unknown, unread - unknown),
+        unknown_holders=unknown | unread,
     )
 
 
@@ -197,7 +204,13 @@ def _renumbered(held: Occupancy, present: list[int], owners: int) -> Holdings:
 
 
 def _coverage(
-    bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window, names: Iterable[str], unknown: frozenset[str]
+    bundle: Bundle,
+    held: Occupancy,
+    rows: DeviceHours,
+    window: Window,
+    names: Iterable[str],
+    unknown: frozenset[str],
+    unread: frozenset[str],
 ) -> Coverage:
     gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
     expected = float((held.node_seconds.sum(axis=1) * gpus).sum()) / S_PER_HR
@@ -215,6 +228,7 @@ def _coverage(
             **dict(bundle.meta.counts),
             **held.counts,
             **({_UNKNOWN: len(unknown)} if unknown else {}),
+            **({_UNREAD: len(unread)} if unread else {}),
         },
     )
 

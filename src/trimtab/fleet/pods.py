@@ -173,6 +173,21 @@ def nodes_with_unknown_holders(
     return frozenset(names[index] for index in np.unique(on[alone]))
 
 
+def nodes_never_looked_into(
+    nodes: Iterable[str], pods: pa.Table, allocations: pa.Table, devices: pa.Table, rows: DeviceHours
+) -> frozenset[str]:
+    """Return the nodes of which neither pods nor GPU activity were read: nobody can say that they are empty.
+
+    A node runs pods of its own as long as it is there (kube-proxy, the device plugin), so that a snapshot which has pods of
+    others and none of it is half a snapshot. Where no pod of any node was read, nobody's holdings were.
+    """
+    node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
+    read = {rows.names[index] for index in np.unique(rows.device[~np.isnan(rows.best)]).tolist()}
+    seen = {node_of.get(name, "") for name in read} | set(text(allocations["node"])) | set(text(pods["node"]))
+    some = pods.num_rows or not allocations.num_rows
+    return frozenset(nodes) - seen if some else frozenset()
+
+
 def _most_at_once(
     pod: IntArray, place: IntArray, gpus: FloatArray, start_s: FloatArray, end_s: FloatArray, pods: int
 ) -> FloatArray:

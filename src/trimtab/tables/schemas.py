@@ -149,6 +149,13 @@ GPU_USAGE = (
         nullable=True,
     ),
     _text("basis", "raw samples | recording rules | pushed down | hourly average | power over the board's limit"),
+    Column(
+        name="of_pods",
+        dtype=Dtype.BOOL,
+        meaning="readings are of the workload's own processes on a board that others use too, as shares of the whole board",
+        nullable=True,
+        origin="dcgm-exporter --kubernetes-virtual-gpus",
+    ),
 )
 
 DEMAND = (

@@ -34,6 +34,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
         ({"readings": frozenset({"gpu_util"})}, "sm_active", FindingStatus.WEAK, "DCGM_FI_PROF_SM_ACTIVE, gauge"),
         ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "DCGM_EXPORTER_KUBERNETES"),
         ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "KUBERNETES_ENABLE_DRA=true"),
+        ({"sharing_nodes": 2}, "shared GPUs", FindingStatus.WEAK, "--kubernetes-virtual-gpus"),
         ({"history_days": 3}, "history", FindingStatus.WEAK, "retention"),
         ({"scrape_s": 300.0}, "scrape interval", FindingStatus.WEAK, "interval"),
         ({"nodes": 0}, "kube-state-metrics", FindingStatus.MISSING, "helm install"),
@@ -51,6 +52,10 @@ def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status
     assert finding.status is status
     assert finding.cost
     assert fix in finding.fix
+
+
+def test_boards_whose_pods_are_told_apart_lack_nothing():
+    assert judged(sharing_nodes=2, pods_apart=True)["shared GPUs"].status is FindingStatus.OK
 
 
 def test_alerts_that_would_stay_silent_are_named():

@@ -65,6 +65,9 @@ def _lines(facts: Iterable[Fact], window: str, *, of: str = "") -> list[Evidence
 
 def _activity(workload: Workload, bands: Bands) -> Fact:
     activity = workload.activity
+    if activity.signal == "none":
+        query = f"gpu_usage where workload = '{workload.name}'"
+        return Fact("GPU activity", query, "not measured; when it needs nodes is known by its runs")
     return Fact(
         what=f"mean {activity.signal}",
         query=f"gpu_usage.{activity.signal}_mean where workload = '{workload.name}'",

@@ -20,6 +20,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.fitting import speeds_of_types
 from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
@@ -58,6 +59,11 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
     return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
 
 
+def known_by_its_runs(workload: Workload) -> bool:
+    """Tell whether when a workload needs nodes is known without any reading of its GPUs: by its runs."""
+    return workload.kind in RUN_KINDS and workload.jobs is not None
+
+
 def _unlisted(pool: Pool, micro_usd_hr: int) -> str:
     if micro_usd_hr:
         return (
@@ -92,7 +98,7 @@ def cases_of(
             )
         elif isinstance(law, str):
             cases[workload.name] = law
-        elif workload.activity.signal == "none":
+        elif workload.activity.signal == "none" and not known_by_its_runs(workload):
             cases[workload.name] = "no GPU activity was measured"
         elif isinstance(speeds := speeds_of_types(learnt, market), str):
             cases[workload.name] = speeds

@@ -27,7 +27,6 @@ from trimtab.units import S_PER_HR
 _POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
 _NOT_PLACED = frozenset({"DaemonSet", "Node"})
 """Owners whose pods follow the nodes: no one chose to put them on a GPU node."""
-_MIG_RESOURCE = "nvidia_com_mig_"
 SLICES = {"A30": 4}
 _MOST_SLICES = 7
 
@@ -42,6 +41,14 @@ class Hold:
     device: str | None
     gpus: float
     life: Life
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShare:
+    """What a pod holds of one device, in boards' worth of GPU; the device is None where nobody tells which it is."""
+
+    device: str | None
+    gpus: float
 
 
 def mig_share(profile: str, product: str) -> float:
@@ -79,28 +86,6 @@ def usage_watch(holdings: PodHoldings) -> Watch:
     return Watch(grid=holdings.grid, samples=watched)
 
 
-def requested_holds(server: Prometheus, watch: Watch, told: Iterable[str]) -> list[Hold]:
-    """Return the pods that asked for GPUs on nodes where DCGM named no pod; `told` are the nodes where it did.
-
-    Requests outlive a finished pod, so a pod holds only while its phase is Running.
-    """
-    labels = (*_POD_LABELS, "node", "exported_node", "resource")
-    metric = "kube_pod_container_resource_requests" + server.matching('resource=~"nvidia_com_(gpu.*|mig_.*)"')
-    query = f"sum by ({', '.join(labels)}) (max_over_time({metric}[1d]))"
-    asked: dict[tuple[str, str], tuple[str, float]] = {}
-    known = set(told)
-    for series in by_day(server, query, watch.grid):
-        node = series.labels.get("exported_node") or series.labels.get("node", "")
-        if node and node not in known:
-            gpus = float(series.values.max()) * _resource_share(series.labels.get("resource", ""))
-            asked[subject(series.labels, "pod")] = (node, gpus)
-    return _holds(running(server, watch, asked), asked)
-
-
-def _resource_share(resource: str) -> float:
-    return mig_share(resource.removeprefix(_MIG_RESOURCE), "") if resource.startswith(_MIG_RESOURCE) else 1.0
-
-
 def other_holds(
     server: Prometheus, watch: Watch, nodes: Iterable[str], owners: Owners, gpu_pods: Collection[tuple[str, str]]
 ) -> list[Hold]:
@@ -118,13 +103,21 @@ def other_holds(
 
 
 def nodes_of_pods(server: Prometheus, grid: HourGrid, pods: Iterable[str]) -> dict[str, str]:
-    """Return the node of each pod that kube-state-metrics knows."""
-    names = set(pods)
+    """Return the node of each pod that kube-state-metrics knows, by the pod's name alone."""
+    return {pod: node for (_, pod), node in _placed(server, grid, set(pods)).items()}
+
+
+def nodes_by_pod(server: Prometheus, grid: HourGrid, pods: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the node of each pod that kube-state-metrics knows, by namespace and name."""
+    return _placed(server, grid, {pod for _, pod in pods})
+
+
+def _placed(server: Prometheus, grid: HourGrid, names: Collection[str]) -> dict[tuple[str, str], str]:
     if not names:
         return {}
     matchers = [any_of(label, names) for label in ("pod", "exported_pod")]
     return {
-        subject(labels, "pod")[1]: labels.get("exported_node") or labels.get("node", "")
+        subject(labels, "pod"): labels.get("exported_node") or labels.get("node", "")
         for labels in server.series(selectors(server, "kube_pod_info", matchers), grid.start_s, grid.end_s)
     }
 

@@ -76,7 +76,7 @@ def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
     seen = presence(server, "kube_node_info" + server.matching(), _PRESENCE_LABELS, grid)
     labels = _labels(server, grid)
     taints = _taints(server, grid)
-    capacity = _latest(server, "kube_node_status_capacity", grid, 'resource="nvidia_com_gpu"')
+    capacity = _latest(server, "kube_node_status_capacity", grid, 'resource=~"nvidia_com_gpu(_shared)?"')
     created = _latest(server, "kube_node_created", grid)
     nodes = []
     for name, keys in _by_name(seen).items():

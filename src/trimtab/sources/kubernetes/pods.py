@@ -7,11 +7,12 @@ sidecar) runs beside them and counts with the sum. Source: kubernetes.io/docs/co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from trimtab.sources.hour_grid import Life
-from trimtab.sources.kubernetes.holds import Hold, mig_share
+from trimtab.sources.kubernetes.board_shares import BoardShares
+from trimtab.sources.kubernetes.holds import DeviceShare, Hold, mig_share
 from trimtab.sources.kubernetes.objects import (
     Object,
     Objects,
@@ -25,7 +26,7 @@ from trimtab.sources.kubernetes.objects import (
     text,
 )
 from trimtab.sources.kubernetes.owners import Owner, owners_of
-from trimtab.sources.kubernetes.resource_claims import HeldDevice, ResourceClaims
+from trimtab.sources.kubernetes.resource_claims import ResourceClaims
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB
 
@@ -179,18 +180,25 @@ class PlacedPod:
     """Labels by which its Deployment or StatefulSet selects its pods."""
     device_class: str | None = None
     """Of the GPUs that it claims."""
-    devices: tuple[HeldDevice, ...] = ()
-    """GPUs that its claims hold."""
+    devices: tuple[DeviceShare, ...] = ()
+    """GPUs that its claims hold, and its parts of boards."""
+    until: datetime | None = None
+    """From when on other pods are known to hold what it only reserves."""
     gpu_claims: str | None = None
     """What they are made from (`ResourceClaims.told_of`)."""
 
 
+REPLICA_LABELS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
+"""Feature discovery's, and GKE's (cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus)."""
+
+
 def shares_of_a_board(labels: Mapping[str, str]) -> float:
     """Return as how many shares a node advertises each board (time-slicing, MPS); 1 where it does not share."""
-    return max(quantity(labels.get("nvidia.com/gpu.replicas")) or 1.0, 1.0)
+    told = (quantity(labels.get(name)) for name in REPLICA_LABELS)
+    return max(next((replicas for replicas in told if replicas), 1.0), 1.0)
 
 
-def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims) -> list[PlacedPod]:
+def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: BoardShares) -> list[PlacedPod]:
     """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
@@ -213,6 +221,10 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims) -> list[
             tally.count("pods without an owner")
         on, claimed = labels.get(node or "", {}), claims.of(pod)
         asked_gpus = asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on))
+        parts = shares.of(namespace, name)
+        if parts is not None:
+            asked_gpus = sum(part.gpus for part in parts)
+        by_claims = tuple(DeviceShare(device=held.gpu.uuid or None, gpus=held.gpus) for held in claimed.devices)
         placed.append(
             PlacedPod(
                 namespace=namespace,
@@ -228,11 +240,25 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims) -> list[
                 ended=_ended(pod),
                 selector=selectors.get(owners.of(namespace, name).workload, {}),
                 device_class=claimed.device_class,
-                devices=claimed.devices,
+                devices=(*by_claims, *(parts or ())),
                 gpu_claims=claims.told_of(pod),
             )
         )
-    return placed
+    began = {(pod.namespace, pod.name): pod.scheduled for pod in placed if pod.scheduled is not None}
+    return [replace(pod, until=_held_by_others(pod, shares, began)) for pod in placed]
+
+
+_BINDING = timedelta(minutes=5)
+"""A board is reserved for a pod that is about to start: until then nobody else is shown for it."""
+
+
+def _held_by_others(pod: PlacedPod, shares: BoardShares, began: Mapping[tuple[str, str], datetime]) -> datetime | None:
+    """Return from when on the pods that a reservation is for hold its board; None for others, and where none was read."""
+    members = shares.reserves_for.get((pod.namespace, pod.name), ())
+    first = min((began[member] for member in members if member in began), default=None)
+    if first is None or pod.scheduled is None:
+        return first
+    return pod.scheduled if first - pod.scheduled <= _BINDING else first
 
 
 def _scheduled(pod: Object) -> datetime | None:
@@ -269,10 +295,13 @@ def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: T
             continue
         if pod.gpus == 0 and (pod.owner.kind in _FOLLOWS_NODES or pod.ended is not None):
             continue
-        if pod.scheduled >= end or (pod.ended is not None and pod.ended <= pod.scheduled):
+        ended = pod.ended if pod.until is None else pod.until
+        if pod.until is not None and pod.until <= pod.scheduled:
+            continue
+        if pod.scheduled >= end or (ended is not None and ended <= pod.scheduled):
             tally.count("pods that held nothing within the window")
             continue
-        life = Life(start_s=pod.scheduled.timestamp(), end_s=pod.ended.timestamp() if pod.ended else None)
+        life = Life(start_s=pod.scheduled.timestamp(), end_s=ended.timestamp() if ended else None)
         holds.append(Hold(namespace=pod.namespace, pod=pod.name, node=pod.node, device=None, gpus=pod.gpus, life=life))
     return holds
 

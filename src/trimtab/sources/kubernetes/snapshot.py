@@ -18,7 +18,8 @@ from trimtab.catalog.providers import provider_of_node_labels
 from trimtab.errors import InputError
 from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
-from trimtab.sources.kubernetes.claimed_boards import claimed_holds, together, with_claimed
+from trimtab.sources.kubernetes.board_shares import board_shares, registered_boards, vgpu_boards
+from trimtab.sources.kubernetes.claimed_boards import KnownHolds, claimed_holds, together, with_known
 from trimtab.sources.kubernetes.cluster_objects import (
     image_rows,
     queue_names,
@@ -34,7 +35,7 @@ from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
 from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
 from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
-from trimtab.sources.prometheus.fleet_rows import allocation_rows, gpu_name
+from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
@@ -83,11 +84,10 @@ def collect_snapshot(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
-    """The tables of a snapshot, and what they do not say: which devices are held through claims."""
+    """The tables of a snapshot, and what they do not say: which devices are held."""
 
     collected: Collected
-    claimed: tuple[Hold, ...]
-    owners: Mapping[tuple[str, str], Owner]
+    known: KnownHolds
 
 
 def _read(objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None) -> _Snapshot:
@@ -100,7 +100,8 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
             f"{source}: no nodes among its {objects.kept} objects; write them with: kubectl get nodes,pods,... -A -o json"
         )
     claims = resource_claims(objects, gpus, tally, (node.name for node in nodes if node.gpu_count))
-    pods = placed_pods(objects, tally, claims)
+    shares = board_shares(objects, lambda product: board_gib(product, facts), tally)
+    pods = placed_pods(objects, tally, claims, shares)
     tables: dict[str, list[dict[str, object]]] = {
         "devices": [],
         "nodes": _node_rows(nodes, facts, tally),
@@ -129,7 +130,11 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         counts=dict(sorted(tally.counts.items())),
     )
     found = Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
-    return _Snapshot(collected=found, claimed=tuple(claimed), owners=owners)
+    until = {(pod.namespace, pod.name): pod.until for pod in pods if pod.until is not None}
+    known = KnownHolds(
+        holds=tuple(claimed), owners=owners, stated=frozenset(shares.pods) | until.keys(), reserved_until=until
+    )
+    return _Snapshot(collected=found, known=known)
 
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
@@ -164,10 +169,16 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
 
 
 def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
-    """Return the boards of a node: as feature discovery labels it, else as capacity tells (MIG: the fewest that hold)."""
+    """Return the boards of a node: as feature discovery labels it, as HAMi registers them, else as capacity tells.
+
+    Of MIG instances and vGPUs, the fewest that hold them.
+    """
     labelled = quantity(labels.get("nvidia.com/gpu.count"))
     if labelled and labelled <= _MOST_BOARDS:
         return int(labelled)
+    registered = registered_boards(node_object, Tally())
+    if registered:
+        return len(registered)
     capacity = mapping(node_object, "status", "capacity")
     pieces = [quantity(capacity[name]) or 0.0 for name in GPU_RESOURCES if name in capacity]
     whole = max(pieces, default=0.0) / shares_of_a_board(labels)
@@ -176,7 +187,8 @@ def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
         for name, count in capacity.items()
         if name.startswith(MIG_PREFIX)
     )
-    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices, _MOST_BOARDS))
+    parts = vgpu_boards(capacity, quantity(labels.get("nvidia.com/gpu.memory")))
+    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices + parts, _MOST_BOARDS))
 
 
 def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> list[dict[str, object]]:
@@ -246,15 +258,16 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     """Add the tables of a snapshot, and fill what telemetry left unknown.
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
-    wait now are added, and what pods hold through claims, where telemetry names no pod. What telemetry told is never changed.
+    wait now are added, and what pods hold through claims, where telemetry names no pod, and by parts of boards, of which
+    telemetry knows no sizes. What else telemetry told is never changed.
     Raises InputError where the snapshot holds no node.
     """
     read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)
-    snapshot, claimed = read.collected, with_claimed(collected.tables, read.claimed, read.owners)
+    snapshot, known_holds = read.collected, with_known(collected.tables, read.known)
     known = {node.name: node for node in kube_nodes(objects)}
     rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
     filled = [_filled(row, known) for row in rows]
-    allocations = _owned(claimed["allocations"], snapshot.tables["allocations"])
+    allocations = _owned(known_holds["allocations"], snapshot.tables["allocations"])
     events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
     changed = sum(before != after for before, after in zip(rows, filled, strict=True))
     meta = collected.meta
@@ -264,7 +277,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             **collected.tables,
             "nodes": table_from_rows("nodes", filled),
             "allocations": allocations,
-            "gpu_usage": claimed["gpu_usage"],
+            "gpu_usage": known_holds["gpu_usage"],
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -21,10 +21,20 @@ from trimtab.sources.kubernetes.holds import (
     job_rows,
     nodes_of_pods,
     other_holds,
-    requested_holds,
 )
 from trimtab.sources.kubernetes.nodes import KubeNode, collect_nodes, spot_event_rows
 from trimtab.sources.kubernetes.owners import Owner, Owners, collect_owners
+from trimtab.sources.kubernetes.shared_holds import (
+    SharedNode,
+    asked_pods,
+    fraction_holds,
+    hami_holds,
+    hami_nodes,
+    nodes_with_parts,
+    requested_holds,
+    with_boards,
+    without_reservations,
+)
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.prometheus.dcgm import ExportedMetric, read_labels
 from trimtab.sources.prometheus.demand import collect_demand
@@ -103,7 +113,8 @@ def collect_prometheus(
         memory_gib=collect_memory(server, metrics, grid),
     )
     report("pods and runs", 0.0)
-    holds = _holds(server, watch, holdings, boards, nodes, resolver)
+    nodes, shared = _shared_nodes(server, grid, nodes, boards, tally)
+    holds = _holds(server, watch, holdings, boards, nodes, shared, resolver)
     jobs = job_rows(holds, resolver.known, collect_job_facts(server, grid), grid.start_s)
     demand = collect_demand(server, grid, workload_of=resolver.workload, report=report)
     facts = catalog or load_catalog()
@@ -174,10 +185,11 @@ def _holds(
     holdings: PodHoldings,
     boards: Boards,
     nodes: Sequence[KubeNode],
+    shared: Mapping[str, SharedNode],
     resolver: _Resolver,
 ) -> list[Hold]:
-    holds = [on_kubernetes_node(hold, boards.node_of) for hold in device_holds(holdings, boards.devices)]
-    holds += requested_holds(server, watch, {hold.node for hold in holds})
+    named = [on_kubernetes_node(hold, boards.node_of) for hold in device_holds(holdings, boards.devices)]
+    holds = _shared_holds(server, watch, named, boards, shared, resolver.tally)
     gpu_nodes = {node.name for node in nodes if node.gpu_count} | {
         boards.node(labels) for labels in boards.devices.values()
     }
@@ -186,6 +198,38 @@ def _holds(
     for hold in holds:
         resolver.workload(hold.namespace, hold.pod)
     return holds
+
+
+def _shared_holds(
+    server: Prometheus,
+    watch: Watch,
+    named: Sequence[Hold],
+    boards: Boards,
+    shared: Mapping[str, SharedNode],
+    tally: Tally,
+) -> list[Hold]:
+    """Return the holds that DCGM tells, corrected and completed by what is known of parts of boards and of requests."""
+    fractions = fraction_holds(server, watch, shared, tally)
+    told = hami_holds(server, watch, boards.devices.keys())
+    stated = fractions.stated | told.stated
+    asked = asked_pods(server, watch.grid, shared, tally)
+    requested = requested_holds(server, watch, asked, named, stated)
+    replaced = stated | {(hold.namespace, hold.pod) for hold in requested}
+    left = [hold for hold in named if (hold.namespace, hold.pod) not in replaced]
+    return [*without_reservations(left, fractions.holds, tally), *fractions.holds, *told.holds, *requested]
+
+
+def _shared_nodes(
+    server: Prometheus, grid: HourGrid, nodes: Sequence[KubeNode], boards: Boards, tally: Tally
+) -> tuple[list[KubeNode], dict[str, SharedNode]]:
+    """Return nodes with the number of their boards, not of the shares that they advertise, and how each shares them."""
+    in_parts = nodes_with_parts(server, grid) | hami_nodes(server, grid)
+    found, shared = [], {}
+    for node in nodes:
+        counted, how = with_boards(node, boards.count_on(node.name), node.name in in_parts, tally)
+        found.append(counted)
+        shared[node.name] = replace(how, board_mib=boards.mib_on(node.name))
+    return found, shared
 
 
 def _meta(server: Prometheus, grid: HourGrid, metrics: GpuMetrics, tally: Tally) -> BundleMeta:

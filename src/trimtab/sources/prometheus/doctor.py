@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -14,8 +15,9 @@ from trimtab.catalog.model_servers import SERVERS
 from trimtab.sources.hour_grid import HourGrid, kube_watch
 from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kubernetes.owners import TEAM_LABELS
+from trimtab.sources.kubernetes.shared_holds import hami_nodes, nodes_with_parts, with_boards
 from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.dcgm import OWNER_LABELS, WATCHED_METRICS
+from trimtab.sources.prometheus.dcgm import OWNER_LABELS, WATCHED_METRICS, read_labels
 from trimtab.sources.prometheus.gpu_series import Tally, selector
 from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
@@ -67,6 +69,10 @@ class ServerFacts:
     """Kinds of model servers whose request metrics are there."""
     watched: frozenset[str] = frozenset()
     """Readings that alerts watch beside those of a bundle, and that are there."""
+    sharing_nodes: int = 0
+    """Nodes that advertise each of their boards several times (time-slicing, MPS)."""
+    pods_apart: bool = False
+    """The exporter tells the pods on one board apart."""
 
 
 def probe(server: Prometheus, now: datetime) -> ServerFacts:
@@ -77,6 +83,9 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
     tally = Tally()
     metrics = find_gpu_metrics(server, grid, tally)
     nodes = collect_nodes(server, kube_watch(server, grid))
+    in_parts = nodes_with_parts(server, grid) | hami_nodes(server, grid)
+    boards = Counter(node for _, node in {(labels.uuid, labels.node) for labels in tally.devices.values()})
+    sharing = [with_boards(node, boards[node.name], node.name in in_parts, Tally())[1] for node in nodes]
     window = (grid.start_s, grid.end_s)
     series = server.series([selector(server, metric) for metric in metrics.counted], *window) if metrics.counted else []
     labelled = server.series(
@@ -101,7 +110,22 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
             for canonical, names in _watched_names().items()
             if server.series([name + server.matching() for name in names], *window)
         ),
+        sharing_nodes=sum(how.replicas > 1 for how in sharing),
+        pods_apart=_pods_apart(series),
     )
+
+
+def _pods_apart(series: Iterable[Mapping[str, str]]) -> bool:
+    """Tell whether any board has a series of its own beside those of its pods' shares (`vgpu`), as per-pod readings come."""
+    of_pods: set[str] = set()
+    of_boards: set[str] = set()
+    for labels in series:
+        found = read_labels(labels)
+        if found is not None and labels.get("vgpu"):
+            of_pods.add(found.uuid)
+        elif found is not None and not found.pod:
+            of_boards.add(found.uuid)
+    return not of_pods.isdisjoint(of_boards)
 
 
 def _watched_names() -> dict[str, list[str]]:
@@ -125,7 +149,14 @@ def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
-        found += [*activity(facts.readings), _pods(facts), history(facts.history_days), _scrapes(facts), _alerts(facts)]
+        found += [
+            *activity(facts.readings),
+            _pods(facts),
+            *_shared(facts),
+            history(facts.history_days),
+            _scrapes(facts),
+            _alerts(facts),
+        ]
     return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
 
@@ -202,6 +233,24 @@ def _pods(facts: ServerFacts) -> DoctorFinding:
         cost="use is known by node, not by workload; requests stand in",
         fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources; where pods claim "
         "GPUs (ResourceClaims) KUBERNETES_ENABLE_DRA=true too, or add --context to collect, which reads the claims",
+    )
+
+
+def _shared(facts: ServerFacts) -> Iterator[DoctorFinding]:
+    """Judge whether the pods on one board are told apart; nothing where no node shares its boards."""
+    if not facts.sharing_nodes:
+        return
+    what, detail = "shared GPUs", f"{facts.sharing_nodes} node(s) advertise each board several times"
+    if facts.pods_apart:
+        yield DoctorFinding(what=what, status=FindingStatus.OK, detail=f"{detail}; each pod's use is told apart")
+        return
+    yield DoctorFinding(
+        what=what,
+        status=FindingStatus.WEAK,
+        detail=f"{detail}; the use of their pods is not told apart",
+        cost="every pod on a board is judged by what all of them did: one that does nothing beside a busy one looks busy",
+        fix="run dcgm-exporter 4.5.3 or later with --kubernetes-virtual-gpus (KUBERNETES_VIRTUAL_GPUS=true) and hostPID: true, "
+        "which gives GPU_UTIL and FB_USED of each pod",
     )
 
 

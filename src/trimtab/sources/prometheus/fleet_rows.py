@@ -18,7 +18,7 @@ from trimtab.sources.prometheus.client import Floats
 from trimtab.sources.prometheus.dcgm import GpuLabels
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.sources.prometheus.gpu_usage import PodHoldings
-from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, MIB_PER_GIB
 
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
 
@@ -40,6 +40,15 @@ class Boards:
     def count_on(self, node: str) -> int:
         """Return the boards on a node; the instances of one board count once."""
         return len({labels.uuid for labels in self.devices.values() if self.node(labels) == node})
+
+    def mib_on(self, node: str) -> float | None:
+        """Return the memory of a node's boards in MiB, the most where they differ; None where it is not exported."""
+        told = (
+            self.memory_gib.get(device)
+            for device, labels in self.devices.items()
+            if self.node(labels) == node and not labels.mig_profile
+        )
+        return max((gib * MIB_PER_GIB for gib in told if gib is not None), default=None)
 
     def product_on(self, node: str) -> str | None:
         """Return the product name of a node's boards."""
@@ -97,8 +106,13 @@ def _nominal_gib(labels: GpuLabels, gpu: str | None, catalog: Catalog) -> float 
     if labels.mig_profile:
         matched = _PROFILE_GB.search(labels.mig_profile)
         return int(matched[1]) * BYTES_PER_GB / BYTES_PER_GIB if matched else None
+    return board_gib(gpu, catalog)
+
+
+def board_gib(product: str | None, catalog: Catalog) -> float | None:
+    """Return the memory that the catalog knows of a product; None where it knows none."""
     try:
-        return catalog.gpu(gpu).memory_gib if gpu else None
+        return catalog.gpu(product).memory_gib if product else None
     except UnknownName:
         return None
 

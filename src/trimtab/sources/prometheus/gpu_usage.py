@@ -191,9 +191,10 @@ def collect_gpu_usage(
             if span is None:
                 span = _collected(values, piece, metrics, tally, fetched.take, mig=mig, with_raw=with_raw)
                 kept.write(piece, span)
+            rows = usage_table(span, metrics.step_s, workload_of)
             tally.take(span.tally)
             holdings.add(piece, span.samples)
-            yield usage_table(span, metrics.step_s, workload_of)
+            yield rows
             progress(piece.hours)
 
 
@@ -278,6 +279,11 @@ def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[ExportedMetri
 def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str], str | None]) -> pa.Table:
     """Return the rows of a span: the pods of one workload on one device are folded into one row an hour."""
     cube, bins = span.cube, span.bins
+    sharing = shared_hours(cube, S_PER_HR / step_s)
+    span.tally.count(
+        "hours in which each pod of a busy board reads 0, taken as the board: --kubernetes-virtual-gpus needs hostPID: true",
+        sum(int(how.lost.sum()) for key, how in sharing.items() if key.pod and how.lost is not None),
+    )
     groups: dict[tuple[str, str | None], list[UsageKey]] = {}
     for key in cube.keys("samples"):
         workload = workload_of(key.namespace, key.pod) if key.pod else None
@@ -285,7 +291,11 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     if not ordered:
         return empty_table("gpu_usage", None)
-    counts = span.samples
+    counts = {
+        key: np.where(sharing[key].apart, 0.0, seen) if not key.pod and key in sharing else seen
+        for key, seen in span.samples.items()
+    }
+    apart = np.stack([_apart(sharing, keys, cube.grid.hours) for _, keys in ordered])
     samples = np.stack([sum((counts[key] for key in keys), start=np.zeros(cube.grid.hours)) for _, keys in ordered])
     group, hours = np.nonzero(samples > 0)
     names, workloads = (pa.array([who[part] for who, _ in ordered], type=pa.string()) for part in (0, 1))
@@ -295,16 +305,105 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
         "hour": _times(cube.grid, hours),
         "samples": pa.array(samples[group, hours].astype(np.int64)),
         "samples_expected": pa.array(np.full(len(hours), round(S_PER_HR / step_s), dtype=np.int64)),
+        "of_pods": pa.array(apart[group, hours]),
     }
     for statistic in cube.values:
         if statistic in ("samples", "power_w_max") or statistic.startswith("memory_used_gib_p"):
             continue
-        rows = [_folded(statistic, [cube.of(statistic, key) for key in keys], keys, counts) for _, keys in ordered]
+        rows = [
+            _folded(statistic, [_own(cube, statistic, key, sharing) for key in keys], keys, counts, apart[place])
+            for place, (_, keys) in enumerate(ordered)
+        ]
         columns[statistic] = pa.array(np.stack(rows)[group, hours], from_pandas=True)
-    merged = [_merged_bins(bins, ordered[at][1], hour) for at, hour in zip(group.tolist(), hours.tolist(), strict=True)]
+    merged = [
+        None if apart[at, hour] else _merged_bins(bins, ordered[at][1], hour)
+        for at, hour in zip(group.tolist(), hours.tolist(), strict=True)
+    ]
     columns["activity_histogram"] = pa.array(merged, type=pa.list_(pa.int64()))
     columns["basis"] = pa.array(["pushed down" if bins is None else span.basis for bins in merged], type=pa.string())
     return conform("gpu_usage", pa.table(columns))
+
+
+_BUSY_FRAC = 0.05
+"""A board that reads more than this is at work."""
+_TWICE = 1.2
+"""This many times the samples that an hour can have: series stand beside one another, and do not follow one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedHours:
+    """What of a board's readings is a pod's own, by hour (n_hours,)."""
+
+    apart: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    """Whether the exporter tells pods apart: GPU_UTIL and FB_USED are those of the pod's own processes."""
+    part: Floats
+    """The pod's part of what is told of the whole board: by its GPU_UTIL where pods are told apart, else equal."""
+    board: UsageKey | None = None
+    """The board's own series."""
+    lost: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+    """Hours in which every pod of a busy board reads 0: the exporter cannot see their processes."""
+
+
+def shared_hours(cube: Cube, expected: float) -> dict[UsageKey, SharedHours]:
+    """Return for each pod on a board that pods share, or that is told apart, what of its readings is the pod's.
+
+    dcgm-exporter with --kubernetes-virtual-gpus (4.5.3 on) gives GPU_UTIL and FB_USED of each pod beside the board's, which
+    names no pod, and repeats every other reading of the board under each pod (NVIDIA/dcgm-exporter,
+    internal/pkg/transformation/kubernetes.go). `expected` is how many samples an hour has. A key without a pod stands for the
+    board's own series.
+    """
+    by_device: dict[str, list[UsageKey]] = {}
+    for key in cube.keys("samples"):
+        by_device.setdefault(key.device, []).append(key)
+    found: dict[UsageKey, SharedHours] = {}
+    for keys in by_device.values():
+        pods = [key for key in keys if key.pod]
+        if len(keys) < 2 or not pods:
+            continue
+        own = sum(
+            (np.nan_to_num(cube.of("samples", key)) for key in keys if not key.pod), start=np.zeros(cube.grid.hours)
+        )
+        seen = np.stack([np.nan_to_num(cube.of("samples", key)) for key in pods])
+        beside = (own + seen.max(axis=0) > _TWICE * expected) & (seen.max(axis=0) > 0)
+        together = np.maximum(np.where(seen.sum(axis=0) > _TWICE * expected, (seen > 0).sum(axis=0), 1), 1)
+        used = np.stack([np.nan_to_num(cube.of("gpu_util_mean", key)) for key in pods])
+        total = used.sum(axis=0)
+        board = next((key for key in keys if not key.pod), None)
+        busy = np.zeros(cube.grid.hours) if board is None else np.nan_to_num(cube.of("gpu_util_mean", board))
+        lost = beside & (busy >= _BUSY_FRAC) & (total == 0)
+        apart = beside & ~lost
+        by_use = np.where(total > 0, used / np.where(total > 0, total, 1.0), 1.0 / together)
+        for place, key in enumerate(pods):
+            part = np.where(apart, by_use[place], 1.0 / together)
+            found[key] = SharedHours(apart=apart, part=part, board=board, lost=lost)
+        for key in keys:
+            if not key.pod:
+                found[key] = SharedHours(apart=beside, part=np.ones(cube.grid.hours))
+    return found
+
+
+def _apart(
+    sharing: Mapping[UsageKey, SharedHours], keys: Sequence[UsageKey], hours: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return the hours in which the pods of a row are told apart from others on their board."""
+    known = [sharing[key].apart for key in keys if key.pod and key in sharing]
+    return np.any(np.stack(known), axis=0) if known else np.zeros(hours, dtype=np.bool_)
+
+
+def _own(cube: Cube, statistic: str, key: UsageKey, sharing: Mapping[UsageKey, SharedHours]) -> Floats:
+    """Return what of a reading is a pod's own, where its board is shared."""
+    values, how = cube.of(statistic, key), sharing.get(key)
+    if how is None or not key.pod or statistic.startswith("power"):
+        return values
+    if statistic.startswith(("gpu_util", "memory_used")):
+        return (
+            values
+            if how.board is None or how.lost is None
+            else np.where(how.lost, cube.of(statistic, how.board), values)
+        )
+    if statistic == "energy_kwh":
+        return values * how.part
+    return np.where(how.apart, values * how.part, values)
 
 
 def _times(grid: HourGrid, hours: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
@@ -313,25 +412,34 @@ def _times(grid: HourGrid, hours: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
 
 
 def _folded(
-    statistic: str, rows: Sequence[Floats], keys: Sequence[UsageKey], samples: Mapping[UsageKey, Floats]
+    statistic: str,
+    rows: Sequence[Floats],
+    keys: Sequence[UsageKey],
+    samples: Mapping[UsageKey, Floats],
+    apart: np.ndarray[tuple[int], np.dtype[np.bool_]],
 ) -> Floats:
     """Fold pods that shared an hour: the largest maximum, summed energy, everything else weighted by samples.
 
-    A weighted quantile is not the quantile of the union; where it matters, the histogram is.
+    Pods that are told apart on one board add up. A weighted quantile is not the quantile of the union; where it matters, the
+    histogram is.
     """
     if len(rows) == 1:
         return rows[0]
     stacked, counts = np.stack(rows), np.stack([samples[key] for key in keys])
     present = ~np.isnan(stacked)
     some = present.any(axis=0)
+    summed = np.where(present, stacked, 0.0).sum(axis=0)
     if statistic.endswith("_max"):
         folded = np.where(present, stacked, -np.inf).max(axis=0)
     elif statistic == "energy_kwh":
-        folded = np.where(present, stacked, 0.0).sum(axis=0)
+        folded = summed
     else:
         weight = np.where(present, counts, 0.0)
         total = np.where(weight.sum(axis=0) > 0, weight.sum(axis=0), 1.0)
         folded = (np.where(present, stacked, 0.0) * weight).sum(axis=0) / total
+    if not statistic.startswith("power"):
+        most = np.inf if statistic.startswith("memory") else 1.0
+        folded = np.where(apart, np.minimum(summed, most) if statistic != "energy_kwh" else summed, folded)
     return np.where(some, folded, np.nan)
 
 
