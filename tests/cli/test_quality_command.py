@@ -112,7 +112,7 @@ def test_a_worse_candidate_is_rejected_with_what_to_try_next_and_its_cost(tmp_pa
 
 
 def test_a_second_look_takes_fresh_questions_and_spends_less_error(tmp_path):
-    few, verdict = ([1.0] * 210 + [0.0] * 90, [1.0] * 207 + [0.0] * 93), tmp_path / "fp8.json"
+    few, verdict = ([1.0] * 210 + [0.0] * 90, [1.0] * 208 + [0.0] * 92), tmp_path / "fp8.json"
     first = [plain(tmp_path / "a.jsonl", few[0]), plain(tmp_path / "b.jsonl", few[1])]
     said = run("--baseline", first[0], "--candidate", first[1], "--format", "fp8", "--verdict", verdict, code=5)
     assert "fresh questions" in said
