@@ -3,10 +3,10 @@
     python -m benchmarks.quality [--evaluations 10000] [--seed 1]
 
 Evaluations are drawn: n questions, the baseline right on a share of them, and a correlation between right answers of both
-sides. Each cell of the grid is `--evaluations` evaluations at a loss of exactly 1 point, and as many without a loss. Beside the paired
-test stand what people use instead: an unpaired z-test at 5 %, "the mean dropped by no more than a point", and "no significant
-difference" (McNemar, two-sided 5 %). Further parts: scores other than right and wrong, looks that follow one another until a
-decision, slices, and the plan for production. The last line is one JSON object.
+sides. Each cell of the grid is `--evaluations` evaluations at a loss of exactly 1 point, and as many without a loss. Beside
+the paired test stands what people use instead: an unpaired z-test at 5 %, "the mean dropped by no more than a point", and "no
+significant difference" (McNemar, two-sided 5 %). Further parts: scores other than right and wrong, looks that follow one
+another until a decision, slices, and the plan for production. The last line is one JSON object.
 """
 
 from __future__ import annotations

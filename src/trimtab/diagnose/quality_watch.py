@@ -59,9 +59,9 @@ def watch_plan(*, drop_frac: float, days: int, discordant_frac: float, right_fra
         drop_frac=drop_frac,
         days=days,
         paired_requests_per_day=paired,
-        paired_alarm_frac=alarm_quantile() * paired_sd / math.sqrt(paired * days),
+        paired_alarm_frac=_alarm(paired_sd, paired * days),
         alone_requests_per_day=alone,
-        alone_alarm_frac=alarm_quantile() * alone_sd / math.sqrt(alone * days),
+        alone_alarm_frac=_alarm(alone_sd, alone * days),
     )
 
 
@@ -70,6 +70,13 @@ def alarm_quantile() -> float:
     return -NormalDist().inv_cdf(FALSE_ALARMS_A_YEAR / _DAYS_A_YEAR)
 
 
+def _alarm(sd_before: float, requests: int) -> float:
+    # counts move in whole steps: half a step further keeps the promise on false alarms
+    return alarm_quantile() * sd_before / math.sqrt(requests) + 0.5 / requests
+
+
 def _per_day(sd_before: float, sd_after: float, drop_frac: float, days: int) -> int:
     z_noticed = NormalDist().inv_cdf(NOTICED_FRAC)
-    return math.ceil(((alarm_quantile() * sd_before + z_noticed * sd_after) / drop_frac) ** 2 / days)
+    needed = ((alarm_quantile() * sd_before + z_noticed * sd_after) / drop_frac) ** 2
+    # the half step of the alarm is made up for by 1 / drop more
+    return math.ceil((needed + 1 / drop_frac) / days)
