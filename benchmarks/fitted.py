@@ -10,13 +10,6 @@ import numpy as np
 
 from benchmarks.log_fit import TRAINING_SPEC, WORKLOAD_SPEC, fit_terms
 from benchmarks.perf_rows import Row, is_ttft, serving_query
-from benchmarks.reference.workloads import (
-    packaged_workloads,
-    predict_workload,
-    workload_classes,
-    workload_columns,
-    workload_keys,
-)
 from benchmarks.serving_fit import fit_serving, predicted_values, serving_rows
 from benchmarks.training_rows import tokens_per_count, training_query, workload_query
 from trimtab.errors import Unpredictable
@@ -31,6 +24,7 @@ from trimtab.physics.predict import (
     serving_classes,
     training_classes,
 )
+from trimtab.physics.public_benchmarks import predict_workload, workload_classes, workload_columns, workload_keys
 from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.terms import Floats, Terms
 from trimtab.physics.training import ideal_tok_s, training_columns, training_keys
@@ -159,16 +153,11 @@ def with_held_intervals(held: Sequence[Held]) -> dict[str, Estimate]:
     return answers
 
 
-def fitted_model(kind: str) -> Model:
-    """Return the model of a kind that was fitted on all rows: the product's own, or that of other workloads, kept here."""
-    return packaged_workloads() if kind == "workloads" else packaged(kind)
-
-
 def packaged_estimates(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Predict rows with the packaged constants; rows on which physics abstains are absent."""
     answers: dict[str, Estimate] = {}
     for kind in KINDS:
-        model = fitted_model(kind)
+        model = packaged(kind)
         mine = [row for row in rows if kind_of(row) == kind and _answers(row, kind, model)]
         if mine:
             values, classes = point_predictions(kind, model.tables, mine)

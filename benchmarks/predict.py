@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fitted import KINDS, fitted_model, held_out, kind_of, packaged_estimates, with_held_intervals
+from benchmarks.fitted import KINDS, held_out, kind_of, packaged_estimates, with_held_intervals
 from benchmarks.perf_rows import Row, is_ttft, language_model, read_rows
 from benchmarks.scores import (
     Answers,
@@ -30,6 +30,7 @@ from benchmarks.scores import (
     width_ratio,
 )
 from trimtab.physics.intervals import board_class
+from trimtab.physics.predict import packaged
 from trimtab.provenance import Estimate
 
 LEAST_ROWS_PER_CHIP = 10
@@ -37,7 +38,7 @@ LEAST_ROWS_PER_CHIP = 10
 
 def predict_rows(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Answer every row by constants that never saw its group."""
-    fitted = frozenset().union(*(fitted_model(kind).groups for kind in KINDS))
+    fitted = frozenset().union(*(packaged(kind).groups for kind in KINDS))
     answers = packaged_estimates([row for row in rows if row.group not in fitted])
     for kind in KINDS:
         mine = [row for row in rows if row.group in fitted and kind_of(row) == kind]

@@ -1,8 +1,7 @@
 """Refit the speed models' constants: `python -m benchmarks.refit --data measured.csv`.
 
-Writes `src/trimtab/physics/data/{serving,training}.json` and `benchmarks/reference/data/workloads.json`: fitted tables,
-intervals from held-out groups, the number of rows, the error on held-out groups, the groups that were used and the source. The
-measured rows themselves stay outside.
+Writes `src/trimtab/physics/data/{serving,training,workloads}.json`: fitted tables, intervals from held-out groups, the number
+of rows, the error on held-out groups, the groups that were used and the source. The measured rows themselves stay outside.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-import benchmarks.reference
 import trimtab.physics
 from benchmarks.fitted import KINDS, fit_tables, held_out, kind_of
 from benchmarks.perf_rows import Row, groups_of, read_rows
@@ -26,6 +24,7 @@ SOURCE = (
     "fitted on public measurements (LLM-Inference-Bench, InferenceX, MLPerf, Megatron-Bridge and 20 others), 2026-11-20"
 )
 FORMAT_VERSION = 1
+DATA = Path(str(trimtab.physics.__file__)).parent / "data"
 
 
 def refit(kind: str, rows: Sequence[Row]) -> dict[str, object]:
@@ -46,12 +45,6 @@ def refit(kind: str, rows: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def folder_of(kind: str) -> Path:
-    """Return where a kind's constants are kept: with the physics that answers by them."""
-    package = benchmarks.reference if kind == "workloads" else trimtab.physics
-    return Path(str(package.__file__)).parent / "data"
-
-
 def main() -> None:
     """Refit the named models, all of them when none is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,7 +54,7 @@ def main() -> None:
     rows = read_rows(options.data)
     for kind in options.only or KINDS:
         content = json.dumps(refit(kind, rows), separators=(",", ":"), sort_keys=False)
-        (folder_of(kind) / f"{kind}.json").write_text(content + "\n", encoding="utf-8")
+        (DATA / f"{kind}.json").write_text(content + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_serving_is_ranked_by_cost_and_says_what_to_paste():
     document = json.loads(result.output)
     costs = [row["usd_per_mtok"] for row in document["rows"]]
     assert costs == sorted(costs)
-    assert document["paste"].startswith("vllm serve llama-3.1-8b")
+    assert document["paste"].startswith("vllm serve meta-llama/Llama-3.1-8B-Instruct")
     assert all(row["tpot_ms"] <= 60 for row in document["rows"])
     assert any(row["reason"] == "not supported" for row in document["rejected"]) or document["rejected"]
 
@@ -155,7 +155,7 @@ def test_programs_get_bounds_as_numbers():
 def test_what_is_pasted_stands_line_for_line_in_the_table():
     result = run("llama-3.1-8b", "--serve", "--rate", "10")
 
-    assert "\nvllm serve llama-3.1-8b \\\n  --tensor-parallel-size" in result.output
+    assert "\nvllm serve meta-llama/Llama-3.1-8B-Instruct \\\n  --tensor-parallel-size" in result.output
 
 
 def test_pictures_keep_their_lines():

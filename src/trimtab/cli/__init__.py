@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.compare",
         "Hold a canary against what it would replace: promote, hold, or roll back.",
     ),
+    "quality": (
+        "trimtab.cli.quality",
+        "Judge by paired tests whether a candidate answers as well as a baseline.",
+    ),
     "commit": (
         "trimtab.cli.commit",
         "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",

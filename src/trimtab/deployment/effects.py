@@ -290,7 +290,7 @@ class SetPrecision:
 
     `speed` is that of the new format over the old one on the present GPU, `speed_there` on the one that it moves to, if it
     moves; `work_speed` and `work_speed_there` are those of what each further request of a batch adds (None: unchanged). What
-    this does to the model's answers is not known here.
+    this does to the model's answers is not known here: `answers` says what an evaluation found, where there is one.
     """
 
     before: WeightFormat
@@ -301,10 +301,12 @@ class SetPrecision:
     model: str
     work_speed: Estimate | None = None
     work_speed_there: Estimate | None = None
+    answers: str = ""
 
     def describe(self) -> str:
         """Say it in words."""
-        return f"serve {self.model} in {self.after.value}, not {self.before.value}, after an evaluation of its answers"
+        seen = f"answers {self.answers}" if self.answers else "after an evaluation of its answers"
+        return f"serve {self.model} in {self.after.value}, not {self.before.value}, {seen}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

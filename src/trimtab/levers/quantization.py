@@ -33,6 +33,7 @@ from trimtab.physics.support import why_not
 from trimtab.physics.transfer import fits_memory
 from trimtab.replay.outcomes.change_cost import alone_cost, own_micro_usd
 from trimtab.replay.outcomes.outcome import Case
+from trimtab.tables.quality_evidence import QualityEvidence
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import per_month, usd
 
@@ -45,7 +46,10 @@ EVALUATE = "what it does to the answers is unknown: evaluate it, then declare qu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formats:
-    """The formats with fewer bits than today's that the team accepts, and those that nobody has evaluated yet."""
+    """The formats with fewer bits than today's that the team accepts, and those that nobody has evaluated yet.
+
+    A format whose evaluation rejected it is in neither.
+    """
 
     model: ServedModel
     accepted: tuple[WeightFormat, ...]
@@ -59,6 +63,7 @@ def formats_of(workload: Workload) -> Formats | str:
         return model
     try:
         said = {weight_format(text) for text in workload.spec.quantize or ()}
+        judged = evaluated(workload)
     except UnknownName as error:
         return f"quantize: {error}"
     narrower = [
@@ -66,11 +71,28 @@ def formats_of(workload: Workload) -> Formats | str:
     ]
     if not narrower:
         return f"its weights are stored in {model.stored.value} already"
+    said |= {stored for stored, found in judged.items() if found.verdict == "accept"}
+    refused = judged.keys() - said
+    if refused.issuperset(narrower):
+        return f"its evaluation rejected {' and '.join(candidate.value for candidate in narrower)}"
     return Formats(
         model=model,
         accepted=tuple(candidate for candidate in narrower if candidate in said),
-        unknown=tuple(candidate for candidate in narrower if candidate not in said),
+        unknown=tuple(candidate for candidate in narrower if candidate not in said | refused),
     )
+
+
+def evaluated(workload: Workload) -> Mapping[WeightFormat, QualityEvidence]:
+    """Return what evaluations found of formats (`quality:` in workloads.yaml); an accepted way of making one stands for it.
+
+    Raises UnknownName for a key that is no format.
+    """
+    found: dict[WeightFormat, QualityEvidence] = {}
+    for text, evidence in (workload.spec.quality or {}).items():
+        stored = weight_format(text)
+        if stored not in found or evidence.verdict == "accept":
+            found[stored] = evidence
+    return found
 
 
 def propose(
@@ -87,6 +109,7 @@ def propose(
     if need_gib is None or not fits_memory(need_gib, there, margin_frac=assumptions.memory_headroom_frac).fits:
         return "not enough memory"
     after_gib = model.need_gib(home, stored)
+    evidence = evaluated(workload).get(stored)
     return SetPrecision(
         before=model.stored,
         after=stored,
@@ -96,6 +119,7 @@ def propose(
         model=workload.spec.model or model.architecture.name,
         work_speed=model.change_of_further_work(home, stored),
         work_speed_there=model.change_of_further_work(there, stored),
+        answers=evidence.words if evidence is not None else "",
     )
 
 
@@ -204,7 +228,10 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
             ratio = change.speed_there if applied.place.leaves else change.speed
             yield speed_fact(f"speed in {change.after.value} over {change.before.value}", ratio)
             yield Fact("memory that it frees", "physics", f"{change.saved_gib:.1f} GiB")
-            yield Fact("change of the model's answers", "nobody measured it here", "unknown", "evaluation")
+            if change.answers:
+                yield Fact("change of the model's answers", "trimtab quality, paired", change.answers)
+            else:
+                yield Fact("change of the model's answers", "nobody measured it here", "unknown", "evaluation")
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

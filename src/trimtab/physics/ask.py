@@ -131,8 +131,8 @@ def serving_answer(
     """
     if model.encoder:
         raise Unpredictable(
-            f"{model.name} is an encoder: it generates no tokens. Measure it on one GPU and carry it over with "
-            "trimtab.physics.transfer.speed_ratio"
+            f"{model.name} is an encoder whose speed was not measured in public, so it is unknown. `trimtab fit --list-models` "
+            "names those that were; else measure it on one GPU"
         )
     ways: list[ServingWay] = []
     candidates, rejected = runnable(market)

@@ -24,6 +24,7 @@ class Unmet(Enum):
     DRIVER = "driver too old"
     TARGET = "misses the target"
     PRICE = "no price"
+    UNKNOWN = "never measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

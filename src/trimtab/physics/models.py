@@ -186,6 +186,21 @@ def _by_key() -> Mapping[str, str]:
     return keys
 
 
+@lru_cache(maxsize=1)
+def _hub_ids() -> Mapping[str, str]:
+    text = files("trimtab.physics").joinpath("data/hub_ids.csv").read_text(encoding="utf-8")
+    return {_key(row["name"]): row["hub_id"] for row in csv.DictReader(text.splitlines())}
+
+
+def hub_id(name: str) -> str | None:
+    """Return the id on the Hugging Face hub under which a model is served (the instruct variant where there is one), or None.
+
+    >>> hub_id("llama-3.1-8b"), hub_id("no-such-model")
+    ('meta-llama/Llama-3.1-8B-Instruct', None)
+    """
+    return _hub_ids().get(_key(name))
+
+
 def find_model(name: str) -> Architecture | None:
     """Return the built-in architecture that a name means, or None; organisation, case and tuning suffixes are ignored."""
     known = _by_key().get(_key(name))

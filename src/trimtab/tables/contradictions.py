@@ -13,6 +13,7 @@ _RUNS = frozenset(WorkloadKind) - {WorkloadKind.SERVING, WorkloadKind.NOTEBOOK}
 KINDS_OF_FIELD = {
     "batching": _SERVES,
     "quantize": _SERVES,
+    "quality": _SERVES,
     "min_replicas": _SERVES,
     "max_replicas": _SERVES,
     "max_concurrency": _SERVES,

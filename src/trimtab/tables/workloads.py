@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimtab.errors import BundleError, Fault
+from trimtab.tables.quality_evidence import QualityEvidence, with_evidence
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
 from trimtab.units import HR_PER_DAY
 
@@ -205,6 +206,8 @@ class WorkloadSpec(_Model):
     """How the weights are stored today: bf16, fp16, fp8, int8, awq-int4, ..."""
     quantize: tuple[str, ...] | None = None
     """Formats of which the team has found that the model's answers stay good enough."""
+    quality: Mapping[str, QualityEvidence] | None = None
+    """What evaluations found of formats, by format: verdict files of `trimtab quality`. An accepted one may be planned."""
     targets: tuple[DeclaredTarget, ...] | None = None
     interruptible: bool | None = None
     regions: tuple[str, ...] | None = None
@@ -239,6 +242,25 @@ class WorkloadSpec(_Model):
             raise ValueError(f"min_replicas {self.min_replicas} is above max_replicas {self.max_replicas}")
         return self
 
+    @model_validator(mode="after")
+    def _evidence_is_of_this_format_and_model(self) -> Self:
+        for form, found in (self.quality or {}).items():
+            if found.verdict == "more samples":
+                raise ValueError(
+                    f"quality of {form}: the verdict is {found.because}; evaluate more before it is evidence"
+                )
+            if found.format is not None and found.format.casefold() != form.casefold():
+                raise ValueError(f"quality of {form}: the verdict is of {found.format}")
+            if found.verdict == "reject" and form.casefold() in map(str.casefold, self.quantize or ()):
+                raise ValueError(f"quantize accepts {form}, which its evaluation rejected: {found.because}")
+            if found.model and self.model and _base_name(found.model) != _base_name(self.model):
+                raise ValueError(f"quality of {form}: the verdict is of {found.model}, not of {self.model}")
+        return self
+
+
+def _base_name(model: str) -> str:
+    return model.rsplit("/", 1)[-1].casefold()
+
 
 class Workloads(_Model):
     """The whole file: specs by workload or pattern, in file order."""
@@ -269,13 +291,18 @@ class Workloads(_Model):
         return [key for key in self.workloads if not any(key == name or fnmatchcase(name, key) for name in known)]
 
 
-def parse_workloads(text: str, *, where: str = WORKLOADS_FILE) -> Workloads:
-    """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys."""
+def parse_workloads(text: str, *, where: str = WORKLOADS_FILE, folder: Path | None = None) -> Workloads:
+    """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys.
+
+    Verdict files are read from `folder`; without one their content must stand in the text, as in a bundle.
+    """
     raw = load_mapping(text, where)
     version = raw.get("version", _VERSION)
     if isinstance(version, int) and version > _VERSION:
         cure = f"this trimtab reads up to version {_VERSION}: update trimtab"
         raise BundleError([Fault(what="the file is of a newer version", where=where, value=str(version), cure=cure)])
+    if folder is not None:
+        raw = with_evidence(raw, folder, where)
     try:
         return Workloads.model_validate(raw)
     except ValidationError as error:
@@ -286,7 +313,7 @@ def read_workloads(path: Path) -> Workloads:
     """Read a workloads.yaml; an absent file declares nothing."""
     if not path.is_file():
         return Workloads()
-    return parse_workloads(read_text(path), where=str(path))
+    return parse_workloads(read_text(path), where=str(path), folder=path.parent)
 
 
 def workloads_text(workloads: Workloads) -> str:

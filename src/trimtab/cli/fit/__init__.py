@@ -33,6 +33,7 @@ class FitOptions:
     """What was asked of `trimtab fit`."""
 
     model: str | None = argument(required=False)
+    list_models: bool = option("--list-models", help="List the models that have a name here, and end.")
     params: str | None = option("--params", metavar="7B", help="Size of a model that has no name here.")
     active: str | None = option(
         "--active", metavar="3B", help="Parameters a token uses, for a mixture of experts given by size."
@@ -122,13 +123,16 @@ class FitOptions:
 def command(options: FitOptions) -> None:
     """Find which GPU a model needs, how many, and what it costs.
 
-    MODEL is a name (meta-llama/Llama-3.1-8B), or the path of a config.json.
+    MODEL is a name (meta-llama/Llama-3.1-8B, openai/whisper-large-v3; --list-models lists all), or the path of a config.json.
+    Besides language models: speech, images, vision, encoders, rerankers and recommenders whose speed was measured in public.
 
     \b
     Examples:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
       trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
       trimtab fit qwen2.5-32b --offline 1M/day --within 4h
+      trimtab fit whisper-large-v3 --serve --rate 20 --output-tokens 90
+      trimtab fit sdxl --serve --rate 2 --latency 30s
       trimtab fit llama-3.1-8b --finetune lora --tokens 200M --deadline 2d
       trimtab fit --params 7B --pretrain --tokens 140B --deadline 30d
       trimtab fit mistral-7b --finetune qlora --tokens 5M --on rtx4090

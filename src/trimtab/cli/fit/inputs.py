@@ -16,6 +16,7 @@ from trimtab.inputs.json_text import read_json, read_json_object
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.hf_config import architecture_from_config
 from trimtab.physics.interruption import Interruptions
+from trimtab.physics.measured_models import measured_models
 from trimtab.physics.measured_point import Measured, measured_point
 from trimtab.physics.models import Architecture, generic_model, known_models, model_named
 from trimtab.physics.search_training import TrainingDemand
@@ -85,9 +86,16 @@ def _named(name: str) -> Architecture:
     try:
         return model_named(name)
     except UnknownName as error:
-        raise InputError(f"{error}; or give its config.json, or --params such as 7B") from UnknownName(
-            "model", name, known_models()
-        )
+        raise InputError(
+            f"{_unknown(name)}; --list-models lists all. A language model: give its config.json, or --params such as 7B. "
+            "Of any other kind nothing was measured under this name, so its speed is unknown"
+        ) from error
+
+
+def _unknown(name: str) -> UnknownName:
+    """Return the error for a name, with the near matches among all models."""
+    bare = name.rsplit("/", 1)[-1]
+    return UnknownName("model", bare, (*measured_models(), *known_models()))
 
 
 def _config_path(name: str) -> Path | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
+from trimtab.cli.fit.measured import answer_measured
 from trimtab.cli.fit.tables import (
     MORE,
     SERVING_COLUMNS,
@@ -22,6 +23,7 @@ from trimtab.cli.fit.tables import (
     machine_serving_row,
     machine_training_row,
     model_lines,
+    models_sheet,
     pareto_picture,
     quality_lines,
     reject_lines,
@@ -50,8 +52,9 @@ from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
+from trimtab.physics.measured_models import find_measured_model
 from trimtab.physics.measured_point import Measured, speed_scale, time_scale
-from trimtab.physics.models import Architecture
+from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand
@@ -77,6 +80,11 @@ class _Request:
         return self.options.model or self.model.name
 
     @property
+    def pasted(self) -> str:
+        """Return the model's name in what is pasted: as it was given with its organisation, else its id on the hub."""
+        return self.name if "/" in self.name else hub_id(self.name) or self.name
+
+    @property
     def drawn(self) -> bool:
         """Tell whether pictures are wanted."""
         return self.options.pictures or self.options.answer.output_format is Format.HTML
@@ -94,9 +102,16 @@ class FitPresentation:
 
 def run_fit(options: FitOptions) -> None:
     """Run the command."""
+    if options.list_models:
+        write_sheet(models_sheet(), _row_format(options.answer.output_format), out=options.answer.out)
+        return
     check_fit_options(options)
-    model = model_of(options.model, options.params, options.active)
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    measured = find_measured_model(options.model) if options.model else None
+    if measured is not None and (options.serve or options.offline):
+        answer_measured(options, measured, settings.assumptions)
+        return
+    model = model_of(options.model, options.params, options.active)
     request = _Request(
         options=options,
         model=model,
@@ -107,6 +122,11 @@ def run_fit(options: FitOptions) -> None:
     )
     answer = _serving(request) if options.serve or options.offline else _training(request)
     _deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
+
+
+def _row_format(form: Format) -> Format:
+    """Return the form in which models are listed: there is no page of them."""
+    return Format.TABLE if form is Format.HTML else form
 
 
 def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Sequence[str]) -> None:
@@ -155,7 +175,7 @@ def _serving(request: _Request) -> FitPresentation:
         )
     first, name = shown[0], request.name
     context = request.mix.longest_tokens if request.mix else None
-    paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    paste = vllm_serve(first, request.pasted, context or math.ceil(demand.input_tokens + demand.output_tokens))
     remarks = [
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
@@ -164,7 +184,7 @@ def _serving(request: _Request) -> FitPresentation:
         *kernel_lines(shown),
     ]
     if options.emit_bench is not None:
-        remarks += _write_jobs(shown, options.emit_bench, name, demand)
+        remarks += _write_jobs(shown, options.emit_bench, request.pasted, demand)
     faster = (
         faster_ways(first, model, demand, market, engine=options.engine, formats=formats, scale=scale)
         if request.drawn
@@ -213,7 +233,7 @@ def _training(request: _Request) -> FitPresentation:
         rooflines=(training_roofline(first.plan, first.gpu),),
         rejected=answer.rejected,
         remarks=(*model_lines(model, scale), *kernel_lines(shown)),
-        paste=training_arguments(first, name, demand.global_batch),
+        paste=training_arguments(first, request.pasted, demand.global_batch),
     )
     rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
     machine = [{**machine_training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]

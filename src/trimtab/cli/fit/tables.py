@@ -14,7 +14,8 @@ from trimtab.physics.ask import FitMarket
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
-from trimtab.physics.models import Architecture
+from trimtab.physics.measured_models import measured_models
+from trimtab.physics.models import Architecture, hub_id, known_models
 from trimtab.physics.roofline import Roofline
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand
@@ -26,7 +27,7 @@ from trimtab.units import MS_PER_S
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
 MORE = "(-o json lists all)"
-NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.FORMAT)
+NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.UNKNOWN, Unmet.FORMAT)
 
 BUYING = {
     BuyingOption.ON_DEMAND: ("on_demand", "on demand"),
@@ -234,6 +235,37 @@ def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:
 def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[SheetColumn], notes: Sequence[str]) -> Sheet:
     """Return rows as a sheet."""
     return Sheet(columns=columns, rows=rows, notes=notes)
+
+
+MODEL_COLUMNS = (
+    SheetColumn(key="model", title="model", whole=True),
+    SheetColumn(key="kind", title="kind", whole=True),
+    _column("params_b", "billion", 2),
+    SheetColumn(key="hub_id", title="on the hub"),
+)
+
+
+def models_sheet() -> Sheet:
+    """Return the models that have a name here."""
+    rows: list[Mapping[str, Cell]] = [
+        {"model": model.name, "kind": model.kind, "params_b": None, "hub_id": model.hub_id or None}
+        for model in measured_models().values()
+    ]
+    rows += [
+        {
+            "model": model.name,
+            "kind": "encoder" if model.encoder else "language",
+            "params_b": model.params_b,
+            "hub_id": hub_id(model.name),
+        }
+        for model in known_models().values()
+        if model.name not in measured_models()
+    ]
+    notes = (
+        "Other language models: the path of a config.json, or --params 7B. Of other kinds only these were measured in public; "
+        "the speed of any other is unknown.",
+    )
+    return sheet_of(rows, MODEL_COLUMNS, notes)
 
 
 def change_lines(

@@ -58,17 +58,31 @@ def _notes(effect: SetTrainingMemory) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _answers(effect: SetPrecision) -> str:
+    if effect.answers:
+        return f"Evaluated beside {effect.before.value} (`trimtab quality`), it was accepted: answers {effect.answers}."
+    return (
+        f"What {effect.after.value} does to this model's answers is not known to trimtab. It is in the plan because "
+        "`workloads.yaml` says that the team accepts it (`quantize:`)."
+    )
+
+
+def _evaluate(effect: SetPrecision) -> str:
+    if effect.answers:
+        return "See that the weights to be served are those that were evaluated."
+    return "Run the model's own evaluation with both formats, on the same prompts. Stop if it loses more than the team allows."
+
+
 def precision_page(action: Action, subject: str, effect: SetPrecision) -> str:
     """Return the page as Markdown: the evaluation that must pass, the command, what to expect, how to undo it."""
     flags = " \\\n  ".join((f"vllm serve {effect.model}", *serve_format(effect.after)))
     return f"""# {action.id}: {subject} in {effect.after.value}, not {effect.before.value}
 
-What {effect.after.value} does to this model's answers is not known to trimtab. It is in the plan because \
-`workloads.yaml` says that the team accepts it (`quantize:`).
+{_answers(effect)}
 
 ## First
 
-1. Run the model's own evaluation with both formats, on the same prompts. Stop if it loses more than the team allows.
+1. {_evaluate(effect)}
 2. Send one request in a hundred to one replica with the new weights for a week; compare answers, p95 and memory.
 
 ## Then

@@ -132,7 +132,7 @@ def permissions(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
             yield [_one_replica(now, near)]
         if spec.min_replicas is None and spec.open_hours is None:
             yield from _no_replica(now, near)
-        if spec.quantize is None and now.formats_save:
+        if spec.quantize is None and spec.quality is None and now.formats_save:
             yield from _formats(now)
         if spec.open_hours is None:
             yield from _hours(now)

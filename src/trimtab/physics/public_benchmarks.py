@@ -1,4 +1,4 @@
-"""Speed of well-known workloads other than language models, by transfer: CNN, BERT, diffusion, recommendation, speech.
+"""Speed of public benchmarks of models that generate no text, by transfer: CNN, BERT, diffusion, recommendation, speech.
 
 Their throughput was measured on many boards. The logarithm is a sum of the workload's own level, slopes on what a board offers
 (tensor rate at the precision, bandwidth, FP32 rate, power, memory), a slope on the number of GPUs, and what remains of an
@@ -7,24 +7,23 @@ architecture, chip or board (`data/workloads.json`). Slopes per task lean on the
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
 from trimtab.errors import Unpredictable
 from trimtab.physics.intervals import board_class, class_keys
-from trimtab.physics.predict import Model, knows, model_from
+from trimtab.physics.predict import Model, knows, packaged
 from trimtab.physics.serving_query import chip_of, has_switched_nvlink
 from trimtab.physics.terms import Floats, Keys, Terms
 from trimtab.provenance import Estimate
 from trimtab.units import GFLOPS_PER_TFLOPS
 
+FITTED = "workloads"
+"""The packaged fit."""
 ASKED = "workload"
 """The class of these answers' intervals."""
 
@@ -142,13 +141,6 @@ def workload_columns(queries: Sequence[WorkloadQuery]) -> dict[str, Floats]:
     return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
-@cache
-def packaged_workloads() -> Model:
-    """Return the model that was fitted on all measured rows."""
-    text = (files("benchmarks.reference") / "data" / "workloads.json").read_text(encoding="utf-8")
-    return model_from(json.loads(text), "workloads")
-
-
 def workload_support(tables: Mapping[str, Terms], keys: Keys) -> int:
     """Return how near measurements are: the workload itself, and the chip."""
     scale = tables["throughput"]
@@ -162,7 +154,7 @@ def workload_classes(query: WorkloadQuery, tables: Mapping[str, Terms]) -> tuple
 
 def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estimate:
     """Predict the throughput of a public benchmark; raises Unpredictable for one that was never measured."""
-    model = model or packaged_workloads()
+    model = model or packaged(FITTED)
     keys = workload_keys(query)
     if not any(query.task in term.values for term in model.tables["throughput"].terms if term.by == ("task",)):
         raise Unpredictable(f"no measurement of {query.task!r} on any board: measure it once, then transfer")

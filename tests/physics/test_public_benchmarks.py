@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from benchmarks.reference.workloads import WorkloadQuery, predict_workload
 from hypothesis import given, strategies as st
 
 from trimtab.errors import Unpredictable
 from trimtab.physics.boards import board
+from trimtab.physics.public_benchmarks import WorkloadQuery, predict_workload
 
 RESNET50_GFLOP = 8.2
 

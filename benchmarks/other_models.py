@@ -1,0 +1,96 @@
+"""`trimtab fit` for models that generate no text, on groups held back: `python -m benchmarks.other_models --data measured.csv`.
+
+Every row is predicted by a fit that never saw its group (model family x chip); intervals come from the other groups. Reported
+on the rows that `fit` answers with (MLPerf's scenarios), by model, beside the ratio of tensor rates and that of bandwidths
+from the model's best-measured other chip, which is what a data sheet gives. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.fitted import Held, held_out, kind_of, with_held_intervals
+from benchmarks.perf_rows import Row, read_rows
+from benchmarks.training_rows import workload_query
+from trimtab.physics.measured_models import MLPERF, measured_models
+from trimtab.physics.public_benchmarks import WorkloadQuery, rate_tflops
+from trimtab.provenance import Estimate
+
+
+def answered(held: Sequence[Held]) -> dict[str, list[Held]]:
+    """Return the held-back rows that `fit` answers with, by task."""
+    tasks = {model.task for model in measured_models().values()}
+    found = defaultdict(list)
+    for one in held:
+        query = workload_query(one.row)
+        if query is not None and query.domain == MLPERF and query.task in tasks:
+            found[query.task].append(one)
+    return found
+
+
+def figures(held: Sequence[Held], answers: dict[str, Estimate]) -> dict[str, float]:
+    """Return rows, median error and coverage of rows, after their intervals' centres."""
+    errors = [abs(answers[one.row.id].value / one.row.value - 1) for one in held]
+    inside = [answers[one.row.id].low <= one.row.value <= answers[one.row.id].high for one in held]
+    return {
+        "rows": len(held),
+        "mdape_frac": round(float(np.median(errors)), 4),
+        "p90_frac": round(float(np.quantile(errors, 0.9)), 4),
+        "covered_frac": round(float(np.mean(inside)), 4),
+    }
+
+
+def sheet_errors(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the median error of carrying a chip's mean speed a GPU to every other chip by a ratio of the data sheet."""
+    by_question: dict[tuple[str, ...], list[tuple[Row, WorkloadQuery]]] = defaultdict(list)
+    for row in rows:
+        query = workload_query(row)
+        if query is not None:
+            by_question[query.task, query.mode, query.precision].append((row, query))
+    errors: dict[str, list[float]] = {"tensor_rate": [], "bandwidth": []}
+    for asked in by_question.values():
+        for row, query in asked:
+            others = [(one, its) for one, its in asked if one.chip != row.chip]
+            if not others:
+                continue
+            for name, of in (
+                ("tensor_rate", lambda its: rate_tflops(its.gpu, its.precision)),
+                ("bandwidth", lambda its: its.gpu.mem_bw_gb_s),
+            ):
+                logs = [math.log(one.value / its.gpus / its.device_frac / of(its)) for one, its in others]
+                predicted = math.exp(float(np.median(logs))) * of(query) * query.gpus * query.device_frac
+                errors[name].append(abs(predicted / row.value - 1))
+    return {name: round(float(np.median(found)), 4) for name, found in errors.items()}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="measured rows, columns of the perf data set")
+    options = parser.parse_args()
+    rows = [row for row in read_rows(options.data) if kind_of(row) == "workloads"]
+    held = held_out("workloads", rows)
+    answers = with_held_intervals(held)
+    by_task = answered(held)
+    of_all = [one for found in by_task.values() for one in found]
+    print(
+        json.dumps(
+            {
+                "benchmark": "other_models",
+                "all": figures(of_all, answers),
+                "by_task": {task: figures(found, answers) for task, found in sorted(by_task.items())},
+                "data_sheet_mdape_frac": sheet_errors([one.row for one in of_all]),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

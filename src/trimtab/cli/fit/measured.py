@@ -1,0 +1,195 @@
+"""Answer `trimtab fit` for models that generate no text: rows, what was measured, what is unknown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.inputs import amount_per_second, market_of, seconds
+from trimtab.cli.fit.tables import reject_lines, reject_rows
+from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_sheet
+from trimtab.errors import PlanError, Unpredictable, UsageError
+from trimtab.fleet.settings import Assumptions
+from trimtab.physics.found_ways import Rejected
+from trimtab.physics.measured_models import MeasuredModel
+from trimtab.physics.predict import packaged
+from trimtab.physics.public_benchmarks import FITTED
+from trimtab.physics.search_measured import (
+    UNITS_PRICED,
+    MeasuredDemand,
+    MeasuredOption,
+    measured_answer,
+)
+from trimtab.sources.traces.request_mix import read_request_mix
+from trimtab.units import S_PER_DAY
+
+_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params", "cuda")
+"""Options that mean nothing here, or that no measurement answers."""
+_TOKENS = "transcript tokens"
+
+
+def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> None:
+    """Write the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
+    _check(options, model)
+    found = measured_answer(model, _demand(options, model), market_of(options, assumed), formats=options.formats)
+    if not found.found:
+        raise PlanError("nothing works; the nearest misses:\n" + "\n".join(reject_lines(found.rejected)))
+    shown = _best(found.found, options)
+    remarks = list(_remarks(options, model, shown))
+    answer = options.answer
+    people = answer.output_format in (Format.TABLE, Format.MARKDOWN) and not answer.fields
+    columns = [
+        column for column in _columns(model) if not (people and column.key == "format" and len(model.formats) == 1)
+    ]
+    sheet = Sheet(columns=columns, rows=[_row(way) for way in shown], notes=[*_unknown_lines(found.rejected), *remarks])
+    if answer.output_format is Format.JSON and not answer.fields:
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "model": model.name,
+            "hub_id": model.hub_id or None,
+            "kind": model.kind,
+            "unit": model.unit,
+            "measured_with": model.measured_with,
+            "source": model.source,
+            "rows": [_machine_row(way) for way in shown],
+            "rejected": reject_rows(found.rejected),
+            "remarks": remarks,
+        }
+        write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False), answer.out)
+    else:
+        write_sheet(sheet, answer.output_format, out=answer.out, fields=answer.fields)
+
+
+def _check(options: FitOptions, model: MeasuredModel) -> None:
+    if options.answer.output_format is Format.HTML:
+        raise UsageError(f"{model.name} has no page yet: take -o table, markdown or json")
+    given = [f"--{name.replace('_', '-')}" for name in _TEXT_ONLY if getattr(options, name)]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} cannot be answered for {model.name} ({model.kind}): it was measured in {model.unit} a second"
+        )
+    if options.input_tokens is not None and model.task == "bert-large" and options.input_tokens > 384:
+        raise Unpredictable(
+            f"{model.name} was measured with {model.measured_with}: its speed on {options.input_tokens} tokens is unknown"
+        )
+    if model.unit == _TOKENS and (options.rate or options.offline or options.trace) and not options.output_tokens:
+        raise UsageError(
+            f"{model.name} was measured in tokens of the transcript: give --output-tokens, the mean of a request of yours"
+        )
+
+
+def _demand(options: FitOptions, model: MeasuredModel) -> MeasuredDemand:
+    """Return the load in the model's own unit: a request is one of them, of speech as many as it has tokens."""
+    each = float(options.output_tokens or 1) if model.unit == _TOKENS else 1.0
+    mix = read_request_mix(options.trace, workload=options.workload) if options.trace else None
+    rate = amount_per_second(options.rate) if options.rate else mix.peak_req_s if mix else None
+    mean = mix.mean_req_s if mix and options.rate is None else None
+    if options.offline:
+        rate = amount_per_second(options.offline) * S_PER_DAY / (seconds(options.within) or S_PER_DAY)
+    return MeasuredDemand(
+        online=not options.offline,
+        rate_units_s=None if rate is None else rate * each,
+        mean_units_s=None if mean is None else mean * each,
+        latency_s=seconds(options.latency),
+        headroom_frac=0.0 if options.offline else options.headroom,
+    )
+
+
+def _best(found: Sequence[MeasuredOption], options: FitOptions) -> list[MeasuredOption]:
+    """Return the cheapest way on each GPU, all of them where asked."""
+    kept: dict[str, MeasuredOption] = {}
+    for way in found:
+        kept.setdefault(f"{len(kept)}" if options.every else way.gpu.name, way)
+    return list(kept.values())[: options.limit]
+
+
+def _unknown_lines(rejected: Sequence[Rejected]) -> list[str]:
+    """Return the rejected GPUs, those with the same reason in one line."""
+    by_reason: dict[str, list[str]] = {}
+    for reject in rejected:
+        by_reason.setdefault(f"{reject.reason.value}: {reject.because}", []).append(reject.gpu)
+    return [f"rejected: {', '.join(dict.fromkeys(names))}: {why}" for why, names in by_reason.items()]
+
+
+def _columns(model: MeasuredModel) -> tuple[SheetColumn, ...]:
+    def number(key: str, title: str, digits: int) -> SheetColumn:
+        return SheetColumn(key=key, title=title, show=fixed(digits), right=True, whole=True)
+
+    return (
+        SheetColumn(key="gpu", title="GPU", whole=True, repeat=True),
+        number("gpus", "GPUs", 0),
+        SheetColumn(key="format", title="format", whole=True),
+        SheetColumn(
+            key="units_s",
+            title="tokens/s" if model.unit == _TOKENS else f"{model.unit}/s",
+            show=_three_figures,
+            right=True,
+            whole=True,
+        ),
+        SheetColumn(key="units_s_interval", title="80 %", right=True, whole=True),
+        SheetColumn(key="usd_per_kunit", title=f"$/{UNITS_PRICED:,}", show=_three_figures, right=True, whole=True),
+        number("usd_hr", "$/h", 2),
+        SheetColumn(key="measured_on", title="measured", whole=True),
+        SheetColumn(key="offering", title="cheapest offering"),
+    )
+
+
+def _three_figures(cell: Cell) -> str:
+    return f"{cell:,.3g}" if isinstance(cell, int | float) and abs(cell) < UNITS_PRICED else f"{cell:,.0f}"
+
+
+def _row(way: MeasuredOption) -> dict[str, Cell]:
+    speed = way.units_s
+    return {
+        "gpu": way.gpu.name,
+        "gpus": way.gpus,
+        "format": way.format,
+        "units_s": speed.value,
+        "units_s_interval": f"{_three_figures(speed.low)}–{_three_figures(speed.high)}",
+        "usd_per_kunit": way.usd_per_kunit.value,
+        "usd_hr": round(way.usd_hr, 4),
+        "measured_on": "here" if way.on_this_chip else "others",
+        "offering": way.offer.where,
+    }
+
+
+def _machine_row(way: MeasuredOption) -> Mapping[str, object]:
+    row = {key: value for key, value in _row(way).items() if not key.endswith("_interval") and key != "measured_on"}
+    return {
+        **row,
+        "units_s": round(way.units_s.value, 4),
+        "units_s_low": round(way.units_s.low, 4),
+        "units_s_high": round(way.units_s.high, 4),
+        "usd_per_kunit": round(way.usd_per_kunit.value, 6),
+        "usd_per_kunit_low": round(way.usd_per_kunit.low, 6),
+        "usd_per_kunit_high": round(way.usd_per_kunit.high, 6),
+        "measured_on_this_chip": way.on_this_chip,
+        "stranded_gpus": way.stranded_gpus,
+        "usd_hr_by_option": {option.value: round(rate, 4) for option, rate in way.usd_hr_by_option.items()},
+        "basis": way.units_s.basis.value,
+    }
+
+
+def _remarks(options: FitOptions, model: MeasuredModel, shown: Sequence[MeasuredOption]) -> list[str]:
+    mode = model.mode(online=not options.offline)
+    kept = (
+        f"{mode}: p99 within {model.server_p99_s:g} s"
+        if mode.endswith("Server")
+        else f"{mode}: in bulk, latency is unknown"
+    )
+    found = [
+        f"Speeds are of one GPU, in {model.unit} a second and {' or '.join(model.formats)}.",
+        f"{model.hub_id or model.name} ({model.kind}): measured with {model.measured_with}; {kept} ({model.source}).",
+        "Measured engines were tuned TensorRT. How much slower another server is, and other sizes or lengths, is unknown: "
+        "measure one GPU before you buy many.",
+    ]
+    if any(not way.on_this_chip for way in shown):
+        rows = packaged(FITTED).rows
+        found.append(
+            f"Measured on others: transferred from the {len(model.chips)} chips on which it was measured, by how {rows:,} rows "
+            "of such models differ between boards; whether it fits is taken from the smallest board that ran it."
+        )
+    if not options.rate and not options.offline and not options.trace:
+        found.append("No load was given: one GPU at full load; --rate sizes it.")
+    return found

@@ -1,0 +1,356 @@
+"""Judge whether a candidate (fewer bits, another model) answers as well as a baseline: accept, reject, or more samples.
+
+**Accept** where the upper limit of the loss over all pairs lies below the margin, and no slice surely loses more than it.
+**Reject** where the lower limit of the loss over all pairs, or of one slice, lies above the margin. Else the samples do not
+tell, and the answer says how many more would.
+
+**Slices** can only refuse. An accept passes one test, that of all pairs: slices cannot raise the rate of false accepts, and
+that test needs no correction. But each slice is a further chance to refuse a candidate that is fine. So with m slices each
+limit is taken at alpha / m (Bonferroni), which holds whatever slices share. Whether *any* slice fails is the first step of
+Holm's procedure, so Holm's would decide alike. A candidate that loses no more than the margin anywhere is refused by the test
+of all pairs in at most 5 % of evaluations, and by its slices in at most 5 %.
+
+**Looks.** Who looks, sees that it is not enough, evaluates more and looks again has several chances of a false accept. So the
+first look spends 0.8 of the error (4 of 5 %), and each further look 0.8 of what is left (0.8 %, 0.16 %, ...): however many
+there are, they add up to 5 %. A later look judges fresh questions only. Its size was chosen by what was seen before, and only
+questions that were not seen are independent of that choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from trimtab.diagnose.paired_scores import LossInterval, is_binary, loss_interval, pairs_needed
+from trimtab.errors import Fault, InputError
+from trimtab.ledger.arrays import FloatArray, IntArray
+
+FALSE_ACCEPT_FRAC = 0.05
+"""Of all evaluations of a candidate that loses exactly the margin, at most so many accept it, over all looks."""
+POWER = 0.8
+"""With which the further samples would tell."""
+ALL = "all"
+_FIRST_SHARE = 0.8
+_SHOWN_FAULTS = 10
+
+
+class QualityVerdict(Enum):
+    """What the samples say of a candidate."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    MORE = "more samples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredAnswer:
+    """One question's score, where it stands (`row` counts from 1), and what the question was, if the log says."""
+
+    task: str
+    id: str
+    score: float
+    file: str
+    row: int
+    slices: tuple[tuple[str, str], ...] = ()
+    """Pairs of a field and its value: (`subject`, `anatomy`)."""
+    question: str = ""
+    """A digest of the question itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The answers of one model, one metric a task."""
+
+    name: str
+    answers: tuple[ScoredAnswer, ...]
+    metrics: Mapping[str, str]
+    """Task -> the metric that its scores are."""
+    settings: Mapping[str, str]
+    """Task -> how it was run, where the log says: version, number of examples in the prompt."""
+    lower_is_better: bool = False
+    left_out: tuple[str, ...] = ()
+    """What was read and not taken, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairedAnswers:
+    """The questions that both answered; scores as shares of the scale, higher is better."""
+
+    ids: tuple[str, ...]
+    baseline: FloatArray
+    candidate: FloatArray
+    slices: Mapping[str, IntArray]
+    """Name of a slice (`subject=anatomy`) -> indices of its pairs."""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRule:
+    """The loss that is tolerated, and which look at the candidate this is."""
+
+    margin_frac: float = 0.01
+    look: int = 1
+
+    @property
+    def alpha(self) -> float:
+        """Return the error that this look may spend."""
+        return look_alpha(self.look)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedSlice:
+    """A slice, its loss at corrected limits, and whether it surely loses more than the margin."""
+
+    name: str
+    loss: LossInterval
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityFinding:
+    """The verdict, what decided it, all pairs and the slices, worst first."""
+
+    verdict: QualityVerdict
+    because: str
+    rule: QualityRule
+    overall: LossInterval
+    slices: tuple[JudgedSlice, ...]
+    binary: bool
+    more_pairs: int | None
+    """Fresh pairs that would decide with a power of 80 % if the loss is what was seen; None where decided, or hopeless."""
+    more_pairs_if_equal: int | None
+    """The same if the candidate is as good as the baseline."""
+
+
+def look_alpha(look: int) -> float:
+    """Return the error that a look may spend: 4 %, 0.8 %, 0.16 %, ..., which add up to 5 %."""
+    return FALSE_ACCEPT_FRAC * _FIRST_SHARE * (1 - _FIRST_SHARE) ** (look - 1)
+
+
+def judged(pairs: PairedAnswers, rule: QualityRule) -> QualityFinding:
+    """Return the verdict on a candidate."""
+    overall = loss_interval(pairs.baseline, pairs.candidate, rule.alpha)
+    if not math.isfinite(overall.high_frac):
+        raise InputError(
+            f"{overall.pairs} pairs of scores other than 0 and 1 are too few to judge: evaluate 100 or more"
+        )
+    count = max(1, len(pairs.slices))
+    slices = []
+    for name, at in pairs.slices.items():
+        loss = loss_interval(pairs.baseline[at], pairs.candidate[at], rule.alpha / count)
+        slices.append(JudgedSlice(name=name, loss=loss, fails=loss.low_frac > rule.margin_frac))
+    worst_first = tuple(sorted(slices, key=lambda part: (not part.fails, -part.loss.loss_frac, part.name)))
+    verdict, because = _verdict(overall, worst_first, rule)
+    return QualityFinding(
+        verdict=verdict,
+        because=because,
+        rule=rule,
+        overall=overall,
+        slices=worst_first,
+        binary=is_binary(pairs.baseline, pairs.candidate),
+        more_pairs=_more(overall, rule, max(overall.loss_frac, 0.0)) if verdict is QualityVerdict.MORE else None,
+        more_pairs_if_equal=_more(overall, rule, 0.0) if verdict is QualityVerdict.MORE else None,
+    )
+
+
+def _verdict(overall: LossInterval, slices: Sequence[JudgedSlice], rule: QualityRule) -> tuple[QualityVerdict, str]:
+    margin = points(rule.margin_frac)
+    if overall.low_frac > rule.margin_frac:
+        return QualityVerdict.REJECT, f"it surely loses at least {points(overall.low_frac)} points, more than {margin}"
+    failing = [part for part in slices if part.fails]
+    if failing:
+        named = ", ".join(f"{part.name} (at least {points(part.loss.low_frac)} points)" for part in failing[:3])
+        return QualityVerdict.REJECT, f"{len(failing)} of {len(slices)} slices surely lose more than {margin}: {named}"
+    # written as a negation, so that a limit that could not be computed accepts nothing
+    if not overall.high_frac < rule.margin_frac:
+        return QualityVerdict.MORE, f"the loss may be as much as {points(overall.high_frac)} points, more than {margin}"
+    return QualityVerdict.ACCEPT, f"it loses less than {points(overall.high_frac)} points, so less than {margin}"
+
+
+def _more(overall: LossInterval, rule: QualityRule, loss_frac: float) -> int | None:
+    """Return the fresh pairs by which the next look tells a loss from the margin."""
+    # no difference seen yet is no proof that there is none: half a question in the pairs that there are
+    sd = max(overall.sd_frac, math.sqrt(0.5 / overall.pairs))
+    return pairs_needed(sd, abs(rule.margin_frac - loss_frac), look_alpha(rule.look + 1), POWER)
+
+
+def points(share_frac: float) -> str:
+    """Return a share of the scale in points, hundredths of it."""
+    return f"{100 * share_frac:.2f}"
+
+
+def paired(
+    baseline: Evaluation,
+    candidate: Evaluation,
+    *,
+    scale: float | None = None,
+    drop_unpaired: bool = False,
+    seen: frozenset[str] = frozenset(),
+) -> PairedAnswers:
+    """Pair the answers of two models to the same questions.
+
+    `scale` is the width of the score's scale (1 where all scores lie in 0..1 and none is given); `seen` are digests of
+    questions that an earlier look judged, which are left out. Raises InputError where tasks, metrics, settings or questions
+    differ, where a score is not finite or stands twice, and where ids do not pair unless these are to be dropped.
+    """
+    _same_tasks(baseline, candidate)
+    left, right = _by_key(baseline), _by_key(candidate)
+    _same_questions(left, right)
+    notes = [*baseline.left_out, *candidate.left_out]
+    notes += _unpaired(left, right, baseline, candidate, drop=drop_unpaired)
+    keys = sorted(key for key in left if key in right and digest_of(key) not in seen)
+    if seen:
+        notes.append(f"{len(left.keys() & right.keys()) - len(keys)} questions of earlier looks are left out")
+    if not keys:
+        raise InputError(
+            f"no question of {baseline.name} is left to compare with {candidate.name}; evaluate fresh ones on both sides"
+        )
+    width = _scale(scale, left.values(), right.values())
+    shares = [np.array([side[key].score for key in keys]) / width for side in (left, right)]
+    if baseline.lower_is_better:
+        notes.append("lower is better: scores are shown as 1 - score")
+        shares = [1 - share for share in shares]
+    return PairedAnswers(
+        ids=tuple(digest_of(key) for key in keys),
+        baseline=shares[0],
+        candidate=shares[1],
+        slices=_slices([left[key] for key in keys]),
+        left_out=tuple(dict.fromkeys(notes)),
+    )
+
+
+_Key = tuple[str, str]
+
+
+def digest_of(key: tuple[str, str]) -> str:
+    """Return what stands for a question (task, id) in the record of a look: 12 hexadecimal digits."""
+    return hashlib.sha256("\x1f".join(key).encode()).hexdigest()[:12]
+
+
+def _same_tasks(baseline: Evaluation, candidate: Evaluation) -> None:
+    mine, theirs = set(baseline.metrics), set(candidate.metrics)
+    if mine != theirs:
+        alone = [f"{name} has {', '.join(sorted(extra)[:5])}" for name, extra in
+                 ((baseline.name, mine - theirs), (candidate.name, theirs - mine)) if extra]  # fmt: skip
+        raise InputError(f"the two sides ran different tasks: only {'; only '.join(alone)}; run the same on both")
+    for what, one, other in (
+        ("metrics", baseline.metrics, candidate.metrics),
+        ("settings", baseline.settings, candidate.settings),
+    ):
+        unlike = [task for task in sorted(mine) if task in one and task in other and one[task] != other[task]]
+        if unlike:
+            task = unlike[0]
+            raise InputError(
+                f"the two sides have different {what} in {len(unlike)} task(s): {task} has {one[task]} in {baseline.name} "
+                f"and {other[task]} in {candidate.name}; evaluate both alike"
+            )
+
+
+def _by_key(evaluation: Evaluation) -> dict[_Key, ScoredAnswer]:
+    """Return the answers by question; raises InputError with every score that is not finite and every id that stands twice."""
+    found: dict[_Key, ScoredAnswer] = {}
+    faults: list[Fault] = []
+    for answer in evaluation.answers:
+        key = answer.task, answer.id
+        where = f"{answer.file}, row {answer.row}"
+        if not math.isfinite(answer.score):
+            cure = "score the answer (a failed one is 0), or leave the question out on both sides"
+            faults.append(
+                Fault(
+                    what=f"the score of {answer.id} is no finite number",
+                    where=where,
+                    value=str(answer.score),
+                    cure=cure,
+                )
+            )
+        elif key in found:
+            first = found[key]
+            cure = "keep one answer a question; several trials of one must be averaged"
+            faults.append(
+                Fault(
+                    what=f"the same id as in row {first.row} of {first.file}", where=where, value=answer.id, cure=cure
+                )
+            )
+        found.setdefault(key, answer)
+    if faults:
+        raise InputError(_listed(f"{len(faults)} fault(s) in {evaluation.name}", faults))
+    return found
+
+
+def _same_questions(left: Mapping[_Key, ScoredAnswer], right: Mapping[_Key, ScoredAnswer]) -> None:
+    faults = [
+        Fault(
+            what="the question is not the one of the baseline under this id",
+            where=f"{right[key].file}, row {right[key].row}",
+            value=f"{key[0]} {key[1]}",
+            cure="evaluate both on the same version of the data",
+        )
+        for key, answer in left.items()
+        if key in right and answer.question and right[key].question and answer.question != right[key].question
+    ]
+    if faults:
+        raise InputError(_listed(f"{len(faults)} question(s) differ", faults))
+
+
+def _unpaired(
+    left: Mapping[_Key, ScoredAnswer],
+    right: Mapping[_Key, ScoredAnswer],
+    baseline: Evaluation,
+    candidate: Evaluation,
+    *,
+    drop: bool,
+) -> list[str]:
+    """Say which answers have no partner; raises InputError unless they are to be dropped."""
+    notes: list[str] = []
+    faults: list[Fault] = []
+    for mine, other, name in ((left, right, candidate.name), (right, left, baseline.name)):
+        alone = [answer for key, answer in mine.items() if key not in other]
+        if alone:
+            notes.append(f"{len(alone)} answers without a partner in {name} are left out")
+        faults += [
+            Fault(what=f"no answer under this id in {name}", where=f"{answer.file}, row {answer.row}",
+                  value=f"{answer.task} {answer.id}".strip())
+            for answer in alone
+        ]  # fmt: skip
+    if faults and not drop:
+        cure = "answers that are missing may be the hard ones: run them again, or leave them out with --drop-unpaired"
+        raise InputError(_listed(f"{len(faults)} answers do not pair", faults) + f"\n{cure}")
+    return notes
+
+
+def _listed(heading: str, faults: Sequence[Fault]) -> str:
+    more = [f"  ... and {len(faults) - _SHOWN_FAULTS} more"] if len(faults) > _SHOWN_FAULTS else []
+    return "\n".join([f"{heading}:", *(f"  - {fault}" for fault in faults[:_SHOWN_FAULTS]), *more])
+
+
+def _scale(scale: float | None, *sides: Iterable[ScoredAnswer]) -> float:
+    if scale is not None:
+        return scale
+    for answer in (answer for side in sides for answer in side):
+        if not 0 <= answer.score <= 1:
+            raise InputError(
+                f"{answer.file}, row {answer.row}: the score {answer.score:g} lies outside 0..1, so a point could mean "
+                "anything; say how wide the scale is, such as --scale 100"
+            )
+    return 1.0
+
+
+def _slices(answers: Sequence[ScoredAnswer]) -> dict[str, IntArray]:
+    """Return the pairs of each slice: tasks where there are several, and each value of a field that has several."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for at, answer in enumerate(answers):
+        for field, value in (("task", answer.task), *answer.slices):
+            if value:
+                places.setdefault((field, value), []).append(at)
+    found: dict[tuple[int, ...], str] = {}
+    for field, value in places:
+        at = tuple(places[field, value])
+        # what holds all pairs, or those of another slice, would only be judged twice
+        if len(at) < len(answers):
+            found.setdefault(at, f"{field}={value}")
+    return {name: np.array(at, dtype=np.int64) for at, name in sorted(found.items(), key=lambda part: part[1])}
