@@ -1,6 +1,10 @@
 """The style of the HTML report: one sheet, light and dark, screen and paper, no font or file from elsewhere."""
 
-STYLE = """
+_BARS = "".join(f".long-{percent}{{width:{percent}%}}" for percent in range(101))
+"""Lengths of bars as classes: a page whose policy forbids styles in its elements can have them too."""
+
+STYLE = (
+    """
 :root {
   color-scheme: light dark;
   --paper: #fbfaf7; --card: #ffffff; --ink: #1d2730; --soft: #5d6873; --faint: #8b949d; --rule: #e5e2da;
@@ -145,15 +149,18 @@ pre {
 li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 
+.narrow { display: none; }
 @media (max-width: 760px) {
+  .wide { display: none; } .narrow { display: block; }
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
   .inside { grid-template-columns: 1fr; }
-  .scroll > .chart { min-width: 720px; }
+  .scroll > .chart { min-width: 720px; } .scroll > .heat-key { min-width: 0; }
   .scroll > table { min-width: 560px; } .scroll > table.plan { min-width: 760px; }
 }
 @media print {
+  .wide { display: block; } .narrow { display: none; }
   :root { --paper: #fff; --card: #fff; }
   body { font-size: 11.5px; }
   main, header, footer { max-width: none; padding: 0; }
@@ -166,3 +173,5 @@ code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """
+    + _BARS
+)

@@ -43,7 +43,7 @@ _FOLDED_NOTES = 3
 
 def write_page(page: Page, *, style: str = "") -> str:
     """Return the page; `style` is added to the sheet that all pages share."""
-    main = tag("main", _figures(page.figures), _contents(page.sections), *map(_section, page.sections))
+    main = tag("main", _figures(page.figures), _contents(page.sections), *map(section_html, page.sections))
     foot = tag("footer", _safe(page.foot)) if page.foot else Html()
     return _framed(page.heading, _header(page), main, foot, style=style)
 
@@ -105,7 +105,8 @@ def _contents(sections: tuple[Section, ...]) -> Html:
     return tag("nav", tag("ul", *links), class_="contents", aria_label="Contents")
 
 
-def _section(section: Section) -> Html:
+def section_html(section: Section) -> Html:
+    """Return a section as an element, for pages that are made of several."""
     return tag(
         "section",
         tag("h2", _safe(section.title), id=section.name),
@@ -133,12 +134,18 @@ def _block(block: Block) -> Html:
             gloss = tag("p", _safe(block.gloss), class_="soft") if block.gloss else Html()
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
-            return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
+            return join([_title(block.title), _keys(block.keys), _chart(block)])
         case Drawing():
             return join([_title(block.title), tag("pre", _safe(block.draw(DOCUMENT_WIDTH)))])
         case Folded():
             return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
     assert_never(block)
+
+
+def _chart(block: Chart) -> Html:
+    if block.on_phone is None:
+        return _scroll(block.draw())
+    return join([tag("div", block.draw(), class_="scroll wide"), tag("div", block.on_phone(), class_="narrow")])
 
 
 def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
@@ -225,7 +232,7 @@ def _td(cell: Cell, column: TableColumn, *, key: str = "", bar_frac: float | Non
     parts = [tag("span", class_=f"key {key}")] if key else []
     parts.append(_cell(cell))
     if bar_frac is not None and not key:
-        parts.append(tag("span", class_="bar", style=f"width:{100 * bar_frac:.1f}%"))
+        parts.append(tag("span", class_=f"bar long-{round(100 * bar_frac)}"))
     return tag("td", *parts, class_="num" if column.right else "nowrap" if column.whole else None)
 
 

@@ -130,7 +130,7 @@ def _rows_without(prospects: Prospects, off: list[DraftAction]) -> list[Workload
 
 
 def _problem_without(problem: Problem, drafted: DraftPlan, dropped: Actions, workloads: int) -> Problem:
-    """Return the problem in which purchases that are wholly off are not sold, and nodes that are to stay cannot be given back."""
+    """Return the problem without purchases that are wholly off, in which nodes that are to stay cannot be given back."""
     on, gone = _quantities(drafted, drafted.everything - dropped), _quantities(drafted, dropped)
     stay = {name for number in dropped for name in drafted.actions[number].released}
     rows = list(problem.options)
