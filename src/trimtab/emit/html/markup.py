@@ -14,7 +14,7 @@ class Html(str):
     __slots__ = ()
 
 
-_VOID = frozenset({"meta", "link", "br", "hr", "rect", "line", "path", "circle"})
+_VOID = frozenset({"meta", "link", "br", "hr", "input", "rect", "line", "path", "circle"})
 """Elements written without an end tag where they have no children."""
 
 
