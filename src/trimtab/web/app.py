@@ -22,6 +22,7 @@ from trimtab.web import api, pages, switches
 from trimtab.web.access import Access, AccessRules
 from trimtab.web.layout import assets, audit_path
 from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, TooBusy, UnderWay
+from trimtab.web.picker import Picker, answered
 from trimtab.web.questions import BadQuestion, switched_off, table_question, word
 from trimtab.web.tables import TABLES
 
@@ -32,7 +33,7 @@ PageMaker = Callable[[str, AuditDocument, QueryParams], str | None]
 
 def web_app(library: Library, rules: AccessRules) -> Starlette:
     """Return the application: every page and document of a library, behind the rules of access."""
-    routes = Routes(library=library)
+    routes = Routes(library=library, picker=Picker())
     return Starlette(
         routes=routes.table(),
         middleware=[
@@ -52,6 +53,7 @@ class Routes:
     """What answers each address."""
 
     library: Library
+    picker: Picker
 
     def table(self) -> list[Route]:
         """Return the addresses."""
@@ -69,6 +71,7 @@ class Routes:
             Route("/login", self.login),
             Route("/static/{name}", self.static),
             Route("/audits", self.audits),
+            Route("/fit", self.fit),
             *(Route(f"/audits/{{audit}}{path}", self.page_of(make)) for path, make in made.items()),
             Route("/audits/{audit}/plan", self.plan),
             Route("/audits/{audit}/tables/{table}.{form}", self.table_file),
@@ -106,6 +109,10 @@ class Routes:
             except TrimtabError as error:
                 found.append((entry, str(error)))
         return HTMLResponse(pages.audits(found))
+
+    def fit(self, request: Request) -> Response:
+        """Answer with the GPU picker."""
+        return HTMLResponse(answered(self.picker, request.query_params))
 
     def page_of(self, make: PageMaker) -> Callable[[Request], Response]:
         """Return what answers with a page of an audit."""

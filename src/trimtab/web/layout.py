@@ -16,6 +16,8 @@ from trimtab.emit.html.style import STYLE
 from trimtab.safe_text import for_terminal
 from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuestion
 
+_LONG_WORD = 24
+"""Characters of a word from which on it may be broken anywhere, so that no table is wider than its page."""
 MOST_SHOWN = 300
 """Characters of a name that a page shows; the whole of it stands in JSON and CSV."""
 _SECTIONS = (
@@ -131,6 +133,11 @@ def safe(text: str) -> str:
     return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
 
 
+def breakable(text: str) -> Html:
+    """Return text in which a line may break after each slash of a name."""
+    return Html(join([text]).replace("/", "/<wbr>"))
+
+
 def card(title: str, *body: str, lead: str = "", name: str = "") -> Html:
     """Return a titled part of a page."""
     heading = tag("h2", title, id=name or None)
@@ -172,18 +179,22 @@ def table_html(
     *,
     links: Mapping[str, Mapping[str, str]] | None = None,
     bars: str = "",
+    keys: Mapping[str, str] | None = None,
     filtered: bool = False,
 ) -> Html:
     """Return a table with its order, page and files in links.
 
-    `links`: column -> text -> address; `bars`: a column of shares.
+    `links`: column -> text -> address; `bars`: a column of shares; `keys`: text -> its colour in a picture.
     """
     asked = table.asked(question)
     first = (question.page - 1) * PAGE_ROWS
     shown = asked.rows[first : first + PAGE_ROWS]
     most = max((value for row in table.rows if isinstance(value := row.get(bars), float)), default=0.0) or 1.0
     head = tag("tr", *(_head(column, question, place) for column in table.columns))
-    rows = [tag("tr", *(_cell(column, row, links or {}, bars, most) for column in table.columns)) for row in shown]
+    rows = [
+        tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
+        for row in shown
+    ]
     body = tag("table", tag("thead", head), tag("tbody", *rows), class_="data")
     return join(
         [
@@ -221,9 +232,17 @@ def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Htm
     return tag("th", link, scope="col", class_=classes, aria_sort=order)
 
 
-def _cell(column: DataColumn, row: Row, links: Mapping[str, Mapping[str, str]], bars: str, most: float) -> Html:
+def _cell(
+    column: DataColumn,
+    row: Row,
+    links: Mapping[str, Mapping[str, str]],
+    bars: str,
+    most: float,
+    keys: Mapping[str, str],
+) -> Html:
     value = row[column.key]
-    words: str = safe(column.show(value))
+    key = keys.get(value) if isinstance(value, str) else None
+    words = breakable(safe(column.show(value)))
     address = links.get(column.key, {}).get(value) if isinstance(value, str) else None
     if address:
         words = tag("a", words, href=address)
@@ -233,8 +252,10 @@ def _cell(column: DataColumn, row: Row, links: Mapping[str, Mapping[str, str]], 
     share = row.get(bars) if bars and column.key != bars and not column.right and not column.less else None
     if isinstance(share, float):
         bar = tag("span", class_=f"bar long-{round(100 * min(share / most, 1.0))}")
-    names = (("num", column.right), ("less", column.less), ("cut", not column.right))
-    return tag("td", words, bar, class_=" ".join(name for name, holds in names if holds) or None)
+    unbroken = max(map(len, column.show(value).replace("/", " ").split()), default=0)
+    names = (("num", column.right), ("less", column.less), ("cut", unbroken > _LONG_WORD))
+    mark = tag("span", class_=f"key {key}") if key else Html()
+    return tag("td", mark, words, bar, class_=" ".join(name for name, holds in names if holds) or None)
 
 
 def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html:

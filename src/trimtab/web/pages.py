@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Section, Table, soft
 from trimtab.emit.document import AuditDocument, CapacityPart
-from trimtab.emit.html.charts import PHONE_WIDTH, bill_by_hour, capacity, heat_key, phone_waterfall, waterfall, week_map
+from trimtab.emit.html.charts import (
+    PHONE_WIDTH,
+    bill_by_hour,
+    capacity,
+    heat_key,
+    phone_waterfall,
+    waste_bar,
+    waste_style,
+    waterfall,
+    week_map,
+)
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
@@ -58,8 +68,24 @@ def overview(name: str, document: AuditDocument) -> str:
         tag("p", words_html(audit_headline(document)), class_="headline"),
         _first_actions(name, document),
         _bridge(document),
-        join(map(section_html, audit_sections(document, ("buys",)))),
+        _buys(name, document),
         card("What was seen", tag("p", f"{safe(document.coverage.summary)}."), listed(_noted(document))),
+    )
+
+
+def _buys(name: str, document: AuditDocument) -> Html:
+    """Return what the bill buys, kinds of waste and useful work."""
+    where = TablePlace(path=audit_path(name), files=f"{audit_path(name)}/tables/waste", kept={})
+    picture = both(waste_bar(document.waste), waste_bar(document.waste, width=PHONE_WIDTH))
+    table = tables.waste(document)
+    bought = [row for row in document.waste if row.usd_mo > 0]
+    colours = {row.kind: waste_style(row, at) for at, row in enumerate(bought)}
+    shown = replace(table, rows=[row for row in table.rows if row["kind"] in colours])
+    return card(
+        "What it buys",
+        picture,
+        table_html(shown, TableQuestion(), where, keys=colours),
+        lead=f"Together the parts are the bill, {dollars(document.bill_usd_mo)} a month.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from starlette.datastructures import QueryParams
 
 from trimtab.errors import UsageError
@@ -44,3 +46,17 @@ def switched_off(query: QueryParams) -> frozenset[str]:
     if len(ids) > MOST_OFF or any(len(name) > MOST_CHARS for name in ids):
         raise BadQuestion(f"off takes up to {MOST_OFF} ids of actions")
     return ids
+
+
+def number(query: QueryParams, key: str, least: float, most: float) -> float | None:
+    """Return a number, None where it is left out; raises BadQuestion where it is none or out of range."""
+    text = word(query, key)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise BadQuestion(f"{key} must be a number from {least:g} to {most:g}")
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab.emit.blocks import Section
@@ -41,7 +41,7 @@ def plan(name: str, document: AuditDocument, off: Collection[str], found: Switch
         _instead(answer),
         _picture(document, answer),
         _missed(answer),
-        tag("p", safe(plan_note(document.plan)), class_="soft"),
+        Html() if off else tag("p", safe(plan_note(document.plan)), class_="soft"),
     )
 
 
@@ -107,8 +107,8 @@ def _state(document: AuditDocument, off: Collection[str], found: SwitchedPart | 
 
 
 def _actions(name: str, document: AuditDocument, off: Collection[str], answer: SwitchedPart | None) -> Html:
-    worth = {action.id: action.saving_usd_mo for action in answer.actions if action.id} if answer else None
-    rows = [_row(name, action, off, worth) for action in document.plan.actions]
+    now = {action.id: action for action in answer.actions if action.id} if answer else None
+    rows = [_row(name, action, off, now) for action in document.plan.actions]
     what = "saves $/month" if answer is None or answer.shares else "lost without it, $/month"
     heads = (("on", None), ("what to do", None), (what, "num"), ("weeks", "num less"), ("risk", "less"))
     head = tag("tr", *(tag("th", title, scope="col", class_=style) for title, style in heads))
@@ -135,7 +135,7 @@ def _actions(name: str, document: AuditDocument, off: Collection[str], answer: S
     return card("What to do, first things first", form, files)
 
 
-def _row(name: str, action: ActionPart, off: Collection[str], worth: dict[str, float] | None) -> Html:
+def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, SwitchedActionPart] | None) -> Html:
     on = action.id not in off
     box = tag(
         "input",
@@ -145,18 +145,21 @@ def _row(name: str, action: ActionPart, off: Collection[str], worth: dict[str, f
         id=f"switch-{action.id}",
         role="switch",
         checked="checked" if on else None,
-        disabled="disabled" if worth is None else None,
+        disabled="disabled" if now is None else None,
         aria_label=f"{action.id}: {safe(action.subject)}",
     )
-    saving = action.saving_usd_mo if worth is None else worth.get(action.id)
-    shown = ("does not pay now" if on else "off") if saving is None else f"{saving:,.0f}"
+    found = action if now is None else now.get(action.id)
+    shown = ("does not pay now" if on else "off") if found is None else f"{found.saving_usd_mo:,.0f}"
+    effect = action.effect if found is None else found.effect
+    if found is not None and found.subject != action.subject:
+        effect = f"now {found.subject}: {effect}"
     link = tag(
         "a", f"{action.id} ", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"
     )
     return tag(
         "tr",
         tag("td", box, class_="box"),
-        tag("td", link, tag("div", f"{title_of(action.lever)}: {safe(action.effect)}", class_="cut")),
+        tag("td", link, tag("div", f"{title_of(action.lever)}: {safe(effect)}", class_="cut")),
         tag("td", shown, class_="num"),
         tag("td", f"{action.effort_weeks:g}", class_="num less"),
         tag("td", tag("span", action.risk, class_=f"risk-{action.risk}"), class_="less"),

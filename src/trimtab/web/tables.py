@@ -35,6 +35,11 @@ def _hours(value: Value) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) else ""
 
 
+def _headline(value: Value) -> str:
+    """Return what a verdict says first; the workload's page has all of it."""
+    return str(value or "").partition(";")[0]
+
+
 def _kept(value: Value) -> str:
     return "✓ kept" if value else "✗ missed"
 
@@ -129,9 +134,8 @@ def workloads(document: AuditDocument) -> DataTable:
             DataColumn(key="kind", title="type", less=True),
             DataColumn(key="usd_mo", title="$/month", show=_money),
             DataColumn(key="share_frac", title="share", show=_share, less=True),
-            DataColumn(key="gpu_hours", title="GPU-hours", show=_hours, less=True),
             DataColumn(key="activity_frac", title="GPU active", show=_share),
-            DataColumn(key="verdict", title="what its readings say", less=True),
+            DataColumn(key="verdict", title="what its readings say", show=_headline, less=True),
         ),
         rows=[
             {

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.plan.actions.draft_actions import DraftAction
 from trimtab.plan.actions.draft_plan import Actions, DraftPlan
+from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import effort_micro_usd, with_effort
 from trimtab.plan.model import TargetResult
 from trimtab.plan.options.workload_options import WorkloadOptions
@@ -35,7 +36,8 @@ class SwitchedAction:
     draft: DraftAction
     saving_micro_usd: int
     was: str | None
-    """The id of the plan's action that it is (same lever, same subject); None where it is new."""
+    """The id of the plan's action that it is: the same lever on the same subject, a purchase of the same in whatever size;
+    None where it is new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +66,19 @@ def switched(planned: Planned, proven: ProofResult, off: Iterable[str]) -> Switc
     named = tuple(name for name in ids if name in set(off))
     dropped = frozenset(ids[name] for name in named)
     drafted = planned.drafted
-    rest = drafted.without(dropped) if dropped else drafted
-    chosen = _chosen(planned, dropped, rest) if dropped and planned.prospects is not None else rest
+    prospects = planned.prospects
+    rest = chosen = drafted
+    if dropped and prospects is not None:
+        rest, _ = staged(drafted.without(dropped), prospects.settings)
+        chosen = _chosen(prospects, drafted, dropped, rest)
     saved, shared = _savings(chosen, planned)
-    known = {(drafted.actions[number].lever, drafted.actions[number].subject): name for name, number in ids.items()}
-    actions = [
-        SwitchedAction(draft=draft, saving_micro_usd=saving, was=known.get((draft.lever, draft.subject)))
-        for draft, saving in zip(chosen.actions, saved, strict=True)
-    ]
+    known: dict[Hashable, list[str]] = {}
+    for name in (name for name in ids if name not in named):
+        known.setdefault(_same(drafted.actions[ids[name]]), []).append(name)
+    actions = []
+    for draft, saving in zip(chosen.actions, saved, strict=True):
+        names = known.get(_same(draft), [])
+        actions.append(SwitchedAction(draft=draft, saving_micro_usd=saving, was=names.pop(0) if names else None))
     before, after, targets = _proved(chosen, proven)
     return Switched(
         off=named,
@@ -86,12 +93,16 @@ def switched(planned: Planned, proven: ProofResult, off: Iterable[str]) -> Switc
     )
 
 
-def _chosen(planned: Planned, dropped: Actions, rest: DraftPlan) -> DraftPlan:
+def _same(draft: DraftAction) -> Hashable:
+    """Return what an action of another plan has in common with this one where the two are the same."""
+    sold = tuple(_sold(commitment.offer) for commitment in draft.discounts)
+    return (draft.lever, sold) if sold else (draft.lever, draft.subject)
+
+
+def _chosen(prospects: Prospects, drafted: DraftPlan, dropped: Actions, rest: DraftPlan) -> DraftPlan:
     """Return the cheaper, by bill and work, of the plan chosen again without some actions and of the rest as it stands."""
-    prospects = planned.prospects
-    assert prospects is not None
-    again = _solved_without(prospects, planned.drafted, dropped)
-    settings, hours = prospects.settings, planned.fleet.window.hours
+    again = _solved_without(prospects, drafted, dropped)
+    settings, hours = prospects.settings, drafted.fleet.window.hours
 
     def whole_cost(drafted: DraftPlan) -> int:
         return drafted.cost(drafted.everything) + effort_micro_usd(drafted.actions, settings, hours)
