@@ -68,7 +68,9 @@ def test_shares_sum_to_the_joint_saving_of_every_set_that_is_left(made):
     for off in every_set(made):
         found = without(made, off)
         assert found.shared
-        assert sum(action.saving_micro_usd for action in found.actions) == found.before_micro_usd - found.after_micro_usd
+        assert (
+            sum(action.saving_micro_usd for action in found.actions) == found.before_micro_usd - found.after_micro_usd
+        )
 
 
 def test_no_set_is_better_in_bill_and_work_with_more_of_it_forbidden(made):

@@ -31,21 +31,20 @@ _JSON = "application/json"
 PageMaker = Callable[[str, AuditDocument, QueryParams], str | None]
 
 
-def web_app(library: Library, rules: AccessRules) -> Starlette:
+def web_app(library: Library, rules: AccessRules) -> Access:
     """Return the application: every page and document of a library, behind the rules of access."""
     routes = Routes(library=library, picker=Picker())
-    return Starlette(
+    pages_and_documents = Starlette(
         routes=routes.table(),
-        middleware=[
-            Middleware(Access, rules=rules),
-            Middleware(GZipMiddleware, minimum_size=_SMALLEST_ZIPPED, compresslevel=5),
-        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=_SMALLEST_ZIPPED, compresslevel=5)],
         exception_handlers={
             HTTPException: _missing,
             TrimtabError: _failed,
             500: _broken,
         },
     )
+    # outermost, so that what is said of a fault of the program has the headers of every answer too
+    return Access(app=pages_and_documents, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

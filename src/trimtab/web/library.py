@@ -34,6 +34,10 @@ class TooBusy(TrimtabError):
     """As many questions wait as may."""
 
 
+class _Closed(TrimtabError):
+    """The server ends, and with it what it was preparing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """An audit as the list has it."""
@@ -114,6 +118,7 @@ class Library:
     _documents: OrderedDict[AuditEntry, AuditDocument] = field(default_factory=OrderedDict)
     _boards: OrderedDict[AuditEntry, Switchboard | UnderWay | Refused] = field(default_factory=OrderedDict)
     _access: threading.RLock = field(default_factory=threading.RLock)
+    _closed: threading.Event = field(default_factory=threading.Event)
     _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -143,11 +148,14 @@ class Library:
             return self._boards[entry]
 
     def close(self) -> None:
-        """Begin no more work."""
+        """Begin no more work, and end what goes on at its next stage."""
+        self._closed.set()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _make(self, entry: AuditEntry) -> None:
         def tell(stage: str, done_frac: float) -> None:
+            if self._closed.is_set():
+                raise _Closed
             self._set(entry, UnderWay(stage=stage, done_frac=done_frac))
 
         try:
@@ -159,7 +167,8 @@ class Library:
         except BaseException:
             # a fault of the program: the page says that there are no switches, the log says why
             self._set(entry, Refused(reason="the plan could not be made again; the server's log says why"))
-            log.exception("the plan of audit %s could not be made again", entry.name)
+            if not self._closed.is_set():
+                log.exception("the plan of audit %s could not be made again", entry.name)
             raise
 
     def _set(self, entry: AuditEntry, state: Switchboard | UnderWay | Refused) -> None:

@@ -61,8 +61,16 @@ def read_token(file: Path) -> str:
 
 
 def run_server(library: Library, place: ServerPlace) -> None:
-    """Serve until interrupted; raises UsageError where the place is not to be had."""
-    config = uvicorn.Config(
+    """Serve until interrupted."""
+    try:
+        uvicorn.Server(configured(library, place)).run()
+    finally:
+        library.close()
+
+
+def configured(library: Library, place: ServerPlace) -> uvicorn.Config:
+    """Return how the server runs; raises UsageError where others could reach it and no token is set."""
+    return uvicorn.Config(
         web_app(library, place.rules()),
         host=place.host,
         port=place.port,
@@ -75,11 +83,8 @@ def run_server(library: Library, place: ServerPlace) -> None:
         timeout_graceful_shutdown=2,
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
+        lifespan="off",
     )
-    try:
-        uvicorn.Server(config).run()
-    finally:
-        library.close()
 
 
 def _bracketed(host: str) -> str:
