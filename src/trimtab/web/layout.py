@@ -195,7 +195,7 @@ def table_html(
         tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
         for row in shown
     ]
-    body = tag("table", tag("thead", head), tag("tbody", *rows), class_="data")
+    body = tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll")
     return join(
         [
             _filter(question, place) if filtered else Html(),

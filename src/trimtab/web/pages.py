@@ -239,7 +239,7 @@ def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Ht
             for action in acts
         )
         yield card("What the plan does to it", tag("ul", *links, class_="plain"))
-    shown = replace_rows(tables.targets(document), wanted)
+    shown = _own_rows(tables.targets(document), wanted)
     if shown.rows:
         where = TablePlace(
             path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted}
@@ -256,9 +256,10 @@ def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Ht
         yield card("What declaring would save", tag("ul", *items, class_="plain"))
 
 
-def replace_rows(table: DataTable, wanted: str) -> DataTable:
-    """Return the rows of one workload."""
-    return replace(table, rows=[row for row in table.rows if row["workload"] == wanted])
+def _own_rows(table: DataTable, wanted: str) -> DataTable:
+    """Return the rows of one workload, which need not name it."""
+    columns = tuple(column for column in table.columns if column.key != "workload")
+    return replace(table, columns=columns, rows=[row for row in table.rows if row["workload"] == wanted])
 
 
 def _capacity_card(part: CapacityPart) -> Html:
