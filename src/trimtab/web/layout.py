@@ -95,7 +95,7 @@ def _top(place: Place) -> Html:
     links.append(tag("a", "Audits", href="/audits", aria_current="page" if place.section == "audits" else None))
     about = tag("span", safe(place.fleet), class_="fleet") if place.fleet else Html()
     return tag(
-        "div",
+        "header",
         tag("div", tag("a", "trimtab", href="/", class_="brand"), about, class_="bar-name"),
         tag("nav", *links, aria_label="Pages"),
         class_="top",
@@ -195,7 +195,9 @@ def table_html(
         tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
         for row in shown
     ]
-    body = tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll")
+    body = tag(
+        "div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll", tabindex="0"
+    )
     return join(
         [
             _filter(question, place) if filtered else Html(),

@@ -103,7 +103,12 @@ def picker_page(asked: Wanted | None, ways: tuple[ServingOption, ...]) -> str:
         _form(asked),
         card(
             "What works, cheapest first",
-            tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll"),
+            tag(
+                "div",
+                tag("table", tag("thead", head), tag("tbody", *rows), class_="data"),
+                class_="scroll",
+                tabindex="0",
+            ),
             lead="The best way on each GPU; cost with its 80% interval.",
         ),
         tag("div", card("Cost against time", picture), class_="wide"),

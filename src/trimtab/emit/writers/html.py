@@ -157,8 +157,8 @@ def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
 
 
 def _scroll(wide: Html) -> Html:
-    """Return something wide in a frame that scrolls on small screens."""
-    return tag("div", wide, class_="scroll") if wide else Html()
+    """Return something wide in a frame that scrolls on small screens, by keyboard too."""
+    return tag("div", wide, class_="scroll", tabindex="0") if wide else Html()
 
 
 def _title(title: str) -> Html:
