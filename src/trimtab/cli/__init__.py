@@ -54,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.digest",
         "Say of a week what a fleet or a team cost, what changed, what to do, and what was realised.",
     ),
+    "serve": (
+        "trimtab.cli.serve",
+        "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof.",
+    ),
     "replay": (
         "trimtab.cli.replay",
         "Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.",

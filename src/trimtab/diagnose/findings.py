@@ -76,3 +76,7 @@ class Spend:
     micro_usd: int
     gpu_hours: float
     activity_frac: float | None
+    team: str | None = None
+    """Of a workload's share."""
+    kind: str | None = None
+    """Of a workload's share."""

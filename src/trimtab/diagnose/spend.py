@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,15 @@ def spend_by(fleet: Fleet, allocation: Allocation, key: Callable[[Workload], str
     if idle:
         rows.append(Spend(name=NOBODY, micro_usd=idle, gpu_hours=0.0, activity_frac=None))
     return tuple(sorted(rows, key=lambda row: (-row.micro_usd, row.name)))
+
+
+def spend_by_workload(fleet: Fleet, allocation: Allocation) -> tuple[Spend, ...]:
+    """Sum the bill by workload, largest first, each with its team and kind."""
+    known = {workload.name: workload for workload in fleet.workloads}
+    return tuple(
+        replace(row, team=known[row.name].team, kind=known[row.name].kind.value) if row.name in known else row
+        for row in spend_by(fleet, allocation, lambda workload: workload.name)
+    )
 
 
 def _row(fleet: Fleet, name: str, members: list[int], cost: int) -> Spend:

@@ -201,6 +201,8 @@ class Chart:
     """A picture in SVG; a form without pictures leaves it out, so that a table or a line beside it has its figures."""
 
     draw: Callable[[], Html]
+    on_phone: Callable[[], Html] | None = None
+    """The same for a narrow screen, where what `draw` makes would not be readable there."""
     title: str = ""
     keys: tuple[tuple[str, str], ...] = ()
     """Pairs of a colour class and its meaning."""

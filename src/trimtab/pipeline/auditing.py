@@ -15,7 +15,7 @@ from trimtab.catalog.questions import shown
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.diagnose.findings import Unjudged
-from trimtab.diagnose.spend import spend_by, week_activity
+from trimtab.diagnose.spend import spend_by, spend_by_workload, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
 from trimtab.emit.manifests.scaling_files import guarded_by
@@ -70,6 +70,15 @@ class Opened:
     store: OutcomeStore | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProvenPlan:
+    """A plan with its proof and what both were made from: any of its actions can be switched off and the rest chosen again."""
+
+    planned: Planned
+    proven: ProofResult
+    opened: Opened
+
+
 def audit(
     bundle: Bundle,
     settings: Settings | None = None,
@@ -82,6 +91,33 @@ def audit(
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> Audit:
+    """Return the audit of `audited`, without what it was made from; raises as that does."""
+    found, _ = audited(
+        bundle,
+        settings,
+        catalog,
+        name=name,
+        at=at,
+        owned=owned,
+        scenario=scenario,
+        store=store,
+        progress=progress,
+    )
+    return found
+
+
+def audited(
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    name: str = "",
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    scenario: Scenario | None = None,
+    store: OutcomeStore | None = None,
+    progress: Progress | None = None,
+) -> tuple[Audit, ProvenPlan]:
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
     Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
@@ -115,9 +151,10 @@ def audit(
     )
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
+    made = ProvenPlan(planned=planned, proven=proven, opened=opened)
     if scenario is None:
-        return found
-    return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
+        return found, made
+    return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell)), made
 
 
 def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
@@ -146,10 +183,25 @@ def plan_fleet(
     progress: Progress | None = None,
 ) -> tuple[Planned, Opened]:
     """Plan a fleet as `audit` does: what `trimtab commit` buys is what the audit of that day buys."""
+    made = plan_and_prove(bundle, settings, catalog, at=at, owned=owned, store=store, progress=progress)
+    return made.planned, made.opened
+
+
+def plan_and_prove(
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    store: OutcomeStore | None = None,
+    progress: Progress | None = None,
+) -> ProvenPlan:
+    """Plan a fleet and prove the plan as `audit` does, and stop there; raises as that does."""
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, Scenario())
-    planned, _ = _planned(opened, Scenario(), tell)
-    return planned, opened
+    planned, proven = _planned(opened, Scenario(), tell)
+    return ProvenPlan(planned=planned, proven=proven, opened=opened)
 
 
 def what_if(
@@ -323,7 +375,7 @@ def _audit(
         bill_micro_usd=history.total,
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
-        spend_by_workload=spend_by(fleet, allocation, lambda workload: workload.name),
+        spend_by_workload=spend_by_workload(fleet, allocation),
         product_form=product_form(fleet, bands),
         waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet)),
         verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),

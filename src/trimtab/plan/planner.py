@@ -194,9 +194,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     fleet, market, settings, cases = prospects.fleet, prospects.market, prospects.settings, prospects.cases
     options = list(prospects.options)
     judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
-    drafted = prompt(draft_of(fleet, options, chosen, market, problem.owned), options, settings)
-    drafted, small = _commitments_worth(drafted, settings)
-    drafted, unbacked = staged(drafted, settings)
+    drafted, unbought = worthwhile(draft_of(fleet, options, chosen, market, problem.owned), options, settings)
     at_any_effort = draft_of(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
     shares = drafted.shares(prospects.seed)
@@ -214,8 +212,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         queues_micro_usd=tuple(cost_of_queues(drafted)),
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
-            *small,
-            *unbacked,
+            *unbought,
             *too_much_work(at_any_effort, drafted, settings),
             *shared,
             *refusals(fleet, options, at_any_effort, drafted),
@@ -243,6 +240,18 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         headroom_micro_usd=max(0, cheapest.cost_micro_usd - solved.bold_micro_usd),
         prospects=prospects,
     )
+
+
+def worthwhile(
+    drafted: DraftPlan, options: Sequence[WorkloadOptions | None], settings: Settings
+) -> tuple[DraftPlan, tuple[NotWorthDoing, ...]]:
+    """Return a draft as it is to be done, and the purchases that are left out of it.
+
+    No run is held back for nothing, and commitments are those that are worth it, as far as use backs them.
+    """
+    drafted, small = _commitments_worth(prompt(drafted, options, settings), settings)
+    drafted, unbacked = staged(drafted, settings)
+    return drafted, (*small, *unbacked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

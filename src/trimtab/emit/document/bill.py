@@ -41,6 +41,10 @@ class SpendPart(Part):
     """GPU-hours held over the fit window."""
     activity_frac: float | None
     """Mean activity of the GPUs held; null where not measured."""
+    team: str | None = None
+    """A workload's team; null in the other tables, and in documents made before it was kept."""
+    kind: str | None = None
+    """A workload's type; null in the other tables, and in documents made before it was kept."""
 
 
 class SpendTables(Part):

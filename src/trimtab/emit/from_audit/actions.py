@@ -30,7 +30,7 @@ def action_part(
         id=action.id,
         lever=action.lever,
         subject=action.subject,
-        effect=_effect_words(action),
+        effect=effect_words(action.changes) or action.subject,
         saving_usd_mo=saving_usd_mo,
         saving_low_usd_mo=min(saving_usd_mo, round(action.saving_usd_mo.low, 2)),
         saving_high_usd_mo=max(saving_usd_mo, round(action.saving_usd_mo.high, 2)),
@@ -57,15 +57,15 @@ def action_part(
     )
 
 
-def _effect_words(action: Action) -> str:
-    """Say what an action does: the first change of each kind, and how many more there are like it."""
+def effect_words(changes: Sequence[Change]) -> str:
+    """Say what changes come to: the first of each kind, and how many more there are like it."""
     by_kind: dict[type, list[str]] = {}
-    for change in action.changes:
+    for change in changes:
         words = by_kind.setdefault(type(change.effect), [])
         if change.effect.describe() not in words:
             words.append(change.effect.describe())
     texts = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
-    return "; ".join(texts) or action.subject
+    return "; ".join(texts)
 
 
 def _change(change: Change) -> ChangePart:

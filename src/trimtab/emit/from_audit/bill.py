@@ -66,6 +66,8 @@ def _spend(rows: Sequence[Spend], audit: Audit) -> tuple[SpendPart, ...]:
             share_frac=share(row.micro_usd, audit.bill_micro_usd),
             gpu_hours=round(row.gpu_hours, _GPU_HOUR_DIGITS),
             activity_frac=row.activity_frac,
+            team=row.team,
+            kind=row.kind,
         )
         for row, amount in zip(rows, amounts, strict=True)
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from trimtab.emit.document import (
     ActionPart,
@@ -23,6 +24,8 @@ from trimtab.levers.registry import title_of
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MO_PER_YEAR
 
 WIDTH = 960.0
+PHONE_WIDTH = 340.0
+"""Of the form of a picture that fits a phone: the same figures in fewer and shorter words."""
 _ROW = 30.0
 _LABEL = 316.0
 _MONEY = 84.0
@@ -34,6 +37,8 @@ _HEAT_LEVELS = 10
 _YEAR_LOWER = 212.0
 _STEPS_PER_MO = 20
 _LANE = 18.0
+_MONTH_LABEL = 60.0
+_PHONE_ROW = 42.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -116,12 +121,44 @@ def _step_bar(
     )
 
 
-def waste_bar(waste: Sequence[WastePart]) -> Html:
+def phone_waterfall(document: AuditDocument) -> Html:
+    """Draw the waterfall for a phone: each step's words and amount stand above its bar."""
+    plan = document.plan
+    steps = _steps(plan.actions)
+    scale = PHONE_WIDTH / (plan.before_usd_mo or 1.0)
+    rows = [_phone_step(0, "Today", dollars(plan.before_usd_mo), 0.0, plan.before_usd_mo * scale, "bar-before")]
+    left = plan.before_usd_mo
+    for at, (label, _, saving, _, _) in enumerate(steps, 1):
+        rows.append(_phone_step(at, label, dollars(-saving), (left - saving) * scale, saving * scale, "bar-saving"))
+        left -= saving
+    after = plan.objective_usd_mo
+    rows.append(_phone_step(len(steps) + 1, "With the plan", dollars(after), 0.0, after * scale, "bar-after"))
+    return picture(
+        PHONE_WIDTH,
+        _PHONE_ROW * len(rows),
+        "How the plan takes the bill down",
+        f"From {dollars(plan.before_usd_mo)} a month to {dollars(after)} in {len(steps)} steps.",
+        *rows,
+        name="waterfall-phone",
+    )
+
+
+def _phone_step(at: int, label: str, amount: str, x: float, width: float, style: str) -> Html:
+    y = _PHONE_ROW * at
+    return tag(
+        "g",
+        text(0, y + 13, label, style="label"),
+        text(PHONE_WIDTH, y + 13, amount, anchor="end", style="strong"),
+        tag("rect", x=x, y=y + 19, width=max(abs(width), 1.0), height=12, rx=2, class_=style),
+    )
+
+
+def waste_bar(waste: Sequence[WastePart], *, width: float = WIDTH) -> Html:
     """Draw the bill as one bar, cut into what it buys: kinds of waste, dearest first, then useful work."""
     x = 0.0
     cuts = []
     for at, row in enumerate(row for row in waste if row.usd_mo > 0):
-        wide = row.share_frac * WIDTH
+        wide = row.share_frac * width
         label = percent(row.share_frac) if wide > 40 else ""
         cuts.append(
             tag(
@@ -134,12 +171,12 @@ def waste_bar(waste: Sequence[WastePart]) -> Html:
         x += wide
     lost = sum(row.share_frac for row in waste if row.kind != USEFUL)
     return picture(
-        WIDTH,
+        width,
         34,
         "What the bill buys",
         f"{percent(lost)} of the bill is not useful work; the table below has the same figures.",
         *cuts,
-        name="waste-bar",
+        name=_named("waste-bar", width),
     )
 
 
@@ -148,14 +185,19 @@ def waste_style(row: WastePart, at: int) -> str:
     return "w-useful" if row.kind == USEFUL else f"w-{min(at, 7)}"
 
 
-def bill_by_hour(bill: BillByHour) -> Html:
+def _named(name: str, width: float) -> str:
+    """Return what a picture is called in its page, where both of its forms stand."""
+    return name if width == WIDTH else f"{name}-phone"
+
+
+def bill_by_hour(bill: BillByHour, *, width: float = WIDTH) -> Html:
     """Draw the proof window's bill hour by hour, as it was and under the plan."""
     top = max([*bill.before_usd, *bill.after_usd, 1e-9]) * 1.06
-    frame = Frame(left=56, right=WIDTH, upper=8, lower=212, count=len(bill.before_usd), top=top)
+    frame = Frame(left=56, right=width, upper=8, lower=212, count=len(bill.before_usd), top=top)
     labels = {value: _rate(value) for value in ticks(top)}
     days = _days(frame, bill.start, {"before": bill.before_usd, "with the plan": bill.after_usd}, "${:,.0f}")
     return picture(
-        WIDTH,
+        width,
         240,
         "Bill by hour, before and after",
         f"Dollars an hour over {len(bill.before_usd)} hours of the proof window.",
@@ -164,7 +206,7 @@ def bill_by_hour(bill: BillByHour) -> Html:
         step_line(frame, bill.before_usd, "line-before"),
         step_line(frame, bill.after_usd, "line-after"),
         days,
-        name="bill-by-hour",
+        name=_named("bill-by-hour", width),
     )
 
 
@@ -172,14 +214,14 @@ def _rate(usd_hr: float) -> str:
     return f"${usd_hr:,.0f}/h" if usd_hr >= 10 or usd_hr == 0 else f"${usd_hr:.2f}/h"
 
 
-def capacity(part: CapacityPart, at: int) -> Html:
+def capacity(part: CapacityPart, at: int, *, width: float = WIDTH) -> Html:
     """Draw one service's demand against what was held and what the plan holds."""
     known = [value for values in (part.demand_gpus, part.before_gpus, part.after_gpus) for value in values if value]
     top = max([*known, 1.0]) * 1.08
-    frame = Frame(left=56, right=WIDTH, upper=8, lower=152, count=len(part.demand_gpus), top=top)
+    frame = Frame(left=56, right=width, upper=8, lower=152, count=len(part.demand_gpus), top=top)
     series = {"demand": part.demand_gpus, "held before": part.before_gpus, "held with the plan": part.after_gpus}
     return picture(
-        WIDTH,
+        width,
         180,
         f"Demand against capacity: {part.workload}",
         "GPUs needed by requests, GPUs held, and GPUs that the plan holds, by hour of the proof window.",
@@ -188,7 +230,7 @@ def capacity(part: CapacityPart, at: int) -> Html:
         step_line(frame, part.before_gpus, "line-before"),
         step_line(frame, part.after_gpus, "line-after"),
         _days(frame, part.start, series, "{:.1f} GPU", mean=True),
-        name=f"capacity-{at}",
+        name=_named(f"capacity-{at}", width),
     )
 
 
@@ -196,7 +238,8 @@ def _days(frame: Frame, start: datetime, series: Mapping[str, Series], unit: str
     """Label days under a chart, and tell each day's sums (or means) where the pointer rests."""
     parts = []
     day_count = -(-frame.count // HR_PER_DAY)
-    every = max(1, -(-day_count // _DAY_LABELS))
+    labels = max(1, round(_DAY_LABELS * (frame.right - frame.left) / (WIDTH - frame.left)))
+    every = max(1, -(-day_count // labels))
     for day in range(day_count):
         hours = slice(day * HR_PER_DAY, (day + 1) * HR_PER_DAY)
         x, width = frame.x(hours.start), frame.x(min(hours.stop, frame.count)) - frame.x(hours.start)
@@ -258,7 +301,7 @@ def heat_map(part: HeatMapPart) -> Html:
 
 def _heat_cell(x: float, y: float, width: float, height: float, hour: int, value: float | None) -> Html:
     when = f"{_DAYS[hour // HR_PER_DAY]} {hour % HR_PER_DAY:02d}:00"
-    level = "none" if value is None else str(min(_HEAT_LEVELS, round(value * _HEAT_LEVELS)))
+    level = _heat_level(value)
     title = tag("title", f"{when} {'not held or not measured' if value is None else percent(value)}")
     return Html(
         f'<rect class="h-{level}" x="{x:.2f}" y="{y:.1f}" width="{width + 0.05:.2f}" height="{height:.1f}">{title}</rect>'
@@ -267,6 +310,64 @@ def _heat_cell(x: float, y: float, width: float, height: float, hour: int, value
 
 def _short_tail(name: str) -> str:
     return name if len(name) <= 26 else f"…{name[-25:]}"
+
+
+def phone_heat_map(part: HeatMapPart) -> Html:
+    """Draw the heat map for a phone: each row's name above it, hours of one shade as one stretch."""
+    cell, row_height = PHONE_WIDTH / HR_PER_WEEK, 30.0
+    rows = []
+    for at, (name, values) in enumerate(zip(part.rows, part.activity_frac, strict=True)):
+        y = at * row_height
+        rows.append(text(0, y + 11, _short_tail(name), style="label"))
+        rows += _stretches(values, y + 15, cell, 10.0)
+    height = len(part.rows) * row_height
+    names = [text(day * HR_PER_DAY * cell, height + 12, name, style="tick") for day, name in enumerate(_DAYS)]
+    return picture(
+        PHONE_WIDTH,
+        height + 18,
+        "Utilization through the week",
+        "Mean activity of the GPUs held, by hour of the week in UTC; darker is busier.",
+        *rows,
+        *names,
+        name="heat-map-phone",
+    )
+
+
+def _stretches(values: Series, y: float, cell: float, height: float) -> Iterator[Html]:
+    """Yield a row of a heat map, a rectangle for each run of hours of one shade."""
+    for level, hours in groupby(range(len(values)), key=lambda hour: _heat_level(values[hour])):
+        run = list(hours)
+        x, width = run[0] * cell, len(run) * cell
+        yield Html(f'<rect class="h-{level}" x="{x:.1f}" y="{y:.1f}" width="{width + 0.1:.1f}" height="{height:.0f}"/>')
+
+
+def _heat_level(value: float | None) -> str:
+    return "none" if value is None else str(min(_HEAT_LEVELS, round(value * _HEAT_LEVELS)))
+
+
+def week_map(name: str, values: Series) -> Html:
+    """Draw one workload's week, a row a day and a column an hour: the darker, the busier; small enough for a phone."""
+    left, row_height = 36.0, 20.0
+    cell = (PHONE_WIDTH - left) / HR_PER_DAY
+    rows = []
+    for day, label in enumerate(_DAYS):
+        y = day * row_height
+        rows.append(text(0, y + 14, label, style="tick"))
+        rows += [
+            _heat_cell(left + hour * cell, y, cell, row_height - 3, day * HR_PER_DAY + hour, value)
+            for hour, value in enumerate(values[day * HR_PER_DAY : (day + 1) * HR_PER_DAY])
+        ]
+    height = DAYS_PER_WEEK * row_height
+    hours = [text(left + hour * cell, height + 12, f"{hour:02d}", style="tick") for hour in range(0, HR_PER_DAY, 6)]
+    return picture(
+        PHONE_WIDTH,
+        height + 18,
+        f"The week of {name}",
+        "Mean activity of the GPUs held, by hour of the week in UTC; darker is busier.",
+        *rows,
+        *hours,
+        name="week-map",
+    )
 
 
 def heat_key() -> Html:
@@ -289,11 +390,11 @@ def heat_key() -> Html:
     )
 
 
-def year_picture(found: RoadmapPart, actions: Sequence[ActionPart]) -> Html:
+def year_picture(found: RoadmapPart, actions: Sequence[ActionPart], *, width: float = WIDTH) -> Html:
     """Draw the monthly bill through the year in both orders, and under it when each action is worked on."""
     steps = [step for step in found.course.steps if step.start_mo < MO_PER_YEAR]
     top = max(*found.course.bill_usd_mo, *found.fixed.bill_usd_mo, 1e-9) * 1.06
-    frame = Frame(left=70, right=WIDTH, upper=8, lower=_YEAR_LOWER, count=MO_PER_YEAR * _STEPS_PER_MO, top=top)
+    frame = Frame(left=70, right=width, upper=8, lower=_YEAR_LOWER, count=MO_PER_YEAR * _STEPS_PER_MO, top=top)
     mine, fixed = _curve(found.course), _curve(found.fixed)
     words = {action.id: f"{action.subject}: {action.effect}" for action in actions}
     first_lane = _YEAR_LOWER + 30
@@ -311,7 +412,7 @@ def year_picture(found: RoadmapPart, actions: Sequence[ActionPart]) -> Html:
             )
         )
     return picture(
-        WIDTH,
+        width,
         first_lane + len(steps) * _LANE,
         "The bill through the year",
         f"From {dollars(found.course.bill_usd_mo[0])} a month to {dollars(found.year_end_bill_usd_mo)} after twelve months; "
@@ -322,7 +423,7 @@ def year_picture(found: RoadmapPart, actions: Sequence[ActionPart]) -> Html:
         step_line(frame, mine, "line-after"),
         _month_marks(frame),
         *bars,
-        name="year",
+        name=_named("year", width),
     )
 
 
@@ -338,10 +439,12 @@ def _curve(course: SchedulePart) -> list[float]:
 
 def _month_marks(frame: Frame) -> Html:
     marks = []
+    every = 1 if frame.right - frame.left > MO_PER_YEAR * _MONTH_LABEL else 4
     for month in range(MO_PER_YEAR):
         x = frame.x(month * _STEPS_PER_MO)
         marks.append(tag("line", x1=x, x2=x, y1=frame.lower, y2=frame.lower + 5, class_="grid"))
-        marks.append(text(x + 3, frame.lower + 18, f"month {month + 1}", style="tick"))
+        if month % every == 0:
+            marks.append(text(x + 3, frame.lower + 18, f"month {month + 1}", style="tick"))
     return join(marks)
 
 

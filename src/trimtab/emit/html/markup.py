@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from trimtab.safe_text import for_terminal
+
 Attribute = str | int | float | None
 
 
@@ -14,7 +16,7 @@ class Html(str):
     __slots__ = ()
 
 
-_VOID = frozenset({"meta", "link", "br", "hr", "rect", "line", "path", "circle"})
+_VOID = frozenset({"meta", "link", "br", "hr", "input", "rect", "line", "path", "circle"})
 """Elements written without an end tag where they have no children."""
 
 
@@ -31,8 +33,10 @@ def tag(name: str, /, *children: str, **attributes: Attribute) -> Html:
 
 
 def join(children: Iterable[str]) -> Html:
-    """Return children one after the other, escaping those that are not markup."""
-    return Html("".join(child if isinstance(child, Html) else escape(child, quote=False) for child in children))
+    """Return children one after the other, escaping those that are not markup: also what lets a text read as another."""
+    return Html(
+        "".join(child if isinstance(child, Html) else escape(for_terminal(child), quote=False) for child in children)
+    )
 
 
 def number(value: float) -> str:
@@ -42,5 +46,5 @@ def number(value: float) -> str:
 
 
 def _attribute(key: str, value: Attribute) -> str:
-    text = number(value) if isinstance(value, float) else str(value)
+    text = number(value) if isinstance(value, float) else for_terminal(str(value))
     return f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"'

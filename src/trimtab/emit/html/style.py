@@ -1,9 +1,13 @@
 """The style of the HTML report: one sheet, light and dark, screen and paper, no font or file from elsewhere."""
 
-STYLE = """
+_BARS = "".join(f".long-{percent}{{width:{percent}%}}" for percent in range(101))
+"""Lengths of bars as classes: a page whose policy forbids styles in its elements can have them too."""
+
+STYLE = (
+    """
 :root {
   color-scheme: light dark;
-  --paper: #fbfaf7; --card: #ffffff; --ink: #1d2730; --soft: #5d6873; --faint: #8b949d; --rule: #e5e2da;
+  --paper: #fbfaf7; --card: #ffffff; --ink: #1d2730; --soft: #5d6873; --faint: #666f78; --rule: #e5e2da;
   --accent: #0f766e; --accent-soft: #cfe7e3; --good: #17704a; --useful: #17704a; --bad: #b4412c; --warn: #8a5a00;
   --before: #9aa3ab; --whisker: #0b3f3a;
   --w0: #b4412c; --w1: #c4593f; --w2: #d07355; --w3: #da8d6f; --w4: #e3a78b; --w5: #ebbfa8; --w6: #f1d3c3; --w7: #f5e2d7;
@@ -11,7 +15,7 @@ STYLE = """
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --paper: #12161a; --card: #191f25; --ink: #e4e7e9; --soft: #a3adb6; --faint: #7c8791; --rule: #2b333b;
+    --paper: #12161a; --card: #191f25; --ink: #e4e7e9; --soft: #a3adb6; --faint: #8a95a0; --rule: #2b333b;
     --accent: #4fc3b5; --accent-soft: #1d4843; --good: #6fcf9f; --useful: #2a7d5d; --bad: #f08a72; --warn: #e5b45c;
     --before: #74808a; --whisker: #d6f3ee;
     --w0: #e06b52; --w1: #cc5f49; --w2: #b85541; --w3: #a24c3b; --w4: #8c4335; --w5: #763b30; --w6: #61332b; --w7: #4f2d27;
@@ -145,15 +149,19 @@ pre {
 li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 
+.narrow { display: none; }
 @media (max-width: 760px) {
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .wide { display: none; } .narrow { display: block; }
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
   .inside { grid-template-columns: 1fr; }
-  .scroll > .chart { min-width: 720px; }
+  .scroll > .chart { min-width: 720px; } .scroll > .heat-key { min-width: 0; }
   .scroll > table { min-width: 560px; } .scroll > table.plan { min-width: 760px; }
 }
 @media print {
+  .wide { display: block; } .narrow { display: none; }
   :root { --paper: #fff; --card: #fff; }
   body { font-size: 11.5px; }
   main, header, footer { max-width: none; padding: 0; }
@@ -166,3 +174,5 @@ code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """
+    + _BARS
+)

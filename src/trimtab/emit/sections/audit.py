@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
@@ -33,15 +33,17 @@ def audit_page(document: AuditDocument, *, next_steps: Sequence[tuple[str, str]]
         seen=f"History of {days(seen.start, seen.end)}: {coverage.summary}.",
         warnings=document.degraded,
         notes=(*coverage.notes, *(f"{count:,} x {what}" for what, count in coverage.counts.items())),
-        headline=_headline(document),
-        figures=_figures(document),
-        sections=tuple(_sections(document, next_steps)),
+        headline=audit_headline(document),
+        figures=audit_figures(document),
+        sections=tuple(audit_sections(document, next_steps=next_steps)),
         foot=f"trimtab {document.trimtab_version}. Reads only; people apply what it writes.",
     )
 
 
-def _sections(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> Iterator[Section]:
-    """Yield the sections that have something to show, in the one order of all forms."""
+def audit_sections(
+    document: AuditDocument, only: Collection[str] | None = None, *, next_steps: Sequence[tuple[str, str]] = ()
+) -> Iterator[Section]:
+    """Yield the sections that have something to show, in the one order of all forms; `only` those of these names."""
     bill = dollars(document.bill_usd_mo)
     what_if = "; ".join(document.what_if.scenario) if document.what_if else ""
     made: tuple[tuple[str, str, str, Made], ...] = (
@@ -85,11 +87,12 @@ def _sections(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) ->
         ("next", "Next", "", lambda _: [Code(text=what, gloss=why) for what, why in next_steps]),
     )
     for name, title, gloss, make in made:
-        if blocks := make(document):
+        if (only is None or name in only) and (blocks := make(document)):
             yield Section(name=name, title=title, gloss=gloss, blocks=tuple(blocks))
 
 
-def _headline(document: AuditDocument) -> Words:
+def audit_headline(document: AuditDocument) -> Words:
+    """Say what the bill is, what the plan saves of it, and what its proof showed."""
     plan, proof = document.plan, document.proof
     return (
         "The bill is ",
@@ -101,7 +104,8 @@ def _headline(document: AuditDocument) -> Words:
     )
 
 
-def _figures(document: AuditDocument) -> tuple[Figure, ...]:
+def audit_figures(document: AuditDocument) -> tuple[Figure, ...]:
+    """Return the four figures that head an audit."""
     plan, proof = document.plan, document.proof
     mood = Tone.GOOD if proof.targets_kept == len(proof.targets) else Tone.BAD
     return (

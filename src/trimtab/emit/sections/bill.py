@@ -19,7 +19,7 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart, SpendPart
-from trimtab.emit.html.charts import capacity, heat_key, heat_map, waste_bar, waste_style
+from trimtab.emit.html.charts import PHONE_WIDTH, capacity, heat_key, heat_map, phone_heat_map, waste_bar, waste_style
 from trimtab.emit.money import percent
 from trimtab.emit.words import USEFUL
 
@@ -120,7 +120,7 @@ def waste_blocks(document: AuditDocument) -> list[Block]:
         for at, row in enumerate(shown)
     )
     return [
-        Chart(draw=lambda: waste_bar(document.waste)),
+        Chart(draw=lambda: waste_bar(document.waste), on_phone=lambda: waste_bar(document.waste, width=PHONE_WIDTH)),
         Table(
             columns=(TableColumn(title="what", readable=34), _MONEY, _SHARE, TableColumn(title="mostly", optional=2)),
             rows=rows,
@@ -148,7 +148,13 @@ def use_blocks(document: AuditDocument) -> list[Block]:
     services = sorted(document.pictures.capacity, key=_most_held, reverse=True)
     blocks: list[Block] = []
     if heat.rows:
-        blocks.append(Chart(title="Utilization through the week (hours in UTC)", draw=lambda: heat_map(heat)))
+        blocks.append(
+            Chart(
+                title="Utilization through the week (hours in UTC)",
+                draw=lambda: heat_map(heat),
+                on_phone=lambda: phone_heat_map(heat),
+            )
+        )
         blocks.append(Chart(draw=heat_key))
         blocks += _left_out(len(document.pictures.heat_map.rows) - len(heat.rows), "workloads")
     for at, part in enumerate(services[:_CAPACITY_CHARTS]):
@@ -157,6 +163,7 @@ def use_blocks(document: AuditDocument) -> list[Block]:
                 title=f"Demand against capacity: {part.workload}",
                 keys=() if at else _CAPACITY_KEYS,
                 draw=partial(capacity, part, at),
+                on_phone=partial(capacity, part, at, width=PHONE_WIDTH),
             )
         )
     return [*blocks, *_left_out(len(services) - _CAPACITY_CHARTS, "services")]

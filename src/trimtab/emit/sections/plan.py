@@ -23,7 +23,7 @@ from trimtab.emit.blocks import (
     table,
 )
 from trimtab.emit.document import ActionPart, AuditDocument, RoadmapPart, VenturePart
-from trimtab.emit.html.charts import waterfall, year_picture
+from trimtab.emit.html.charts import PHONE_WIDTH, phone_waterfall, waterfall, year_picture
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import (
@@ -55,7 +55,9 @@ _COLUMNS = (
 
 def bridge_blocks(document: AuditDocument) -> list[Block]:
     """Return the picture of how the actions take the bill down; a form without pictures has the plan's table for it."""
-    return [Chart(draw=lambda: waterfall(document))] if document.plan.actions else []
+    if not document.plan.actions:
+        return []
+    return [Chart(draw=lambda: waterfall(document), on_phone=lambda: phone_waterfall(document))]
 
 
 def plan_blocks(document: AuditDocument) -> list[Block]:
@@ -109,6 +111,7 @@ def roadmap_blocks(document: AuditDocument) -> list[Block]:
     return [
         Chart(
             draw=lambda: year_picture(found, document.plan.actions),
+            on_phone=lambda: year_picture(found, document.plan.actions, width=PHONE_WIDTH),
             keys=(("key-after", "in this order"), ("key-before", "in the fixed order")),
         ),
         bullets(roadmap_lines(found)),

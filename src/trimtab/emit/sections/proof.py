@@ -19,7 +19,7 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import ActionProofPart, AuditDocument, TargetPart
-from trimtab.emit.html.charts import bill_by_hour
+from trimtab.emit.html.charts import PHONE_WIDTH, bill_by_hour
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import (
     compared_cells,
@@ -59,6 +59,7 @@ def proof_blocks(document: AuditDocument) -> list[Block]:
             title="Bill by hour",
             keys=(("key-before", "as it was"), ("key-after", "with the plan")),
             draw=lambda: bill_by_hour(document.pictures.bill_by_hour),
+            on_phone=lambda: bill_by_hour(document.pictures.bill_by_hour, width=PHONE_WIDTH),
         ),
     ]
     if proof.targets:

@@ -43,7 +43,7 @@ _FOLDED_NOTES = 3
 
 def write_page(page: Page, *, style: str = "") -> str:
     """Return the page; `style` is added to the sheet that all pages share."""
-    main = tag("main", _figures(page.figures), _contents(page.sections), *map(_section, page.sections))
+    main = tag("main", figures_html(page.figures), _contents(page.sections), *map(section_html, page.sections))
     foot = tag("footer", _safe(page.foot)) if page.foot else Html()
     return _framed(page.heading, _header(page), main, foot, style=style)
 
@@ -84,7 +84,8 @@ def _notes(notes: tuple[str, ...]) -> Html:
     return tag("details", tag("summary", f"{len(notes)} notes on what was seen"), items)
 
 
-def _figures(figures: tuple[Figure, ...]) -> Html:
+def figures_html(figures: tuple[Figure, ...]) -> Html:
+    """Return the figures that head a page."""
     return tag("div", *map(_figure, figures), class_="figures") if figures else Html()
 
 
@@ -105,12 +106,13 @@ def _contents(sections: tuple[Section, ...]) -> Html:
     return tag("nav", tag("ul", *links), class_="contents", aria_label="Contents")
 
 
-def _section(section: Section) -> Html:
+def section_html(section: Section) -> Html:
+    """Return a section as an element, for pages that are made of several."""
     return tag(
         "section",
         tag("h2", _safe(section.title), id=section.name),
         tag("p", _sentence(section.gloss), class_="lead") if section.gloss else Html(),
-        *map(_block, section.blocks),
+        *map(block_html, section.blocks),
         aria_labelledby=section.name,
     )
 
@@ -119,7 +121,8 @@ def _sentence(gloss: str) -> str:
     return _safe(f"{gloss[:1].upper()}{gloss[1:]}.")
 
 
-def _block(block: Block) -> Html:
+def block_html(block: Block) -> Html:
+    """Return a block as elements; nothing where it is empty."""
     if is_empty(block):
         return Html()
     match block:
@@ -133,12 +136,18 @@ def _block(block: Block) -> Html:
             gloss = tag("p", _safe(block.gloss), class_="soft") if block.gloss else Html()
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
-            return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
+            return join([_title(block.title), _keys(block.keys), _chart(block)])
         case Drawing():
             return join([_title(block.title), tag("pre", _safe(block.draw(DOCUMENT_WIDTH)))])
         case Folded():
-            return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
+            return tag("details", tag("summary", _safe(block.title)), *map(block_html, block.blocks))
     assert_never(block)
+
+
+def _chart(block: Chart) -> Html:
+    if block.on_phone is None:
+        return _scroll(block.draw())
+    return join([tag("div", block.draw(), class_="scroll wide"), tag("div", block.on_phone(), class_="narrow")])
 
 
 def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
@@ -148,8 +157,8 @@ def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
 
 
 def _scroll(wide: Html) -> Html:
-    """Return something wide in a frame that scrolls on small screens."""
-    return tag("div", wide, class_="scroll") if wide else Html()
+    """Return something wide in a frame that scrolls on small screens, by keyboard too."""
+    return tag("div", wide, class_="scroll", tabindex="0") if wide else Html()
 
 
 def _title(title: str) -> Html:
@@ -164,7 +173,7 @@ def _bullets(block: Bullets) -> Html:
 def _item(item: ListItem) -> Html:
     beneath = tag("div", _safe(item.beneath), class_="query") if item.beneath else Html()
     copied = tag("pre", _safe(item.code)) if item.code else Html()
-    return tag("li", _words(item.words), beneath, copied)
+    return tag("li", words_html(item.words), beneath, copied)
 
 
 def _paragraph(words: Words) -> Html:
@@ -172,7 +181,7 @@ def _paragraph(words: Words) -> Html:
     if len(parts) == 1 and parts[0].tone in (Tone.SOFT, Tone.WARN):
         style = "soft" if parts[0].tone is Tone.SOFT else "notice"
         return tag("p", _safe(parts[0].text), class_=style)
-    return tag("p", _words(words))
+    return tag("p", words_html(words))
 
 
 # Tables
@@ -217,7 +226,7 @@ def _row(row: TableRow, columns: list[TableColumn], grouped: bool, *, style: str
 
 
 def _inside(sections: tuple[Section, ...]) -> Html:
-    parts = (tag("div", _title(section.title), *map(_block, section.blocks)) for section in sections)
+    parts = (tag("div", _title(section.title), *map(block_html, section.blocks)) for section in sections)
     return tag("div", *parts, class_="inside")
 
 
@@ -225,7 +234,7 @@ def _td(cell: Cell, column: TableColumn, *, key: str = "", bar_frac: float | Non
     parts = [tag("span", class_=f"key {key}")] if key else []
     parts.append(_cell(cell))
     if bar_frac is not None and not key:
-        parts.append(tag("span", class_="bar", style=f"width:{100 * bar_frac:.1f}%"))
+        parts.append(tag("span", class_=f"bar long-{round(100 * bar_frac)}"))
     return tag("td", *parts, class_="num" if column.right else "nowrap" if column.whole else None)
 
 
@@ -234,8 +243,8 @@ def _cell(cell: Cell) -> Html:
         return Html(f"{cell.usd:,.2f}")
     if isinstance(cell, Noted):
         beneath = tag("div", _safe(cell.beneath), class_="query") if cell.beneath else Html()
-        return join([_words(cell.words), beneath])
-    return _words(cell)
+        return join([words_html(cell.words), beneath])
+    return words_html(cell)
 
 
 def _more(count: int, what: str) -> Html:
@@ -249,7 +258,8 @@ def _sentence_case(title: str) -> str:
     return _safe(f"{title[:1].upper()}{title[1:]}")
 
 
-def _words(words: Words) -> Html:
+def words_html(words: Words) -> Html:
+    """Return a text with its styles."""
     return join(map(_span, spans(words)))
 
 

@@ -69,6 +69,11 @@ class DraftPlan:
         """Return all actions."""
         return frozenset(range(len(self.actions)))
 
+    @property
+    def groups(self) -> tuple[Actions, ...]:
+        """Return the actions that touch something in common, directly or through others: each group is a game of its own."""
+        return self._groups
+
     def in_force(self, some: Actions) -> dict[int, Deployment]:
         """Return the deployments of workloads when some actions are enacted, of those that keep their targets with them."""
         return {index: deployment for index, deployment in self._of(some).items() if self._stands(index, deployment)}

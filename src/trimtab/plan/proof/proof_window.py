@@ -133,11 +133,7 @@ def prove(
     before = enacted.bill({}, (), ())
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
-    targets = tuple(
-        result
-        for index, outcome in outcomes.items()
-        for result in target_results(evaluators[index].case, in_force[index], outcome)
-    )
+    targets = tuple(touched_targets(enacted, in_force))
     bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned)
     if after.total + moving < bound and all(target.kept for target in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
@@ -152,7 +148,7 @@ def prove(
             clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
-            targets=(*targets, *(_untouched(evaluators, in_force) if as_measured else ())),
+            targets=(*targets, *(untouched_targets(enacted, in_force) if as_measured else ())),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             runs_without_node=sum(outcome.runs_without_node for outcome in outcomes.values()),
@@ -305,12 +301,18 @@ def target_results(case: Case, deployment: Deployment, outcome: Outcome) -> list
     ]
 
 
-def _untouched(evaluators: Mapping[int, Evaluator], touched: Container[int]) -> Iterator[TargetResult]:
+def touched_targets(enacted: FleetBill, in_force: Mapping[int, Deployment]) -> Iterator[TargetResult]:
+    """Yield what the targets of workloads attain on a window under their deployments."""
+    for index, deployment in in_force.items():
+        yield from target_results(enacted.evaluators[index].case, deployment, enacted.outcome(index, deployment))
+
+
+def untouched_targets(enacted: FleetBill, touched: Container[int]) -> Iterator[TargetResult]:
     """Yield the declared targets of workloads that the plan leaves as they are: it attains what history did.
 
     What nobody declared is "no worse than observed", which holds by itself there.
     """
-    for index, evaluator in evaluators.items():
+    for index, evaluator in enacted.evaluators.items():
         for target in evaluator.case.targets if index not in touched else ():
             attained = _history_attained(evaluator.case, target) if target.declared else None
             if attained is not None:

@@ -1,0 +1,69 @@
+"""`trimtab serve`: the kept audits as pages, on this machine unless told otherwise; read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import (
+    FILE,
+    FOLDER,
+    demo_option,
+    option,
+    options_from,
+    owned_option,
+    prices_option,
+    quiet_option,
+    set_option,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What was asked of `trimtab serve`."""
+
+    audits: Path | None = option(
+        "--audits", type=FOLDER, metavar="DIR", show_default="the audits kept here",
+        help="A folder of audits: JSON files that `trimtab audit -o json` wrote, or a `.trimtab` folder.",
+    )  # fmt: skip
+    demo: str | None = demo_option("Audit a demonstration fleet and show it; two-hundred-k where no name is given.")
+    host: str = option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+    port: int = option("--port", type=click.IntRange(1, 65_535), default=8080, show_default=True, help="Port.")
+    token_file: Path | None = option(
+        "--token-file", type=FILE, metavar="FILE", envvar="TRIMTAB_TOKEN_FILE",
+        help="A file with the token that every reader must give; needed where others can reach the address.",
+    )  # fmt: skip
+    names: tuple[str, ...] = option(
+        "--allow-host", metavar="NAME", help="A host name to answer to, as that of a proxy in front; needs a token."
+    )
+    certificate: Path | None = option("--tls-cert", type=FILE, metavar="FILE", help="Certificate, to serve HTTPS.")
+    key: Path | None = option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
+    prices: Path | None = prices_option("The own rates that the audits were made with.")
+    owned: Path | None = owned_option("The commitments held that the audits were made with.")
+    flags: tuple[str, ...] = set_option("planning.engineers=2")
+    quiet: bool = quiet_option()
+
+
+@click.command()
+@options_from(ServeOptions)
+def command(options: ServeOptions) -> None:
+    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof.
+
+    An action that is switched off is forbidden, and the whole plan is chosen, billed and proved again. For that the history
+    must be at hand (a demonstration, or the bundle's folder under the name that the audit has), with the same settings.
+
+    Without a token only this machine is listened to. It reads, and changes nothing.
+
+    \b
+    Examples:
+      trimtab serve                                  the audits kept here, on http://127.0.0.1:8080/
+      trimtab serve --demo                           a demonstration, no cluster needed
+      trimtab serve --audits reports/                JSON files of several fleets
+      trimtab serve --host 0.0.0.0 --token-file token --allow-host gpu-costs.example.com
+      curl -s http://127.0.0.1:8080/api/audits | jq
+    """
+    from trimtab.cli.serve.run import run_serve
+
+    run_serve(options)

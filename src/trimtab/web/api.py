@@ -1,0 +1,176 @@
+"""The documents as JSON under `/api`, the same that `-o json` writes, and their description as OpenAPI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trimtab._version import __version__
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.switched import SwitchedPart
+from trimtab.web.library import AuditEntry
+from trimtab.web.questions import MOST_CHARS, MOST_PAGE
+from trimtab.web.tables import TABLES
+
+Schema = dict[str, Any]
+"""A JSON Schema, or a part of an OpenAPI description: of any depth."""
+PREFIX = "/api"
+
+
+def entry_row(entry: AuditEntry, document: AuditDocument) -> dict[str, object]:
+    """Return an audit as the list of audits has it."""
+    return {
+        "name": entry.name,
+        "fleet": document.fleet,
+        "start": document.coverage.window.start.isoformat(),
+        "end": document.coverage.window.end.isoformat(),
+        "bill_usd_mo": document.bill_usd_mo,
+        "joint_saving_usd_mo": document.plan.joint_saving_usd_mo,
+    }
+
+
+def json_text(plain: object) -> str:
+    """Return a value as JSON; raises ValueError for NaN and infinity, which JSON does not have."""
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False)
+
+
+def openapi() -> Schema:
+    """Return the description of the API, OpenAPI 3.1."""
+    schemas: Schema = {}
+    for model in (AuditDocument, SwitchedPart):
+        schema = model.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {})
+        schemas[model.__name__] = schema
+    schemas |= _OWN_SCHEMAS
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "trimtab",
+            "version": __version__,
+            "description": "Audits of GPU fleets, their plans and proofs. Reads only.",
+        },
+        "paths": _paths(),
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+_OWN_SCHEMAS: Schema = {
+    "Error": {
+        "type": "object",
+        "properties": {"error": {"type": "string"}},
+        "required": ["error"],
+        "additionalProperties": False,
+    },
+    "UnderWay": {
+        "type": "object",
+        "properties": {"stage": {"type": "string"}, "done_frac": {"type": "number"}},
+        "required": ["stage", "done_frac"],
+        "additionalProperties": False,
+    },
+    "AuditRow": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "fleet": {"type": "string"},
+            "start": {"type": "string", "format": "date-time"},
+            "end": {"type": "string", "format": "date-time"},
+            "bill_usd_mo": {"type": "number"},
+            "joint_saving_usd_mo": {"type": "number"},
+        },
+        "required": ["name", "fleet", "start", "end", "bill_usd_mo", "joint_saving_usd_mo"],
+        "additionalProperties": False,
+    },
+    "TableRows": {
+        "type": "object",
+        "properties": {
+            "table": {"type": "string"},
+            "columns": {"type": "array", "items": {"type": "string"}},
+            "rows": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["table", "columns", "rows"],
+        "additionalProperties": False,
+    },
+}
+_AUDIT = {
+    "name": "audit",
+    "in": "path",
+    "required": True,
+    "description": "The name of a kept audit.",
+    "schema": {"type": "string"},
+}
+
+
+def _paths() -> Schema:
+    listed = {"type": "object", "properties": {"audits": _array("AuditRow")}, "required": ["audits"]}
+    off = _parameter("off", "Ids of actions, with commas between them.", {"type": "string"})
+    return {
+        "/api/audits": _get("The kept audits, the latest first", (), {200: listed}),
+        "/api/audits/{audit}": _get(
+            "An audit, as `trimtab audit -o json` has it", (_AUDIT,), {200: _ref("AuditDocument"), 404: _ref("Error")}
+        ),
+        "/api/audits/{audit}/plan": _get(
+            "The best plan that does without some actions: chosen, billed and proved again",
+            (_AUDIT, off),
+            {
+                200: _ref("SwitchedPart"),
+                202: _ref("UnderWay"),
+                400: _ref("Error"),
+                404: _ref("Error"),
+                409: _ref("Error"),
+                429: _ref("Error"),
+            },
+        ),
+        "/api/audits/{audit}/tables/{table}": _get(
+            "A table of an audit",
+            (_AUDIT, _table(), *_TABLE_PARAMETERS),
+            {200: _ref("TableRows"), 400: _ref("Error"), 404: _ref("Error")},
+        ),
+    }
+
+
+def _table() -> Schema:
+    return {"name": "table", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(TABLES)}}
+
+
+def _parameter(name: str, description: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+_TABLE_PARAMETERS: Sequence[Schema] = (
+    _parameter("q", "Rows that hold this text.", {"type": "string", "maxLength": MOST_CHARS}),
+    _parameter("team", "Rows of this team.", {"type": "string", "maxLength": MOST_CHARS}),
+    _parameter("sort", "The column that rows are put in order by.", {"type": "string", "maxLength": MOST_CHARS}),
+    _parameter("down", "1: the largest first.", {"type": "string", "enum": ["0", "1"]}),
+    _parameter("page", "Pages of HTML; files have all rows.", {"type": "integer", "minimum": 1, "maximum": MOST_PAGE}),
+)
+
+
+def _get(summary: str, parameters: Sequence[Schema], answers: Mapping[int, Schema]) -> Schema:
+    responses = {
+        str(status): {"description": _MEANING[status], "content": {"application/json": {"schema": schema}}}
+        for status, schema in answers.items()
+    }
+    return {"get": {"summary": summary, "parameters": list(parameters), "responses": responses}}
+
+
+_MEANING = {
+    200: "Found.",
+    202: "Not ready yet: ask again.",
+    400: "The question cannot be read.",
+    404: "There is no such thing.",
+    409: "It cannot be made: the reason says why.",
+    429: "Too many questions at once: ask again later.",
+}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _array(name: str) -> Schema:
+    return {"type": "array", "items": _ref(name)}

@@ -1,0 +1,284 @@
+"""What every page of the server has around it: head, navigation, foot; and the few parts that several pages are made of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from urllib.parse import quote, urlencode
+
+from trimtab._version import __version__
+from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
+from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.html.style import STYLE
+from trimtab.safe_text import for_terminal
+from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuestion
+
+_LONG_WORD = 24
+"""Characters of a word from which on it may be broken anywhere, so that no table is wider than its page."""
+MOST_SHOWN = 300
+"""Characters of a name that a page shows; the whole of it stands in JSON and CSV."""
+_SECTIONS = (
+    ("", "Overview"),
+    ("/spend", "Money"),
+    ("/plan", "Plan"),
+    ("/proof", "Proof"),
+    ("/use", "Use"),
+    ("/more", "More"),
+)
+
+
+@cache
+def assets() -> Mapping[str, tuple[str, bytes]]:
+    """Return what pages load, by a name that changes with its content: type and bytes."""
+    folder = files("trimtab.web") / "static"
+    style = (STYLE + FIT_STYLE + (folder / "page.css").read_text(encoding="utf-8")).encode()
+    script = (folder / "page.js").read_bytes()
+    return {
+        _hashed("page", style, "css"): ("text/css", style),
+        _hashed("page", script, "js"): ("text/javascript", script),
+    }
+
+
+def _hashed(name: str, content: bytes, suffix: str) -> str:
+    return f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.{suffix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a page is: its audit (empty: none), what it is called, and the path to it from the fleet."""
+
+    title: str
+    audit: str = ""
+    fleet: str = ""
+    section: str | None = None
+    """As in the navigation."""
+    trail: tuple[tuple[str, str], ...] = ()
+    """Pairs of a title and an address, from the fleet down."""
+    renewed_s: int | None = None
+    """Loaded again after so many seconds, by browsers that run no script."""
+
+
+def page(place: Place, *body: str) -> str:
+    """Return a whole page."""
+    style, script = (f"/static/{name}" for name in assets())
+    renewal = (
+        tag("noscript", tag("meta", http_equiv="refresh", content=str(place.renewed_s))) if place.renewed_s else Html()
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{safe(place.title)} · trimtab"),
+        tag("link", rel="icon", href="data:,"),
+        tag("link", rel="stylesheet", href=style),
+        tag("script", src=script, defer="defer"),
+        renewal,
+    )
+    main = tag("main", _trail(place), tag("h1", safe(place.title)), *body, id="main", tabindex="-1")
+    inside = tag("body", tag("a", "Skip to the content", href="#main", class_="skip"), _top(place), main, _foot(place))
+    return f"<!doctype html>\n{tag('html', head, inside, lang='en')}\n"
+
+
+def _top(place: Place) -> Html:
+    links = []
+    if place.audit:
+        base = audit_path(place.audit)
+        links = [
+            tag("a", title, href=base + path, aria_current="page" if place.section == path else None)
+            for path, title in _SECTIONS
+        ]
+    links.append(tag("a", "GPU picker", href="/fit", aria_current="page" if place.section == "fit" else None))
+    links.append(tag("a", "Audits", href="/audits", aria_current="page" if place.section == "audits" else None))
+    about = tag("span", safe(place.fleet), class_="fleet") if place.fleet else Html()
+    return tag(
+        "header",
+        tag("div", tag("a", "trimtab", href="/", class_="brand"), about, class_="bar-name"),
+        tag("nav", *links, aria_label="Pages"),
+        class_="top",
+    )
+
+
+def _trail(place: Place) -> Html:
+    if not place.trail:
+        return Html()
+    steps = [tag("a", safe(title), href=address) for title, address in place.trail]
+    return tag("nav", *(tag("span", step) for step in steps), class_="trail", aria_label="Where this is")
+
+
+def _foot(place: Place) -> Html:
+    words = f"trimtab {__version__}. Reads only; people apply what it writes."
+    links = [tag("a", "API", href="/api/openapi.json")]
+    if place.audit:
+        links.insert(0, tag("a", "This audit as JSON", href=f"/api/audits/{quote(place.audit)}"))
+    return tag("footer", words, " ", *(tag("span", link, " ") for link in links))
+
+
+def audit_path(audit: str) -> str:
+    """Return the address of an audit's front page."""
+    return f"/audits/{quote(audit, safe='')}"
+
+
+def workload_path(audit: str, workload: str) -> str:
+    """Return the address of a workload's page."""
+    return f"{audit_path(audit)}/workload?{urlencode({'name': workload})}"
+
+
+def safe(text: str) -> str:
+    """Return text of others as a page may show it: nothing that lets it read as another, and not without end."""
+    shown = for_terminal(text)
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+
+
+def breakable(text: str) -> Html:
+    """Return text in which a line may break after each slash of a name."""
+    return Html(join([text]).replace("/", "/<wbr>"))
+
+
+def card(title: str, *body: str, lead: str = "", name: str = "") -> Html:
+    """Return a titled part of a page."""
+    heading = tag("h2", title, id=name or None)
+    return tag("section", heading, tag("p", lead, class_="lead") if lead else Html(), *body)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Return a few figures with their names."""
+    parts = (
+        tag("div", tag("div", name, class_="name"), tag("div", safe(value), class_="value"), class_="figure")
+        for name, value in pairs
+    )
+    return tag("div", *parts, class_="figures")
+
+
+def both(wide: Html, on_phone: Html) -> Html:
+    """Return a picture in the form for each width of screen."""
+    return tag("div", tag("div", wide, class_="scroll wide"), tag("div", on_phone, class_="narrow"))
+
+
+# Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """Where a table stands: its page's address, what else the address says, and whence its files come."""
+
+    path: str
+    files: str
+    """Address of its CSV and JSON, without the suffix."""
+    kept: Mapping[str, str]
+    """Parts of the query that its links keep."""
+
+
+def table_html(
+    table: DataTable,
+    question: TableQuestion,
+    place: TablePlace,
+    *,
+    links: Mapping[str, Mapping[str, str]] | None = None,
+    bars: str = "",
+    keys: Mapping[str, str] | None = None,
+    filtered: bool = False,
+) -> Html:
+    """Return a table with its order, page and files in links.
+
+    `links`: column -> text -> address; `bars`: a column of shares; `keys`: text -> its colour in a picture.
+    """
+    asked = table.asked(question)
+    first = (question.page - 1) * PAGE_ROWS
+    shown = asked.rows[first : first + PAGE_ROWS]
+    most = max((value for row in table.rows if isinstance(value := row.get(bars), float)), default=0.0) or 1.0
+    head = tag("tr", *(_head(column, question, place) for column in table.columns))
+    rows = [
+        tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
+        for row in shown
+    ]
+    body = tag(
+        "div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll", tabindex="0"
+    )
+    return join(
+        [
+            _filter(question, place) if filtered else Html(),
+            body if rows else tag("p", "Nothing is like that.", class_="soft"),
+            _under(asked, question, place),
+        ]
+    )
+
+
+def _filter(question: TableQuestion, place: TablePlace) -> Html:
+    kept = {key: value for key, value in place.kept.items() if key != "q"}
+    hidden = [tag("input", type="hidden", name=key, value=value) for key, value in kept.items()]
+    return tag(
+        "form",
+        *hidden,
+        tag("label", "Filter ", tag("input", type="search", name="q", value=question.words, maxlength="200")),
+        tag("button", "Show"),
+        action=place.path,
+        method="get",
+        class_="filter",
+    )
+
+
+def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Html:
+    classes = " ".join(name for name, holds in (("num", column.right), ("less", column.less)) if holds) or None
+    if not column.title:
+        return tag("td", class_=classes)
+    ordered = question.sort == column.key
+    down = not question.down if ordered else column.right
+    query = {**place.kept, "sort": column.key, "down": str(int(down))}
+    arrow = (" ↓" if question.down else " ↑") if ordered else ""
+    link = tag("a", f"{column.title}{arrow}", href=f"{place.path}?{urlencode(query)}")
+    order = ("descending" if question.down else "ascending") if ordered else None
+    return tag("th", link, scope="col", class_=classes, aria_sort=order)
+
+
+def _cell(
+    column: DataColumn,
+    row: Row,
+    links: Mapping[str, Mapping[str, str]],
+    bars: str,
+    most: float,
+    keys: Mapping[str, str],
+) -> Html:
+    value = row[column.key]
+    key = keys.get(value) if isinstance(value, str) else None
+    words = breakable(safe(column.show(value)))
+    address = links.get(column.key, {}).get(value) if isinstance(value, str) else None
+    if address:
+        words = tag("a", words, href=address)
+    if column.key == "kept":
+        words = tag("span", words, class_="tone-good" if value else "tone-bad")
+    bar: str = ""
+    share = row.get(bars) if bars and column.key != bars and not column.right and not column.less else None
+    if isinstance(share, float):
+        bar = tag("span", class_=f"bar long-{round(100 * min(share / most, 1.0))}")
+    unbroken = max(map(len, column.show(value).replace("/", " ").split()), default=0)
+    names = (("num", column.right), ("less", column.less), ("cut", unbroken > _LONG_WORD))
+    mark = tag("span", class_=f"key {key}") if key else Html()
+    return tag("td", mark, words, bar, class_=" ".join(name for name, holds in names if holds) or None)
+
+
+def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html:
+    """Return the pages of a table and the files of its rows."""
+    pages = -(-len(asked.rows) // PAGE_ROWS)
+    query = {**place.kept}
+    if question.sort:
+        query |= {"sort": question.sort, "down": str(int(question.down))}
+    parts = [f"{len(asked.rows):,} row{'' if len(asked.rows) == 1 else 's'}"]
+    if pages > 1:
+        parts.append(f", page {question.page} of {pages} ")
+    links = []
+    for title, number in (("Earlier", question.page - 1), ("Later", question.page + 1)):
+        if 1 <= number <= pages:
+            links.append(tag("a", title, href=f"{place.path}?{urlencode({**query, 'page': str(number)})}"))
+    for title, suffix in (("CSV", "csv"), ("JSON", "json")):
+        address = f"{place.files}.{suffix}" + (f"?{urlencode(query)}" if query else "")
+        links.append(tag("a", title, href=address))
+    return tag("p", *parts, *(tag("span", " ", link) for link in links), class_="under soft")
+
+
+def listed(lines: Sequence[str]) -> Html:
+    """Return lines as a list."""
+    return tag("ul", *(tag("li", line) for line in lines), class_="plain")

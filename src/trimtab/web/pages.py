@@ -1,0 +1,370 @@
+"""The pages of an audit but for its plan: overview, where the money goes down to a workload, proof, use, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Section, Table, soft
+from trimtab.emit.document import AuditDocument, CapacityPart
+from trimtab.emit.html.charts import (
+    PHONE_WIDTH,
+    bill_by_hour,
+    capacity,
+    heat_key,
+    phone_waterfall,
+    waste_bar,
+    waste_style,
+    waterfall,
+    week_map,
+)
+from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
+from trimtab.emit.words import law_line, undeclared_line
+from trimtab.emit.writers.html import block_html, figures_html, section_html, words_html
+from trimtab.web import tables
+from trimtab.web.layout import (
+    Place,
+    TablePlace,
+    audit_path,
+    both,
+    card,
+    facts,
+    listed,
+    page,
+    safe,
+    table_html,
+    workload_path,
+)
+from trimtab.web.library import AuditEntry
+from trimtab.web.tables import DataTable, TableQuestion
+
+_TOP_ACTIONS = 5
+_MOST_LINES = 40
+"""Lines of a list and rows of a report's table on a page; the whole stands in the JSON."""
+_PROOF = ("proof", "laws", "robustness")
+_REST = (
+    "roadmap",
+    "closer-look",
+    "undeclared",
+    "not-worth",
+    "unjudged",
+    "limits",
+    "held",
+    "what-if",
+    "method",
+)
+
+
+def overview(name: str, document: AuditDocument) -> str:
+    """Return the front page of an audit: the figures, how the plan takes the bill down, what to do first."""
+    place = Place(title="Overview", audit=name, fleet=document.fleet, section="")
+    notes = [*document.degraded]
+    return page(
+        place,
+        tag("div", *(tag("p", safe(note)) for note in notes), class_="notice", role="note") if notes else Html(),
+        figures_html(audit_figures(document)),
+        tag("p", words_html(audit_headline(document)), class_="headline"),
+        _first_actions(name, document),
+        _bridge(document),
+        _buys(name, document),
+        card("What was seen", tag("p", f"{safe(document.coverage.summary)}."), listed(_noted(document))),
+    )
+
+
+def _buys(name: str, document: AuditDocument) -> Html:
+    """Return what the bill buys, kinds of waste and useful work."""
+    where = TablePlace(path=audit_path(name), files=f"{audit_path(name)}/tables/waste", kept={})
+    picture = both(waste_bar(document.waste), waste_bar(document.waste, width=PHONE_WIDTH))
+    table = tables.waste(document)
+    bought = [row for row in document.waste if row.usd_mo > 0]
+    colours = {row.kind: waste_style(row, at) for at, row in enumerate(bought)}
+    shown = replace(table, rows=[row for row in table.rows if row["kind"] in colours])
+    return card(
+        "What it buys",
+        picture,
+        table_html(shown, TableQuestion(), where, keys=colours),
+        lead=f"Together the parts are the bill, {dollars(document.bill_usd_mo)} a month.",
+    )
+
+
+def _noted(document: AuditDocument) -> list[str]:
+    return [safe(note) for note in document.coverage.notes[:_MOST_LINES]]
+
+
+def _bridge(document: AuditDocument) -> Html:
+    if not document.plan.actions:
+        return Html()
+    return card("From today's bill to the plan's", both(waterfall(document), phone_waterfall(document)))
+
+
+def _first_actions(name: str, document: AuditDocument) -> Html:
+    actions = document.plan.actions
+    if not actions:
+        return card("What to do first", tag("p", "Nothing that is worth doing was found."))
+    items = [
+        tag(
+            "li",
+            tag("a", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"),
+            f": {safe(action.effect)} ",
+            tag("span", f"saves {dollars(action.saving_usd_mo)} a month", class_="tone-good"),
+        )
+        for action in actions[:_TOP_ACTIONS]
+    ]
+    more = tag("a", f"All {len(actions)} actions, with switches", href=f"{audit_path(name)}/plan")
+    return card("What to do first", tag("ol", *items, class_="first"), tag("p", more))
+
+
+def spend(name: str, document: AuditDocument, question: TableQuestion) -> str:
+    """Return where the money goes: the fleet by team and type, or one team, and its workloads."""
+    team = next((row for row in document.spend.by_team if row.name == question.team), None)
+    path = f"{audit_path(name)}/spend"
+    place = Place(title="Where the money goes", audit=name, fleet=document.fleet, section="/spend")
+    if team is None:
+        head = [_spent_by(name, document), _by_hour(name, document)]
+    else:
+        place = replace(place, title=f"Team {safe(team.name)}", trail=(("The fleet", path),))
+        head = [
+            facts(
+                (
+                    ("A month", dollars(team.usd_mo)),
+                    ("Of the bill", percent(team.share_frac, 1)),
+                    ("GPU-hours held", f"{team.gpu_hours:,.0f}"),
+                    ("GPU active", percent(team.activity_frac)),
+                )
+            )
+        ]
+    kept = {key: value for key, value in (("team", question.team), ("q", question.words)) if value}
+    found = tables.workloads(document)
+    links = {"workload": _workload_links(name, document), "team": _team_links(name, document)}
+    where = TablePlace(path=path, files=f"{audit_path(name)}/tables/workloads", kept=kept)
+    shown = table_html(found, question, where, links=links, bars="share_frac", filtered=True)
+    return page(place, *head, card("Workloads", shown, name="workloads"))
+
+
+def _spent_by(name: str, document: AuditDocument) -> Html:
+    by_team = _small(name, tables.teams(document), {"team": _team_links(name, document)})
+    by_kind = _small(name, tables.kinds(document), {})
+    return tag("div", card("By team", by_team), card("By workload type", by_kind), class_="pair")
+
+
+def _small(name: str, table: DataTable, links: dict[str, dict[str, str]]) -> Html:
+    """Return a table in the order that it has, with links but no filter."""
+    where = TablePlace(path=f"{audit_path(name)}/spend", files=f"{audit_path(name)}/tables/{table.key}", kept={})
+    return table_html(table, TableQuestion(), where, links=links, bars="share_frac")
+
+
+def _by_hour(name: str, document: AuditDocument) -> Html:
+    bill = document.pictures.bill_by_hour
+    if not bill.before_usd:
+        return Html()
+    keys = tag(
+        "ul",
+        tag("li", tag("span", class_="key key-before"), "as it was"),
+        tag("li", tag("span", class_="key key-after"), "with the plan"),
+        class_="keys",
+    )
+    files = tag("p", tag("a", "CSV", href=f"{audit_path(name)}/tables/hours.csv"), class_="under soft")
+    return card(
+        "Hour by hour, over the proof window",
+        keys,
+        both(bill_by_hour(bill), bill_by_hour(bill, width=PHONE_WIDTH)),
+        files,
+    )
+
+
+def _workload_links(name: str, document: AuditDocument) -> dict[str, str]:
+    return {row.name: workload_path(name, row.name) for row in document.spend.by_workload if row.kind is not None}
+
+
+def _team_links(name: str, document: AuditDocument) -> dict[str, str]:
+    known = {row.team for row in document.spend.by_workload}
+    return {row.name: team_path(name, row.name) for row in document.spend.by_team if row.name in known}
+
+
+def team_path(name: str, team: str) -> str:
+    """Return the address of a team's page."""
+    return f"{audit_path(name)}/spend?{tables.query(team=team)}"
+
+
+def workload(name: str, document: AuditDocument, wanted: str) -> str | None:
+    """Return a workload's page, None where the audit has none of that name."""
+    row = next((row for row in document.spend.by_workload if row.name == wanted), None)
+    if row is None:
+        return None
+    trail = [("The fleet", f"{audit_path(name)}/spend")]
+    trail += [(row.team, team_path(name, row.team))] if row.team else []
+    place = Place(title=row.name, audit=name, fleet=document.fleet, section="/spend", trail=tuple(trail))
+    return page(
+        place,
+        facts(
+            (
+                ("A month", dollars(row.usd_mo)),
+                ("Of the bill", percent(row.share_frac, 1)),
+                ("GPU-hours held", f"{row.gpu_hours:,.0f}"),
+                ("GPU active", percent(row.activity_frac)),
+            )
+        ),
+        *_of_workload(name, document, wanted),
+    )
+
+
+def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Html]:
+    """Yield the cards of a workload's page that have something to show."""
+    for verdict in document.verdicts:
+        if verdict.workload == wanted:
+            lines = [f"{row.what}: {row.value}" for row in verdict.evidence]
+            yield card(
+                "What its readings say", tag("p", tag("strong", safe(verdict.headline))), listed(list(map(safe, lines)))
+            )
+    heat = dict(zip(document.pictures.heat_map.rows, document.pictures.heat_map.activity_frac, strict=True))
+    if wanted in heat:
+        yield card(
+            "Its week, GPU activity by hour in UTC",
+            tag("div", week_map(safe(wanted), heat[wanted]), class_="week"),
+            heat_key(),
+        )
+    for part in document.pictures.capacity:
+        if part.workload == wanted:
+            yield _capacity_card(part)
+    acts = [action for action in document.plan.actions if any(change.subject == wanted for change in action.changes)]
+    if acts:
+        links = (
+            tag(
+                "li",
+                tag("a", f"{action.id} {safe(action.subject)}", href=f"{audit_path(name)}/action?id={action.id}"),
+                f": {safe(action.effect)}",
+            )
+            for action in acts
+        )
+        yield card("What the plan does to it", tag("ul", *links, class_="plain"))
+    shown = _own_rows(tables.targets(document), wanted)
+    if shown.rows:
+        where = TablePlace(
+            path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted}
+        )
+        yield card("Its targets in the proof", table_html(shown, TableQuestion(), where))
+    lines = [safe(law_line(law)) for law in document.laws if law.workload == wanted]
+    if lines:
+        yield card("How it answers under load", listed(lines))
+    undeclared = [part for part in document.undeclared if wanted in part.workloads]
+    if undeclared:
+        items = (
+            tag("li", words_html(undeclared_line(part)), tag("pre", safe(part.declaration))) for part in undeclared
+        )
+        yield card("What declaring would save", tag("ul", *items, class_="plain"))
+
+
+def _own_rows(table: DataTable, wanted: str) -> DataTable:
+    """Return the rows of one workload, which need not name it."""
+    columns = tuple(column for column in table.columns if column.key != "workload")
+    return replace(table, columns=columns, rows=[row for row in table.rows if row["workload"] == wanted])
+
+
+def _capacity_card(part: CapacityPart) -> Html:
+    keys = (("key-demand", "GPUs that requests needed"), ("key-before", "held"), ("key-after", "held with the plan"))
+    items = (tag("li", tag("span", class_=f"key {style}"), words) for style, words in keys)
+    pictures = both(capacity(part, 0), capacity(part, 0, width=PHONE_WIDTH))
+    return card("Demand against capacity, hour by hour", tag("ul", *items, class_="keys"), pictures)
+
+
+def proof(name: str, document: AuditDocument) -> str:
+    """Return whether the plan holds: the replay of unseen history, the laws under it, what departures do to it."""
+    return _of_sections(name, document, "The proof", "/proof", _PROOF)
+
+
+def use(name: str, document: AuditDocument) -> str:
+    """Return how the GPUs are used through the week."""
+    return _of_sections(name, document, "How the GPUs are used", "/use", ("use",))
+
+
+def more(name: str, document: AuditDocument) -> str:
+    """Return the rest: the year ahead, what was refused, not declared or not judged, limits, the method."""
+    return _of_sections(name, document, "Beside the plan", "/more", _REST)
+
+
+def _of_sections(name: str, document: AuditDocument, title: str, path: str, only: Sequence[str]) -> str:
+    place = Place(title=title, audit=name, fleet=document.fleet, section=path)
+    sections = [shortened(section) for section in audit_sections(document, only)]
+    contents = (tag("a", section.title, href=f"#{section.name}") for section in sections)
+    jump = tag("nav", *contents, class_="jump", aria_label="On this page") if len(sections) > 2 else Html()
+    return page(place, jump, *(map(section_html, sections) if sections else [tag("p", "There is nothing to show.")]))
+
+
+def shortened(section: Section) -> Section:
+    """Return a section as a page has room for it: long lists end early, and say so."""
+    return replace(section, blocks=tuple(part for block in section.blocks for part in _short(block)))
+
+
+def _short(block: Block) -> Iterator[Block]:
+    match block:
+        case Bullets() if len(block.items) > _MOST_LINES:
+            yield replace(block, items=block.items[:_MOST_LINES])
+            yield Paragraph(words=soft(f"{len(block.items) - _MOST_LINES} more are in the JSON of this audit."))
+        case Table() if len(block.rows) > _MOST_LINES:
+            yield replace(block, page_rows=min(block.page_rows or _MOST_LINES, _MOST_LINES))
+        case Folded():
+            yield replace(block, blocks=tuple(part for inner in block.blocks for part in _short(inner)))
+        case _:
+            yield block
+
+
+def blocks_html(blocks: Sequence[Block]) -> Html:
+    """Return blocks of a report as elements, long ones ended early."""
+    return join(block_html(part) for block in blocks for part in _short(block))
+
+
+def audits(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> str:
+    """Return the list of audits; of one that cannot be read, why."""
+    rows = []
+    for entry, found in entries:
+        link = tag("a", safe(entry.name), href=audit_path(entry.name))
+        if isinstance(found, str):
+            rows.append(tag("tr", tag("td", link), tag("td", safe(found), colspan=4)))
+            continue
+        window = found.coverage.window
+        cells = (
+            tag("td", safe(found.fleet), class_="cut"),
+            tag("td", f"{window.start:%-d %b %Y} to {window.end:%-d %b %Y}", class_="less"),
+            tag("td", dollars(found.bill_usd_mo), class_="num"),
+            tag("td", f"{dollars(found.plan.joint_saving_usd_mo)} ({percent(found.plan.saving_frac)})", class_="num"),
+        )
+        rows.append(tag("tr", tag("td", link), *cells))
+    head = tag(
+        "tr",
+        *(tag("th", title, scope="col") for title in ("audit", "fleet")),
+        tag("th", "history", scope="col", class_="less"),
+        *(tag("th", title, scope="col", class_="num") for title in ("bill a month", "saving found")),
+    )
+    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="data")
+    body = (
+        table
+        if rows
+        else tag("p", "No audit is kept here. Run ", tag("code", "trimtab audit"), ", and load this page again.")
+    )
+    return page(Place(title="Audits", section="audits"), card("Kept audits, the latest first", body))
+
+
+def message(title: str, words: str, *, renewed_s: int | None = None) -> str:
+    """Return a page that says one thing."""
+    return page(Place(title=title, renewed_s=renewed_s), tag("section", tag("p", safe(words))))
+
+
+def login(next_path: str, *, wrong: bool) -> str:
+    """Return the page that asks for the token."""
+    form = tag(
+        "form",
+        tag("input", type="hidden", name="next", value=next_path),
+        tag(
+            "label",
+            "Token ",
+            tag("input", type="password", name="token", autocomplete="current-password", required="required"),
+        ),
+        tag("button", "Enter"),
+        action="/login",
+        method="post",
+        class_="filter",
+    )
+    said = tag("p", "That is not the token.", class_="tone-bad", role="alert") if wrong else Html()
+    return page(Place(title="Who is there?"), tag("section", said, form))

@@ -1,0 +1,54 @@
+"""A real server on loopback, on a port of its own."""
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import uvicorn
+from tests.web.fleet import Shelf, whole
+
+from trimtab.web.library import Library, Switchboard
+from trimtab.web.server import ServerPlace, configured
+
+
+@contextmanager
+def serving(library, token=None):
+    """Run the server; give its address."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(configured(library, ServerPlace(host="127.0.0.1", port=0, token=token)))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        library.close()
+        listening.close()
+
+
+@pytest.fixture(scope="session")
+def library():
+    document, made = whole()
+    found = Library(source=Shelf({"1": document}, {"1": made}))
+    while not isinstance(found.switchboard(found.entry("1")), Switchboard):
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(scope="session")
+def address(library):
+    with serving(library) as found:
+        yield found
+
+
+@pytest.fixture
+def client(address):
+    with httpx.Client(base_url=address, trust_env=False) as found:
+        yield found

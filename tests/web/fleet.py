@@ -1,0 +1,58 @@
+"""A small fleet whose plan has actions of several levers, and the library of a server that shows its audit."""
+
+from functools import cache
+
+from tests.fleets import FleetRows, few_machines
+
+from trimtab.emit.audit_document import audit_document
+from trimtab.errors import InputError
+from trimtab.pipeline.auditing import audited
+from trimtab.web.library import AuditEntry
+
+DAYS = 28
+
+
+def rows():
+    """Two nodes in use at all hours, one that nobody holds, runs on nodes held around the clock, a notebook used by day."""
+    fleet = FleetRows(DAYS).node("idle", "p4d.24xlarge")
+    for n in range(2):
+        fleet.node(f"n{n}", "p4d.24xlarge").hold("web/api", f"n{n}", range(8), owner_kind="Deployment", team="web")
+        for device in range(8):
+            fleet.use("web/api", f"n{n}", device, range(DAYS * 24), sm=0.8, memory_gib=39.0)
+    fleet.node("runs", "g5.12xlarge").hold("lab/train", "runs", range(4), owner_kind="Job", team="lab")
+    for day in range(DAYS):
+        start = day * 24 + 9
+        fleet.job("lab/train", start, start, start + 4, 4)
+        for device in range(4):
+            fleet.use("lab/train", "runs", device, range(start, start + 4), sm=0.7, memory_gib=12.0)
+    fleet.node("desk", "g5.xlarge").hold("lab/notes", "desk", [0], owner_kind="Notebook", team="lab")
+    working = [day * 24 + hour for day in range(DAYS) if day % 7 < 5 for hour in range(9, 17)]
+    return fleet.use("lab/notes", "desk", 0, working, sm=0.3)
+
+
+@cache
+def whole():
+    """Return the fleet's document, and the plan behind it."""
+    found, made = audited(rows().bundle(), catalog=few_machines(), name="small fleet")
+    return audit_document(found), made
+
+
+class Shelf:
+    """A source of audits by hand: documents by name, and the plans of some of them."""
+
+    def __init__(self, documents, plans=None):
+        self.documents, self.plans, self.read = documents, plans or {}, []
+
+    def entries(self):
+        return [AuditEntry(name=name, stamp="") for name in self.documents]
+
+    def document(self, name):
+        self.read.append(name)
+        if isinstance(self.documents[name], Exception):
+            raise self.documents[name]
+        return self.documents[name]
+
+    def plan(self, name, tell):
+        if name not in self.plans:
+            raise InputError(f"the history of audit {name} is not here")
+        return self.plans[name]

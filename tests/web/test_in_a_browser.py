@@ -1,0 +1,132 @@
+"""The pages in a real Chromium, at a desk and on a phone: nothing cut off, nothing refused, switches by keyboard alone."""
+
+import pytest
+from tests.emit.example import example_audit
+from tests.web.browser import browser
+from tests.web.conftest import serving
+from tests.web.fleet import Shelf, whole
+from tests.web.test_pages import HOSTILE, renamed
+
+from trimtab.emit.audit_document import audit_document
+from trimtab.web.library import Library
+
+pytestmark = pytest.mark.chromium
+DESK, PHONE = (1440, 900), (390, 844)
+PAGES = (
+    "/audits",
+    "/audits/1",
+    "/audits/1/spend",
+    "/audits/1/spend?team=lab",
+    "/audits/1/workload?name=lab/train",
+    "/audits/1/plan",
+    "/audits/1/plan?off=a4",
+    "/audits/1/action?id=a1",
+    "/audits/1/proof",
+    "/audits/1/use",
+    "/audits/1/more",
+    "/fit?model=llama-3-8b&rate=5",
+)
+WIDE = """
+[...document.querySelectorAll('svg, input, button, h1, h2, p, li')].filter((part) => part.checkVisibility()
+  && !part.closest('.skip') && (part.getBoundingClientRect().right > innerWidth + 1 || part.getBoundingClientRect().left < -1)
+  && !(part.closest('.scroll') && part.tagName !== 'svg')).map((part) => part.outerHTML.slice(0, 120))
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_bin, tmp_path_factory):
+    with browser(chromium_bin, tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def quiet(chromium):
+    """The browser, which must have had nothing to complain about."""
+    chromium.said.clear()
+    yield chromium
+    assert chromium.said == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_nothing_is_wider_than_its_screen(quiet, address, path, size):
+    quiet.screen(*size, phone=size == PHONE)
+    quiet.open(f"{address}{path}")
+
+    assert quiet.evaluate("document.documentElement.scrollWidth") == size[0]
+    assert quiet.evaluate(WIDE) == []
+    assert quiet.evaluate("document.fonts.size") == 0
+    assert len(quiet.picture()) > 5_000
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_name_breaks_no_page(quiet, kind):
+    document = renamed(audit_document(example_audit()), HOSTILE[kind])
+    with serving(Library(source=Shelf({"1": document}))) as address:
+        for size in (DESK, PHONE):
+            quiet.screen(*size, phone=size == PHONE)
+            for path in ("", "/spend", "/plan", "/proof"):
+                quiet.open(f"{address}/audits/1{path}")
+                assert quiet.evaluate("document.documentElement.scrollWidth") == size[0], path
+                assert quiet.evaluate(WIDE) == [], path
+
+
+def test_an_action_is_switched_off_and_on_again_by_keyboard(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/plan")
+    whole_bill = quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent")
+    for _ in range(60):
+        quiet.press("Tab")
+        if quiet.evaluate("document.activeElement.id") == "switch-a4":
+            break
+    assert quiet.evaluate("document.activeElement.id") == "switch-a4"
+
+    quiet.press(" ", "Space", " ")
+    quiet.until("document.querySelectorAll('.is-off').length === 1")
+
+    assert quiet.evaluate("location.search") == "?off=a4"
+    assert quiet.evaluate("document.activeElement.id") == "switch-a4"
+    assert quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent") != whole_bill
+
+    quiet.press(" ", "Space", " ")
+    quiet.until("document.querySelectorAll('.is-off').length === 0")
+    assert quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent") == whole_bill
+    assert quiet.evaluate("location.search") == ""
+
+
+def test_the_way_back_leads_through_the_switched_plans(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/plan")
+    quiet.evaluate("document.getElementById('switch-a1').click()")
+    quiet.until("location.search === '?off=a1' && !!document.querySelector('.is-off')")
+
+    quiet.evaluate("history.back()")
+
+    quiet.until("location.search === '' && !document.querySelector('.is-off')")
+
+
+def test_pages_are_dark_where_the_screen_is(quiet, address):
+    quiet.screen(*DESK, dark=True)
+    quiet.open(f"{address}/audits/1")
+    dark = quiet.evaluate("getComputedStyle(document.body).backgroundColor")
+    quiet.screen(*DESK)
+
+    assert dark != quiet.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def test_the_filter_is_reached_by_a_key(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/spend")
+    quiet.press("/", "Slash", "/")
+
+    assert quiet.evaluate("document.activeElement.name") == "q"
+
+
+def test_a_plan_that_is_being_made_is_shown_once_it_is_ready(quiet):
+    document, made = whole()
+    with serving(Library(source=Shelf({"1": document}, {"1": made}))) as address:
+        quiet.screen(*DESK)
+        quiet.open(f"{address}/audits/1/plan")
+        quiet.until(
+            "!!document.querySelector('#switches input') && !document.querySelector('#switches input:disabled')"
+        )

@@ -1,0 +1,284 @@
+"""What pages show, that they agree with the document, and that nothing from the fleet can do harm on them."""
+
+import csv
+import io
+import json
+import re
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from tests.emit.example import example_audit
+from tests.web.conftest import serving
+from tests.web.fleet import Shelf, whole
+
+from trimtab.emit.audit_data import render_json
+from trimtab.emit.audit_document import audit_document
+from trimtab.web.library import MOST_WAITING, Library, Switchboard, TooBusy
+from trimtab.web.tables import PAGE_ROWS, TABLES
+
+HOSTILE = {
+    "markup": "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "quotes": '"\'` onload="alert(1)" x=\'',
+    "formula": '=cmd|" /C calc"!A0',
+    "long": "x" * 10_000,
+    "right to left": "evil\u202egpj.exe",
+    "terminal": "\x1b]0;owned\x07\x1b[31mred",
+    "address": "a&b=c#d?e=f/../../%2e%2e",
+}
+
+
+def renamed(document, name):
+    """Return a document whose fleet, team, dearest workload and first action have a name."""
+    old = document.spend.by_workload[0].name
+    text = render_json(document)
+    plain = json.loads(text.replace(json.dumps(old)[1:-1], json.dumps(name)[1:-1]))
+    plain["fleet"] = name
+    for row in plain["spend"]["by_workload"]:
+        row["team"], row["kind"] = name, "serving"
+    plain["spend"]["by_team"][0]["name"] = name
+    for part in ("subject", "effect", "rollback"):
+        plain["plan"]["actions"][0][part] = name
+    plain["degraded"] = [name]
+    return type(document).model_validate(plain)
+
+
+@pytest.fixture(scope="module", params=HOSTILE)
+def hostile(request):
+    name = HOSTILE[request.param]
+    document = renamed(audit_document(example_audit()), name)
+    with (
+        serving(Library(source=Shelf({"1": document}))) as address,
+        httpx.Client(base_url=address, trust_env=False) as client,
+    ):
+        yield client, name, document
+
+
+def test_a_hostile_name_is_only_a_name_on_every_page(hostile):
+    client, name, _document = hostile
+    pages = ["", "/spend", "/plan", "/proof", "/use", "/more", "/action?id=a1"]
+
+    for path in pages:
+        text = client.get(f"/audits/1{path}").text
+        assert not re.search(r"<script(?! src=)|<img|\son\w+=\"|\x1b|\u202e", re.sub(r">[^<]*<", "><", text)), path
+        assert "<script>alert" not in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert len(text) < 500_000, path
+    for params in ({"team": name[:400]}, {"q": name[:400]}):
+        assert client.get("/audits/1/spend", params=params).status_code == 200
+
+
+def test_links_lead_to_whatever_a_workload_is_called(hostile):
+    client, name, _document = hostile
+    text = client.get("/audits/1/spend").text
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/audits/1/workload[^"]*)"', text)]
+
+    assert links
+    if len(name) < 400:
+        assert [client.get(link).status_code for link in links] == [200] * len(links)
+
+
+def test_csv_of_a_hostile_name_runs_nothing(hostile):
+    client, _name, _ = hostile
+    rows = list(csv.DictReader(io.StringIO(client.get("/audits/1/tables/workloads.csv").text)))
+
+    assert all(
+        not cell.startswith(("=", "+", "-", "@", "\t")) for row in rows for cell in (row["workload"], row["team"])
+    )
+
+
+def test_json_gives_the_name_as_it_is(hostile):
+    client, name, document = hostile
+
+    assert client.get("/api/audits/1").json()["fleet"] == name
+    assert client.get("/api/audits/1").text == render_json(document)
+
+
+def test_the_front_page_leads_to_the_latest_audit(client):
+    answer = client.get("/")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/audits/1")
+
+
+def test_the_overview_has_the_figures_of_the_report(client):
+    text = client.get("/audits/1").text
+
+    document = whole()[0]
+    for amount in (document.bill_usd_mo, document.plan.objective_usd_mo, document.plan.joint_saving_usd_mo):
+        assert f"${amount:,.0f}" in text
+
+
+def test_a_fleet_is_followed_down_to_a_workload(client):
+    fleet = client.get("/audits/1/spend").text
+    assert 'href="/audits/1/spend?team=lab"' in fleet
+    team = client.get("/audits/1/spend?team=lab").text
+    assert "lab/<wbr>train" in team
+    assert "web/<wbr>api" not in team
+    workload = client.get("/audits/1/workload?name=lab/train").text
+    assert "Its week" in workload
+    assert 'href="/audits/1/action?id=a4"' in workload
+    assert client.get("/audits/1/workload?name=lab/nobody").status_code == 404
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_says_the_same_as_csv_and_as_json(client, name):
+    rows = client.get(f"/api/audits/1/tables/{name}").json()
+    written = list(csv.DictReader(io.StringIO(client.get(f"/audits/1/tables/{name}.csv").text)))
+
+    assert client.get(f"/audits/1/tables/{name}.json").json() == rows
+    assert len(written) == len(rows["rows"])
+    for one, other in zip(written, rows["rows"], strict=True):
+        assert list(one) == rows["columns"]
+        assert [cell.removeprefix("'") for cell in one.values()] == [
+            "" if v is None else str(v) for v in other.values()
+        ]
+
+
+def test_tables_are_put_in_order_and_filtered_by_their_address(client):
+    def usd(query):
+        return [row["usd_mo"] for row in client.get(f"/api/audits/1/tables/workloads?{query}").json()["rows"]]
+
+    assert usd("sort=usd_mo&down=1") == sorted(usd(""), reverse=True)
+    assert usd("sort=usd_mo&down=0") == sorted(usd(""))
+    assert len(usd("q=TRAIN")) == 1
+    assert usd("q=nothing-like-that") == []
+
+
+def test_the_parts_of_the_bill_sum_to_it(client):
+    document = whole()[0]
+
+    for name in ("workloads", "teams", "types", "waste"):
+        rows = client.get(f"/api/audits/1/tables/{name}").json()["rows"]
+        assert round(sum(row["usd_mo"] for row in rows), 2) == document.bill_usd_mo
+
+
+# Switches
+
+
+def test_with_everything_on_the_plan_is_that_of_the_audit(client):
+    found = client.get("/api/audits/1/plan").json()
+
+    plan = whole()[0].plan
+    assert found["bill_usd_mo"] == plan.objective_usd_mo
+    assert found["joint_saving_usd_mo"] == plan.joint_saving_usd_mo
+    assert {row["id"]: row["saving_usd_mo"] for row in found["actions"]} == {
+        action.id: action.saving_usd_mo for action in plan.actions
+    }
+
+
+def test_a_switched_plan_has_one_address_and_its_sums_add_up(client):
+    found = client.get("/api/audits/1/plan?off=a4").json()
+    page = client.get("/audits/1/plan?off=a4").text
+
+    assert f"${found['bill_usd_mo']:,.0f}" in page
+    assert "In their place" in page
+    assert "1 x g5.12xlarge" in page
+    assert found["before_usd_mo"] - found["bill_usd_mo"] == pytest.approx(found["joint_saving_usd_mo"], abs=0.005)
+    assert sum(row["saving_usd_mo"] for row in found["actions"]) == pytest.approx(
+        found["joint_saving_usd_mo"], abs=0.005
+    )
+
+
+def test_the_form_of_switches_works_without_a_script(client):
+    answer = client.get("/audits/1/plan", params={"set": "1", "on": ["a1", "a2", "a3"]})
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/audits/1/plan?off=a4")
+    assert client.get("/audits/1/plan", params={"set": "1", "on": ["a1", "a2", "a3", "a4"]}).headers["location"] == (
+        "/audits/1/plan"
+    )
+
+
+def test_ids_that_the_plan_does_not_have_are_left_aside(client):
+    assert client.get("/api/audits/1/plan?off=a99,<script>").json() == client.get("/api/audits/1/plan").json()
+
+
+def test_without_its_history_a_plan_is_shown_and_says_why_it_cannot_be_switched():
+    with serving(Library(source=Shelf({"1": whole()[0]}))) as address:
+        httpx.get(f"{address}/audits/1/plan", trust_env=False)
+        while (answer := httpx.get(f"{address}/api/audits/1/plan", trust_env=False)).status_code == 202:
+            pass
+        page = httpx.get(f"{address}/audits/1/plan", trust_env=False).text
+
+    assert answer.status_code == 409
+    assert "is not here" in answer.json()["error"]
+    assert "The switches are off" in page
+    assert page.count('disabled="disabled"') == len(whole()[0].plan.actions)
+
+
+def test_a_plan_that_is_no_longer_the_one_kept_is_not_switched():
+    document, made = whole()
+    plan = document.plan.model_copy(update={"objective_usd_mo": document.plan.objective_usd_mo + 1})
+    library = Library(source=Shelf({"1": document.model_copy(update={"plan": plan})}, {"1": made}))
+    entry = library.entry("1")
+    while not hasattr(board := library.switchboard(entry), "reason"):
+        pass
+
+    assert "another plan" in board.reason
+
+
+def test_more_questions_than_can_wait_are_turned_away():
+    board = Switchboard(whole()[1])
+    for _ in range(MOST_WAITING):
+        board._places.acquire()
+
+    with pytest.raises(TooBusy):
+        board.without(frozenset({"a1"}))
+
+
+# The API
+
+
+def test_every_answer_of_the_api_is_as_it_is_described(client):
+    described = client.get("/api/openapi.json").json()
+    names = {"{audit}": "1", "{table}": "workloads"}
+
+    for path, operation in described["paths"].items():
+        real = re.sub(r"{\w+}", lambda found: names[found[0]], path)
+        schema = operation["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        whole_schema = {**schema, "components": described["components"]}
+        Draft202012Validator(whole_schema).validate(client.get(real).json())
+
+
+def test_what_is_not_there_is_described_too(client):
+    error = client.get("/api/openapi.json").json()["components"]["schemas"]["Error"]
+
+    for path in ("/api/audits/9", "/api/audits/1/tables/none", "/api/nothing", "/api/audits/1/tables/teams?page=x"):
+        answer = client.get(path)
+        assert answer.status_code in (400, 404)
+        Draft202012Validator(error).validate(answer.json())
+
+
+# Large fleets
+
+
+def test_a_page_of_a_thousand_workloads_stays_small():
+    document = whole()[0]
+    row = document.spend.by_workload[0]
+    rows = tuple(row.model_copy(update={"name": f"space/workload-{n:04d}", "usd_mo": float(n)}) for n in range(1000))
+    spend = document.spend.model_copy(update={"by_workload": rows})
+    with serving(Library(source=Shelf({"1": document.model_copy(update={"spend": spend})}))) as address:
+        first = httpx.get(f"{address}/audits/1/spend?sort=usd_mo", trust_env=False).text
+        last = httpx.get(f"{address}/audits/1/spend?sort=usd_mo&page=20", trust_env=False).text
+        beyond = httpx.get(f"{address}/audits/1/spend?page=21", trust_env=False)
+
+    assert first.count("/audits/1/workload?name=") == PAGE_ROWS
+    assert "workload-0999" in first
+    assert "workload-0000" in last
+    assert beyond.status_code == 200
+    assert len(first) < 150_000
+
+
+# The GPU picker
+
+
+def test_the_picker_lists_what_serves_a_model(client):
+    text = client.get("/fit", params={"model": "llama-3-8b", "rate": "5", "tpot": "60"}).text
+
+    assert "What works, cheapest first" in text
+    assert "80% interval" in text
+
+
+@pytest.mark.parametrize("query", ["rate=0", "rate=nan", "rate=inf", "rate=-1", "input=1e99", "tpot=x", "output=0"])
+def test_the_picker_refuses_what_is_no_load(client, query):
+    assert client.get(f"/fit?model=llama-3-8b&{query}").status_code == 400
