@@ -418,3 +418,58 @@ def test_an_emitted_folder_that_holds_nothing_but_pages_asks_for_nothing(tmp_pat
     (tmp_path / "APPLY.md").write_text("# Apply", encoding="utf-8")
 
     assert list(read_manifests(tmp_path)) == []
+
+
+WARMED = """
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: nightly, namespace: lab}}
+spec:
+  template:
+    spec:
+      nodeSelector: {{karpenter.sh/nodepool: gpus}}
+      tolerations: [{{key: nvidia.com/gpu, operator: Exists}}]
+      containers: [{{name: train, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: gives-way}}
+value: -10
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {{name: warm, namespace: lab}}
+spec:
+  schedule: 55 1 * * *
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          priorityClassName: gives-way
+          nodeSelector: {{karpenter.sh/nodepool: gpus}}
+          tolerations: [{{key: nvidia.com/gpu, operator: Exists}}]
+          containers: [{{name: pause, resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def nightly_runs():
+    """A run of four hours every night at two, on a node that stays up."""
+    rows = FleetRows(DAYS).node("n0", "g5.xlarge").hold("lab/nightly", "n0", [0], owner_kind="Job")
+    for day in range(DAYS):
+        rows.use("lab/nightly", "n0", 0, range(24 * day + 2, 24 * day + 6), sm=0.9)
+        rows.job("lab/nightly", 24 * day + 2.0, 24 * day + 2.0, 24 * day + 6.0, 1, name=f"night-{day}")
+    rows.workloads = {"lab/nightly": {"kind": "batch"}}
+    return rows.bundle()
+
+
+@pytest.mark.parametrize(("gpus", "stays_pending"), [(1, False), (4, True)])
+def test_a_placeholder_that_fits_no_node_of_its_run_warms_none(nightly_runs, gpus, stays_pending):
+    pool = POOL.format(types="g5.xlarge", capacity="on-demand", limit=40)
+
+    found = reviewed(nightly_runs, WARMED.format(gpus=gpus) + pool)
+
+    said = [fault.what for fault in found.findings if "placeholder lab/warm" in fault.what]
+    assert bool(said) == stays_pending
+    (run,) = [one for one in found.workloads if one.workload == "lab/nightly"]
+    assert any("before" in change for change in run.changes) != stays_pending

@@ -25,6 +25,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     StartBeforeRuns,
+    UseOffering,
     Wake,
     WorkloadEffect,
 )
@@ -285,14 +286,24 @@ def _width_unknown(pods: DeclaredPods, workload: Workload) -> str:
 def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed) -> None:
     """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
     namespace, pools = case.workload.name.partition("/")[0], _selected_pools(pods, manifests)
-    minutes = [
-        other.cron.partition(" ")[0]
+    beside = [
+        other
         for other in manifests.pods.values()
         if manifests.is_placeholder(other)
         and other.workload.partition("/")[0] == namespace
         and pools
         and _selected_pools(other, manifests) == pools
     ]
+    room = _node_gpus(case, found)
+    for other in beside:
+        if (other.gpus or 0) > room:
+            _warn(
+                found, case.workload.name, other.files,
+                f"placeholder {other.workload} asks for {other.gpus} GPUs and the nodes it waits for have {room}: it stays pending, "
+                "and no node is ready when the run begins",
+                f"ask for {room} at most",
+            )  # fmt: skip
+    minutes = [other.cron.partition(" ")[0] for other in beside if (other.gpus or 0) <= room]
     settings = case.settings
     ways = schedule.propose(case.workload, case.window, settings.bands, settings.assumptions, required_frac=1.0)
     for way in ways if minutes else ():
@@ -303,6 +314,12 @@ def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed)
             return
     if minutes:
         found.notes.append("its placeholders do not come just before its runs: not counted")
+
+
+def _node_gpus(case: Case, found: Proposed) -> int:
+    """Return how many GPUs the nodes have that it runs on."""
+    moved = [effect.gpus_per_node for _, effect in found.changes if isinstance(effect, UseOffering | SetGpuCount)]
+    return moved[-1] if moved else case.workload.gpus_per_node
 
 
 def _smaller(pods: DeclaredPods, workload: Workload, market: Market) -> list[SetGpuCount]:
