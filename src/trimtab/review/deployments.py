@@ -299,8 +299,8 @@ def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed)
         if (other.gpus or 0) > room:
             _warn(
                 found, case.workload.name, other.files,
-                f"placeholder {other.workload} asks for {other.gpus} GPUs and the nodes it waits for have {room}: it stays pending, "
-                "and no node is ready when the run begins",
+                f"placeholder {other.workload} asks for {other.gpus} GPUs and the nodes it waits for have {room}: it stays "
+                "pending, and no node is ready when the run begins",
                 f"ask for {room} at most",
             )  # fmt: skip
     minutes = [other.cron.partition(" ")[0] for other in beside if (other.gpus or 0) <= room]
