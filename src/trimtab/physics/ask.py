@@ -131,8 +131,9 @@ def serving_answer(
     """
     if model.encoder:
         raise Unpredictable(
-            f"{model.name} is an encoder whose speed was not measured in public, so it is unknown. `trimtab fit --list-models` "
-            "names those that were; else measure it on one GPU"
+            f"{model.name} is an encoder: it generates no tokens. `trimtab fit` tells the speed of those that were measured in "
+            "public (--list-models); of others it is unknown: measure it on one GPU and carry it over with "
+            "trimtab.physics.transfer.speed_ratio"
         )
     ways: list[ServingWay] = []
     candidates, rejected = runnable(market)
