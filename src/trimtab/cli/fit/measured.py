@@ -25,7 +25,7 @@ from trimtab.provenance import Estimate
 from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.units import S_PER_DAY
 
-_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params", "cuda")
+_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params")
 """Options that mean nothing here, or that no measurement answers."""
 _TOKENS = "transcript tokens"
 
@@ -66,6 +66,8 @@ def _check(options: FitOptions, model: MeasuredModel) -> None:
     if options.answer.output_format is Format.HTML:
         raise UsageError(f"{model.name} has no page yet: take -o table, markdown or json")
     given = [f"--{name.replace('_', '-')}" for name in _TEXT_ONLY if getattr(options, name)]
+    if options.rank != "rent":
+        given.append("--rank total")
     if given:
         raise UsageError(
             f"{', '.join(given)} cannot be answered for {model.name} ({model.kind}): it was measured in {model.unit} a second"
