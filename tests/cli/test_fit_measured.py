@@ -47,12 +47,19 @@ def test_whisper_is_sized_in_tokens_of_the_transcript():
 
 
 def test_a_gpu_on_which_nothing_of_the_kind_ran_is_unknown_and_not_guessed():
-    document = answer("whisper-large-v3", "--serve")
+    document = answer("sdxl", "--serve")
 
     unknown = {row["gpu"]: row["because"] for row in document["rejected"] if row["reason"] == "never measured"}
     assert unknown["A10G"] == "no model of these kinds was measured on it"
     assert "never run in less than 22 GiB" in unknown["T4"]
     assert not unknown.keys() & {row["gpu"] for row in document["rows"]}
+
+
+def test_a_model_whose_transfer_failed_on_groups_held_back_is_told_on_its_own_chips_only():
+    document = answer("whisper-large-v3", "--serve", "--all")
+
+    assert all(row["measured_on_this_chip"] for row in document["rows"])
+    assert any("could not be foretold" in row["because"] for row in document["rejected"] if row["gpu"] == "RTX-4090")
 
 
 def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
@@ -71,7 +78,7 @@ def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
         (("sdxl", "--serve", "--tpot", "40ms"), UsageError, "--tpot cannot be answered"),
         (("sdxl", "--serve", "--format", "bf16"), Unpredictable, "in fp8 only"),
         (("bge-large", "--serve", "--input", "2000"), Unpredictable, "its speed on 2000 tokens is unknown"),
-        (("bert-base", "--serve"), Unpredictable, "not measured in public"),
+        (("bert-base", "--serve"), Unpredictable, "of others it is unknown"),
         (("whisper-small", "--serve"), InputError, "did you mean whisper-large-v3"),
     ],
 )

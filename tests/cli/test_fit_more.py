@@ -181,7 +181,7 @@ def test_the_requirement_stands_behind_the_count():
         (("llama-3.1-8b", "--serve", "--rate", "5", "--ttft", "1us"), UsageError, "not a length of time"),
         (("--serve", "--params", "0B"), UsageError, "not an amount"),
         (("--serve", "--params", "9999999T", "--rate", "1"), InputError, ""),
-        (("bert-large", "--serve", "--rate", "5"), Unpredictable, "encoder"),
+        (("bert-base", "--serve", "--rate", "5"), Unpredictable, "encoder"),
         (("llama-3.1-8b", "--serve", "--rate", "5", "--region", "atlantis-1"), MissingPrice, "no price for"),
         (("llama-3.1-8b", "--serve", "--rate", "5", "--region", "us-esat-1"), MissingPrice, "us-east-1"),
         (

@@ -196,6 +196,39 @@ def test_a_damaged_row_is_named(tmp_path, text, words):
         run("--baseline", path, "--candidate", path)
 
 
+def test_of_several_filters_one_is_judged_and_the_others_are_named(tmp_path, good):
+    sides = []
+    for name, values in zip("ab", good, strict=True):
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = [
+            {
+                "doc_id": at,
+                "filter": kept,
+                "metrics": ["exact_match"],
+                "exact_match": value if kept == "strict-match" else 1.0,
+            }
+            for at, value in enumerate(values)
+            for kept in ("strict-match", "flexible-extract")
+        ]
+        (folder / "samples_gsm8k.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        sides += [f"--{'baseline' if name == 'a' else 'candidate'}", folder]
+
+    first = json.loads(run(*sides, "-o", "json"))
+    other = json.loads(run(*sides, "--metric", "exact_match,flexible-extract", "-o", "json"))
+
+    assert (first["metrics"], first["pairs"]) == (["exact_match,strict-match"], 6_000)
+    assert "exact_match,flexible-extract" in first["left_out"][0]
+    assert other["baseline_frac"] == 1.0
+
+
+def test_results_in_several_files_are_read_together(tmp_path, good):
+    one, other = harness(tmp_path / "a", good[0]), harness(tmp_path / "b", good[1])
+    (other / "results_2026-11-21T10-00-00.json").write_text(json.dumps({"results": {}, "versions": {"gsm8k": 3}}))
+
+    run("--baseline", one, "--candidate", other)
+
+
 def test_means_alone_cannot_be_paired(tmp_path, good):
     folder = harness(tmp_path / "a", good[0][:50])
     for log in folder.glob("*.jsonl"):

@@ -153,6 +153,7 @@ EFFECTS = {
         speed_there=SPEEDS,
         saved_gib=st.sampled_from([0.0, 7.5]),
         model=st.just("mistralai/Mistral-7B-Instruct-v0.3"),
+        answers=st.sampled_from(["", "-0.10 points (-0.60 to +0.40) on 4,500 questions of mmlu, 2026-11-20"]),
     ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES),
     HedgeOnSpot: st.builds(

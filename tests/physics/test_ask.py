@@ -81,6 +81,11 @@ def test_no_price_unknown_model_and_no_question_have_clear_answers():
         tt.fit("llama-3.1-8b")
 
 
+def test_a_misspelt_provider_is_told_with_near_matches():
+    with pytest.raises(MissingPrice, match=r"provider 'awss'.*did you mean aws"):
+        tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, provider="awss"))
+
+
 def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
     with pytest.raises(Unpredictable, match="speed_ratio"):
         tt.fit("bert-large", serve=CHAT)

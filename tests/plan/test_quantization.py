@@ -28,7 +28,13 @@ LE_S = (1.0, 1.5, 2.0, 3.0, 4.0, 8.0, float("inf"))
 
 
 def chat(
-    *, memory_gib=36.2, quantize=None, model="mistralai/Mistral-7B-Instruct-v0.3", tokens=(600.0, 180.0), load=0.55
+    *,
+    memory_gib=36.2,
+    quantize=None,
+    quality=None,
+    model="mistralai/Mistral-7B-Instruct-v0.3",
+    tokens=(600.0, 180.0),
+    load=0.55,
 ):
     """Four replicas of a chat model, one A100 each, whose engine has reserved most of the memory."""
     rows = FleetRows(DAYS).node("n", "p4d.24xlarge").hold("prod/chat", "n", range(4), owner_kind="Deployment")
@@ -43,7 +49,8 @@ def chat(
     for row in rows.rows["demand"]:
         row["input_tokens_mean"], row["output_tokens_mean"] = tokens
     spec = {"model": model, "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 8.0}]}
-    rows.workloads = {"prod/chat": spec | ({} if quantize is None else {"quantize": quantize})}
+    declared = {"quantize": quantize, "quality": quality}
+    rows.workloads = {"prod/chat": spec | {name: value for name, value in declared.items() if value is not None}}
     return rows.bundle()
 
 
@@ -90,6 +97,41 @@ def test_a_model_that_nobody_declared_is_asked_for():
 
 def test_a_misspelt_format_is_named_with_near_matches():
     assert "fp9" in quantization.formats_of(workload(quantize=["fp9"]))
+
+
+def evidence(verdict, form, low=-0.004, high=0.006):
+    return {
+        "verdict": verdict, "because": "it loses less", "format": form, "decided_on": "2026-11-20", "look": 1,
+        "alpha_frac": 0.04, "margin_frac": 0.01, "pairs": 4_500, "tasks": ["mmlu"], "baseline_frac": 0.72,
+        "candidate_frac": 0.72 - (low + high) / 2, "loss_frac": (low + high) / 2, "low_frac": low, "high_frac": high,
+        "method": "score test",
+    }  # fmt: skip
+
+
+def test_an_accepted_verdict_makes_a_format_an_option_and_is_its_evidence(market):
+    service = workload(quality={"fp8": evidence("accept", "fp8")})
+    formats = quantization.formats_of(service)
+    home = market.gpu(service.gpu)
+
+    change = quantization.propose(service, formats.model, WeightFormat.FP8, home, home, SETTINGS.assumptions)
+
+    assert formats.accepted == (WeightFormat.FP8,)
+    assert change.answers == "-0.10 points (-0.60 to +0.40) on 4,500 questions of mmlu, 2026-11-20"
+    assert "answers -0.10 points" in change.describe()
+
+
+def test_a_rejected_format_is_neither_planned_nor_asked_for():
+    rejected = {"awq": evidence("reject", "awq", 0.02, 0.05)}
+
+    assert WeightFormat.INT4 not in quantization.formats_of(workload(quality=rejected)).unknown
+    every = {form: evidence("reject", form, 0.02, 0.05) for form in ("awq", "fp8", "int8")}
+    assert quantization.formats_of(workload(quality=every)) == "its evaluation rejected fp8 and int8 and int4"
+
+
+def test_another_way_of_making_a_format_that_was_accepted_stands_for_it():
+    both = {"awq": evidence("reject", "awq", 0.02, 0.05), "gptq": evidence("accept", "gptq")}
+
+    assert quantization.formats_of(workload(quality=both)).accepted == (WeightFormat.INT4,)
 
 
 def test_eight_bits_halve_the_weights_and_are_no_slower(market):

@@ -348,9 +348,10 @@ def _slices(answers: Sequence[ScoredAnswer]) -> dict[str, IntArray]:
             if value:
                 places.setdefault((field, value), []).append(at)
     found: dict[tuple[int, ...], str] = {}
-    for field, value in places:
-        at = tuple(places[field, value])
+    for (field, value), members in places.items():
+        pairs = tuple(members)
         # what holds all pairs, or those of another slice, would only be judged twice
-        if len(at) < len(answers):
-            found.setdefault(at, f"{field}={value}")
-    return {name: np.array(at, dtype=np.int64) for at, name in sorted(found.items(), key=lambda part: part[1])}
+        if len(pairs) < len(answers):
+            found.setdefault(pairs, f"{field}={value}")
+    by_name = sorted(found.items(), key=lambda part: part[1])
+    return {name: np.array(members, dtype=np.int64) for members, name in by_name}

@@ -62,6 +62,7 @@ def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:
         gpu = board(market.own)
         return [(gpu, (owned_offer(gpu, 1),))]
     catalog = market.catalog
+    _known_provider(catalog, market.provider)
     # other vendors' boards take part only where they are named
     wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
     sellers = _sellers(catalog, market)
@@ -79,6 +80,15 @@ def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:
         names = ", ".join(gpu.name for gpu in wanted[:3])
         raise MissingPrice(f"no price for {names} in {place}; drop --provider or --region, or see `trimtab prices`")
     return found
+
+
+def _known_provider(catalog: Catalog, provider: str | None) -> None:
+    """Raise MissingPrice, with near matches, for a provider that no price list has."""
+    known = {price.provider for price in catalog.prices.prices}
+    if provider is not None and provider not in known:
+        near = near_matches(provider, known)
+        cure = f"did you mean {', '.join(near)}?" if near else "`trimtab prices` lists all"
+        raise MissingPrice(f"no price of provider {provider!r}: no list has it; {cure}")
 
 
 def _sellers(catalog: Catalog, market: FitMarket) -> frozenset[str]:
@@ -131,8 +141,9 @@ def serving_answer(
     """
     if model.encoder:
         raise Unpredictable(
-            f"{model.name} is an encoder whose speed was not measured in public, so it is unknown. `trimtab fit --list-models` "
-            "names those that were; else measure it on one GPU"
+            f"{model.name} is an encoder: it generates no tokens. `trimtab fit` tells the speed of those that were measured in "
+            "public (--list-models); of others it is unknown: measure it on one GPU and carry it over with "
+            "trimtab.physics.transfer.speed_ratio"
         )
     ways: list[ServingWay] = []
     candidates, rejected = runnable(market)

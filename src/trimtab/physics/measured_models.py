@@ -36,6 +36,8 @@ class MeasuredModel:
     """Precisions in which it was measured."""
     chips: frozenset[str]
     """On which it was measured."""
+    transfers: bool
+    """Whether its speed is told on other chips: intervals held on groups kept back (`python -m benchmarks.other_models`)."""
     least_gib: float
     """Memory of the smallest board on which it was measured."""
     measured_with: str
@@ -91,6 +93,7 @@ def _from_row(row: Mapping[str, str]) -> MeasuredModel:
         server_p99_s=float(row["server_p99_s"]) if row["server_p99_s"] else None,
         formats=tuple(row["formats"].split(";")),
         chips=frozenset(row["chips"].split(";")),
+        transfers=row["transfers"] == "1",
         least_gib=float(row["least_gib"]),
         measured_with=row["measured_with"],
         source=f"{row['source']} ({row['as_of']})",

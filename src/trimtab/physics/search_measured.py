@@ -117,6 +117,10 @@ def _unknown(model: MeasuredModel, gpu: Gpu) -> str:
     table = packaged(FITTED).tables["throughput"]
     if gpu.vendor != "NVIDIA" or not knows(table, ("chip",), chip_of(gpu)):
         return "no model of these kinds was measured on it"
+    if not model.transfers and chip_of(gpu) not in model.chips:
+        return (
+            f"it was measured on {', '.join(sorted(model.chips))} only, and its speed elsewhere could not be foretold"
+        )
     # what is listed may lie a little below what is sold under the same number of gigabytes
     if gpu.memory_gib < 0.97 * model.least_gib:
         return f"it was never run in less than {model.least_gib:.0f} GiB, and this has {gpu.memory_gib:.0f}"

@@ -13,8 +13,6 @@ from trimtab.errors import BundleError, Fault, InputError
 from trimtab.inputs.json_text import read_json_object
 from trimtab.tables.yaml_faults import validation_faults
 
-KIND = "trimtab-quality"
-VERSION = 1
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 

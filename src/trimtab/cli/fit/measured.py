@@ -21,10 +21,11 @@ from trimtab.physics.search_measured import (
     MeasuredOption,
     measured_answer,
 )
+from trimtab.provenance import Estimate
 from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.units import S_PER_DAY
 
-_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params", "cuda")
+_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params")
 """Options that mean nothing here, or that no measurement answers."""
 _TOKENS = "transcript tokens"
 
@@ -65,6 +66,8 @@ def _check(options: FitOptions, model: MeasuredModel) -> None:
     if options.answer.output_format is Format.HTML:
         raise UsageError(f"{model.name} has no page yet: take -o table, markdown or json")
     given = [f"--{name.replace('_', '-')}" for name in _TEXT_ONLY if getattr(options, name)]
+    if options.rank != "rent":
+        given.append("--rank total")
     if given:
         raise UsageError(
             f"{', '.join(given)} cannot be answered for {model.name} ({model.kind}): it was measured in {model.unit} a second"
@@ -158,17 +161,19 @@ def _machine_row(way: MeasuredOption) -> Mapping[str, object]:
     row = {key: value for key, value in _row(way).items() if not key.endswith("_interval") and key != "measured_on"}
     return {
         **row,
-        "units_s": round(way.units_s.value, 4),
-        "units_s_low": round(way.units_s.low, 4),
-        "units_s_high": round(way.units_s.high, 4),
-        "usd_per_kunit": round(way.usd_per_kunit.value, 6),
-        "usd_per_kunit_low": round(way.usd_per_kunit.low, 6),
-        "usd_per_kunit_high": round(way.usd_per_kunit.high, 6),
+        **_estimate("units_s", way.units_s),
+        **_estimate("usd_per_kunit", way.usd_per_kunit),
         "measured_on_this_chip": way.on_this_chip,
         "stranded_gpus": way.stranded_gpus,
         "usd_hr_by_option": {option.value: round(rate, 4) for option, rate in way.usd_hr_by_option.items()},
         "basis": way.units_s.basis.value,
     }
+
+
+def _estimate(key: str, figure: Estimate) -> dict[str, float]:
+    ends = {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
+    # six digits, wherever the point is: an image may cost a millionth of a cent
+    return {name: float(f"{value:.6g}") for name, value in ends.items()}
 
 
 def _remarks(options: FitOptions, model: MeasuredModel, shown: Sequence[MeasuredOption]) -> list[str]:

@@ -18,6 +18,8 @@ from trimtab.inputs.json_text import read_json
 from trimtab.sources.evaluations.json_lines import Row, check_slices, rows_of, score_of, slices_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:\-]+))?")
+_TABLES = ("versions", "n-shot", "higher_is_better")
+"""What results say of each task, by name."""
 _LOWER_IS_BETTER = ("perplexity", "bits_per_byte", "wer", "cer", "ter", "brier_score", "loss")
 
 
@@ -46,7 +48,7 @@ def read(
         name=str(path),
         answers=tuple(answers),
         metrics=metrics,
-        settings={task: _settings(results, task) for task in metrics},
+        settings={task: stated for task in metrics if (stated := _settings(results, task))},
         lower_is_better=any(lower.values()),
         left_out=_left_out(others),
     )
@@ -108,11 +110,16 @@ def _answer(task: str, row: Row, metric: str, file: Path, number: int, slice_fie
 
 
 def _results(path: Path) -> Row:
-    """Return the newest results beside the logs; empty where there are none."""
-    folder = path if path.is_dir() else path.parent
-    found = sorted(folder.rglob("results*.json") if path.is_dir() else folder.glob("results*.json"))
-    content = read_json(found[-1]) if found else {}
-    return content if isinstance(content, dict) else {}
+    """Return what the results beside the logs say of tasks, the newest where several say it; empty where there are none."""
+    files = path.rglob("results*.json") if path.is_dir() else path.parent.glob("results*.json")
+    merged: dict[str, dict[str, object]] = {}
+    # names end in the time, whatever folders they are in
+    for file in sorted(files, key=lambda file: file.name):
+        content = read_json(file)
+        for key in _TABLES:
+            table = content.get(key) if isinstance(content, dict) else None
+            merged.setdefault(key, {}).update(table if isinstance(table, dict) else {})
+    return merged
 
 
 def _of_task(results: Row, key: str, task: str) -> object:
