@@ -50,6 +50,7 @@ INTERVALS = {
     "allocations": ("start", "end"),
     "jobs": ("start", "end"),
     "costs": ("ChargePeriodStart", "ChargePeriodEnd"),
+    "faults": ("start", "end"),
 }
 REFERENCES = (
     ("devices", "node", "nodes", "node"),

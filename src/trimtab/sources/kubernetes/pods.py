@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from trimtab.sources.hour_grid import Life
+from trimtab.sources.kubernetes.health import pod_health
 from trimtab.sources.kubernetes.holds import Hold, mig_share
 from trimtab.sources.kubernetes.objects import (
     Object,
@@ -307,6 +308,7 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "affinity": ",".join(_affinity_keys(spec)) or None,
         "selector": dict(pod.selector),
         "images": images_of(spec),
+        **pod_health(pod.source),
     }
 
 

@@ -27,6 +27,7 @@ from trimtab.sources.kubernetes.cluster_objects import (
     scaler_rows,
     volume_rows,
 )
+from trimtab.sources.kubernetes.health import fault_rows
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
 from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
@@ -121,6 +122,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     tables["allocations"] = allocation_rows(holds, owners)
     tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
     tables["jobs"] = _jobs(objects, holds, owners, start, claims)
+    tables["faults"] = fault_rows(objects, nodes_with_gpus, start)
     meta = BundleMeta(
         start=start,
         end=end,
@@ -268,6 +270,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
+            "faults": _together(collected.tables.get("faults"), snapshot.tables["faults"]),
         },
         meta=meta.model_copy(
             update={
@@ -277,6 +280,15 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             }
         ),
     )
+
+
+def _together(read: pa.Table | None, told: pa.Table) -> pa.Table:
+    """Return the faults that telemetry read and those that a snapshot tells of other kinds, or of other nodes."""
+    if read is None:
+        return told
+    seen = {(row["node"], row["fault"]) for row in read.select(["node", "fault"]).to_pylist()}
+    added = [row for row in told.to_pylist() if (row["node"], row["fault"]) not in seen]
+    return table_from_rows("faults", [*read.to_pylist(), *added])
 
 
 def _owned(allocations: pa.Table, told: pa.Table) -> pa.Table:
