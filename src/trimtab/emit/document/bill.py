@@ -118,6 +118,8 @@ class HygienePart(Part):
     """What is untidy."""
     subject: str
     """The workload, or the group of nodes."""
+    owner_kind: str
+    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or where nobody told."""
     nodes: tuple[str, ...]
     """Nodes on which it is."""
     items: tuple[str, ...]

@@ -125,6 +125,7 @@ def hygiene_part(row: CostlyOffence, history_hr: int) -> HygienePart:
     return HygienePart(
         kind=offence.kind.value,
         subject=offence.subject,
+        owner_kind=offence.owner_kind,
         nodes=offence.nodes,
         items=offence.items,
         usd=usd_cents(cost.micro_usd),
