@@ -110,8 +110,8 @@ class BrokenRecords:
     faults: Sequence[Row]
     held: Sequence[HeldGpus]
     nodes: Mapping[str, NodeShape]
-    active_hours: Mapping[str, frozenset[int]]
-    """Device -> the hours since 1970 in which it did anything."""
+    active_hours: Mapping[str, Mapping[int, float]]
+    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,11 +361,12 @@ def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: Brok
     """Return the time from a fault until the GPU worked again: of who held it, and of nobody in between."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
-    works = records.active_hours.get(device, frozenset())
+    works = records.active_hours.get(device, {})
     next_hour = int(start_s // S_PER_HR) + 1
     again = min((hour for hour in works if hour >= next_hour), default=None)
-    if again is not None:
-        end_s = min(end_s, again * float(S_PER_HR))
+    if again is not None and end_s >= (again + 1) * S_PER_HR:
+        # an end that is stated within the hour is more exact than the hour's beginning
+        end_s = again * float(S_PER_HR)
     if again == next_hour:
         return []
     node = str(fault["node"])

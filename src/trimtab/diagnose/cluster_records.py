@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.diagnose.broken import FAULT_COLUMNS, JOB_COLUMNS, BrokenRecords, HeldGpus, NodeShape, Row
 from trimtab.diagnose.hygiene import NODE_COLUMNS, POD_COLUMNS, HygieneRecords
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
-from trimtab.fleet.model import Flags, Fleet, IntArray, Window
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
@@ -106,22 +106,19 @@ def _used(fleets: Sequence[Fleet]) -> dict[tuple[str, float], float]:
 
 def _hours_of_devices(
     bundle: Bundle, window: Window, active_frac: float
-) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
-    """Return, by device, the hours since 1970 in which it did anything, and those in which it was read."""
+) -> tuple[dict[str, dict[int, float]], dict[str, frozenset[int]]]:
+    """Return, by device, its mean activity in the hours since 1970 in which it did anything, and the hours it was read in."""
     rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), {}, window)
     level = np.where(np.isnan(rows.peak), rows.best, rows.peak)
-    first = int(window.start.timestamp()) // S_PER_HR
-    seen = ~np.isnan(level)
-    return (
-        _sets(rows.names, rows.device, rows.hour + first, seen & (level >= active_frac)),
-        _sets(rows.names, rows.device, rows.hour + first, seen),
-    )
-
-
-def _sets(names: Sequence[str], device: IntArray, hour: IntArray, chosen: Flags) -> dict[str, frozenset[int]]:
-    at = np.flatnonzero(chosen)
-    order = at[np.argsort(device[at], kind="stable")]
-    bounds = np.searchsorted(device[order], np.arange(len(names) + 1))
-    return {
-        name: frozenset(hour[order[bounds[index] : bounds[index + 1]]].tolist()) for index, name in enumerate(names)
-    }
+    hour = rows.hour + int(window.start.timestamp()) // S_PER_HR
+    order = np.argsort(rows.device, kind="stable")
+    bounds = np.searchsorted(rows.device[order], np.arange(len(rows.names) + 1))
+    active: dict[str, dict[int, float]] = {}
+    seen: dict[str, frozenset[int]] = {}
+    for index, name in enumerate(rows.names):
+        mine = order[bounds[index] : bounds[index + 1]]
+        read = mine[~np.isnan(level[mine])]
+        worked = read[level[read] >= active_frac]
+        seen[name] = frozenset(hour[read].tolist())
+        active[name] = dict(zip(hour[worked].tolist(), rows.best[worked].tolist(), strict=True))
+    return active, seen

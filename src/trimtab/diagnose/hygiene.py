@@ -91,8 +91,8 @@ class HygieneRecords:
     """Workloads that are notebooks."""
     used_of: Mapping[tuple[str, float], float]
     """(workload, GPUs of a pod) -> the most GPUs that any pod of that size used."""
-    active_hours: Mapping[str, frozenset[int]]
-    """Device -> the hours since 1970 in which it did anything."""
+    active_hours: Mapping[str, Mapping[int, float]]
+    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
     seen_hours: Mapping[str, frozenset[int]]
     """Device -> the hours since 1970 in which it was read."""
 
@@ -353,6 +353,21 @@ def _runs_of(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, previous + 1
 
 
+def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: HygieneRecords) -> float:
+    """Return how much of the hour next to an idle stretch was idle too, 0..1.
+
+    Work that stopped (or began) within the hour shows there as less activity than in the hour `beside` it, on the other side;
+    where that one has none, the hour counts as worked through.
+    """
+    devices = {hold.device for hold in held if hold.start_s <= hour * S_PER_HR and hold.end_s >= (hour + 1) * S_PER_HR}
+    worked = 0.0
+    for device in devices:
+        here, there = (records.active_hours.get(device, {}).get(at) for at in (hour, beside))
+        if here is not None:
+            worked = max(worked, min(here / there, 1.0) if there else 1.0)
+    return 1.0 - worked if worked else 0.0
+
+
 def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[Span]:
     return [
         Span(
@@ -375,8 +390,10 @@ def _notebooks(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
     for (workload, _), held in pods.items():
         for first, after in _runs_of(idle_hours(held, records)):
             if after - first > settings.notebook_open_hr:
-                open_s = (first + settings.notebook_open_hr) * S_PER_HR
-                spans[workload] += _idle_spans(held, open_s, float(after * S_PER_HR))
+                from_hr = first - _rest_hr(held, first - 1, first - 2, records)
+                until_hr = after + _rest_hr(held, after, after + 1, records)
+                open_s = (from_hr + settings.notebook_open_hr) * S_PER_HR
+                spans[workload] += _idle_spans(held, open_s, until_hr * S_PER_HR)
                 longest[workload] = max(longest[workload], after - first)
     for workload, mine in sorted(spans.items()):
         hours = sum(span.gpus * (span.end_s - span.start_s) for span in mine) / S_PER_HR
