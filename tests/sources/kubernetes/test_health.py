@@ -16,7 +16,7 @@ END = datetime(2026, 9, 15, tzinfo=UTC)
 def objects(*items):
     found = Objects()
     for item in items:
-        found.add(item)
+        found.take(item)
     return found
 
 
