@@ -3,7 +3,7 @@
     python -m benchmarks.hygiene --clusters 300
 
 The truth is that of `benchmarks.untidy_clusters`, counted minute by minute. Rules were written and their settings chosen on the
-seeds below 1000; reported are those from 1000 on.
+seeds below 2000; reported are those from 2000 on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trimtab.units import usd
 WITHIN_FRAC = 0.05
 WITHIN_USD = 1.0
 """What costs less is not told apart from nothing."""
-FIRST_SEED = 1000
+FIRST_SEED = 2000
 _BROKEN = {
     "runs that failed": "failed",
     "runs that met their time limit": "timeout",

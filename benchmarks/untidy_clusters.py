@@ -253,8 +253,11 @@ def crash_loop(cluster: Cluster, name: str) -> None:
     works = cluster.rng.random() < 0.5
     now_s, pause_s, restarts, life_s, end_s = broke_s, 10.0, 0, 0.0, cluster.minutes * 60.0
     mean_s, ended_s = float(cluster.rng.uniform(5, 90)), broke_s
+    touched: list[int] = []
+    """Minutes in which a life began: half of the programs load their weights before they crash."""
     while now_s < end_s:
         life_s = max(1.0, float(cluster.rng.normal(mean_s, 0.2 * mean_s)))
+        touched.append(int(now_s // 60))
         now_s += life_s
         if now_s >= end_s:
             break
@@ -267,6 +270,8 @@ def crash_loop(cluster: Cluster, name: str) -> None:
     if works:
         for place in gpus:
             node.level[place, : int(broke_s // 60)] = working(cluster, int(broke_s // 60))
+    if cluster.rng.random() < 0.5:
+        node.level[gpus.start : gpus.stop, touched] = 0.2
     ended = {"startedAt": stamp(ended_s - life_s), "finishedAt": stamp(ended_s), "reason": "Error", "exitCode": 1}
     status: Row = {
         "containerStatuses": [

@@ -165,3 +165,66 @@ def test_lines_of_hygiene_never_exceed_the_bill():
     rows = stray(stray(notebook(lambda hour: 0.0), "web/cache", "n"), "web/other", "n")
 
     assert sum(offence_usd(found_in(rows)[0]).values()) <= 48
+
+
+def scaler(rows, name, target="lab/x", **more):
+    told = {"kind": "HorizontalPodAutoscaler", "namespace": "lab", "name": name, "target": target, "min_replicas": 1.0,
+            "max_replicas": 8.0, "triggers": "Pods vllm_queue 5"}  # fmt: skip
+    rows.rows["scalers"].append(told | more)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("scalers", "said"),
+    [
+        ([("a", {"min_replicas": 4.0, "max_replicas": 4.0})], "4 replicas as floor and as ceiling"),
+        ([("a", {"triggers": "cpu 70 %"})], "says nothing of its GPUs"),
+        ([("a", {}), ("b", {})], "a and b both scale it"),
+    ],
+)
+def test_autoscalers_that_cannot_work_are_named(scalers, said):
+    rows = held()
+    for name, more in scalers:
+        scaler(rows, name, **more)
+
+    (row,) = [row for row in found_in(rows)[0].offences if row.offence.kind is OffenceKind.SCALER]
+    assert said in row.offence.evidence
+
+
+def test_keda_and_the_autoscaler_that_it_makes_are_one():
+    rows = scaler(scaler(held(), "x", kind="ScaledObject"), "keda-hpa-x")
+
+    assert not usd_of(rows, OffenceKind.SCALER)
+
+
+def test_an_autoscaler_of_a_workload_without_gpus_is_none_of_this():
+    assert not usd_of(scaler(held(), "a", target="web/cache", triggers="cpu 70 %"), OffenceKind.SCALER)
+
+
+def test_a_karpenter_pool_with_gpus_and_no_limits_is_named():
+    rows = held()
+    rows.rows["nodes"][0]["labels"] = {"karpenter.sh/nodepool": "gpu"}
+    for name, limits in (("gpu", {}), ("cpu", {})):
+        rows.rows["scalers"].append({"kind": "NodePool", "name": name, "limits": limits})
+
+    assert usd_of(rows, OffenceKind.UNLIMITED) == {"gpu": 0}
+
+
+def test_budgets_that_let_no_pod_go_and_replicas_without_one_are_named():
+    rows = held()
+    for name in ("a", "b"):
+        pod(rows, "lab/x", name, "n")
+    rows.rows["disruption_budgets"].append(
+        {"namespace": "web", "name": "strict", "workload": "lab/y", "allowed": 0.0, "healthy": 2.0, "expected": 2.0}
+    )
+    pod(rows, "lab/y", "y-0", "n")
+
+    assert usd_of(rows, OffenceKind.BUDGET) == {"lab/y": 0, "lab/x": 0}
+
+
+def test_where_no_budget_was_read_none_is_missed():
+    rows = held()
+    for name in ("a", "b"):
+        pod(rows, "lab/x", name, "n")
+
+    assert not usd_of(rows, OffenceKind.BUDGET)

@@ -37,6 +37,8 @@ FATAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120, 140})
 ECC."""
 _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
 _NAMED = 3
+_NEARLY_FRAC = 0.25
+"""What is counted from restarts and what readings say may differ so much of the time: lives differ in length."""
 _OWN = frozenset({"owned", "unknown", ""})
 
 
@@ -243,7 +245,8 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
         if not _number(pod["gpus"]) or not is_crash_looping(pod, records.end_s, settings):
             continue
         restarts = int(_number(pod["restarts"]))
-        began_s = records.end_s - crash_loop_s(restarts, _number(pod["last_life_s"]))
+        lasting = [held for held in held_by[str(pod["workload"]), str(pod["pod"])] if held.end_s >= records.end_s]
+        began_s = _began(records.end_s - crash_loop_s(restarts, _number(pod["last_life_s"])), lasting, records)
         spans = tuple(
             Span(
                 finding=0,
@@ -253,8 +256,7 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
                 start_s=max(held.start_s, began_s),
                 end_s=held.end_s,
             )
-            for held in held_by[str(pod["workload"]), str(pod["pod"])]
-            if held.end_s >= records.end_s
+            for held in lasting
         )
         exits = f", last with {pod['last_exit']}" if pod["last_exit"] else ""
         hours = (records.end_s - max(began_s, min((span.start_s for span in spans), default=began_s))) / S_PER_HR
@@ -272,6 +274,22 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
             ),
             spans=spans,
         )
+
+
+def _began(counted_s: float, held: Sequence[HeldGpus], records: BrokenRecords) -> float:
+    """Return when a crash loop began: as restarts count it, put right by when its GPUs last worked, if both nearly agree.
+
+    Lives are taken to be as long as the last one, which is a few percent off. Where the program works its GPUs before each
+    crash, readings tell nothing, and disagree.
+    """
+    if not held:
+        return counted_s
+    active = [hour for hold in held for hour in records.active_hours.get(hold.device, {})]
+    first_s = min(hold.start_s for hold in held)
+    worked = max((hour for hour in active if hour >= first_s // S_PER_HR), default=None)
+    low_s, high_s = (first_s, first_s) if worked is None else (worked * float(S_PER_HR), (worked + 1) * float(S_PER_HR))
+    seen_s = min(max(counted_s, low_s), high_s)
+    return seen_s if abs(seen_s - counted_s) <= _NEARLY_FRAC * (records.end_s - counted_s) else counted_s
 
 
 # Hardware

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trimtab.diagnose.broken import FAULT_COLUMNS, JOB_COLUMNS, BrokenRecords, HeldGpus, NodeShape, Row
-from trimtab.diagnose.hygiene import NODE_COLUMNS, POD_COLUMNS, HygieneRecords
+from trimtab.diagnose.hygiene import BUDGET_COLUMNS, NODE_COLUMNS, POD_COLUMNS, SCALER_COLUMNS, HygieneRecords
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
@@ -43,6 +43,8 @@ def cluster_records(
         end_s=end_s,
         nodes=[row for row in nodes if row["gpu_count"]],
         pods=pods,
+        scalers=bundle.table("scalers", SCALER_COLUMNS).to_pylist(),
+        budgets=bundle.table("disruption_budgets", BUDGET_COLUMNS).to_pylist(),
         others=others,
         held=held,
         owner_kinds={row["workload"]: row["owner_kind"] or "" for row in rows}

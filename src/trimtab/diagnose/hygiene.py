@@ -30,6 +30,8 @@ POD_COLUMNS = (
     "memory_limit_gib", "created", "scheduled", "ready", "ended", "queue", "tolerations", "restarts", "waiting",
     "last_exit", "last_ended", "last_life_s", "unschedulable",
 )  # fmt: skip
+SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
+BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
 NODE_COLUMNS = ("node", "provider", "instance_type", "gpu_count", "start", "end", "labels", "taints")
 _FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
 _GROUP_LABELS = (
@@ -51,6 +53,9 @@ class OffenceKind(Enum):
     UNUSED = "pods that hold GPUs and do nothing"
     NOTEBOOK = "notebooks left open"
     OVER_ASKED = "pods that ask for more GPUs than they use"
+    SCALER = "autoscalers that cannot work"
+    UNLIMITED = "node pools without limits"
+    BUDGET = "disruption budgets missing or too strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,9 @@ class HygieneRecords:
     end_s: float
     nodes: Sequence[Row]
     pods: Sequence[Row]
+    scalers: Sequence[Row]
+    budgets: Sequence[Row]
+    """Pod disruption budgets."""
     others: Sequence[HeldGpus]
     """Pods without GPUs on GPU nodes, `gpus` 0."""
     held: Sequence[HeldGpus]
@@ -112,7 +120,7 @@ def offences(records: HygieneRecords, settings: Hygiene) -> Offences:
     """Return what is untidy in a history, whatever it costs."""
     found: list[Found] = []
     rules: tuple[Callable[[HygieneRecords, Hygiene], Iterable[Found]], ...] = (
-        _strays, _waiting, _notebooks, _unused, _over_asked,
+        _strays, _waiting, _notebooks, _unused, _over_asked, _scalers, _unlimited, _budgets,
     )  # fmt: skip
     for rule in rules:
         found += rule(records, settings)
@@ -327,17 +335,15 @@ def idle_hours(held: Sequence[HeldGpus], records: HygieneRecords) -> list[int]:
     """Return the hours since 1970 in which GPUs held together were all read and none did anything, in order."""
     if any(not hold.device for hold in held):
         return []
-    first = max(min(hold.start_s for hold in held), records.start_s)
-    last = min(max(hold.end_s for hold in held), records.end_s)
-    idle = []
-    for hour in range(int(first // S_PER_HR), int(-(-last // S_PER_HR))):
-        there = [hold for hold in held if hold.start_s < (hour + 1) * S_PER_HR and hold.end_s > hour * S_PER_HR]
-        if there and all(
-            hour in records.seen_hours.get(hold.device, ()) and hour not in records.active_hours.get(hold.device, ())
-            for hold in there
-        ):
-            idle.append(hour)
-    return idle
+    there: set[int] = set()
+    not_idle: set[int] = set()
+    for hold in held:
+        first_s, last_s = max(hold.start_s, records.start_s), min(hold.end_s, records.end_s)
+        hours = set(range(int(first_s // S_PER_HR), int(-(-last_s // S_PER_HR))))
+        idle = records.seen_hours.get(hold.device, frozenset()) - records.active_hours.get(hold.device, {}).keys()
+        there |= hours
+        not_idle |= hours - idle
+    return sorted(there - not_idle)
 
 
 def _runs_of(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -490,6 +496,91 @@ def _at_once(held: Sequence[HeldGpus]) -> float:
         now += change
         most = max(most, now)
     return most
+
+
+# Autoscalers, pools and budgets: they cost nothing by themselves
+
+
+def _free(
+    kind: OffenceKind, subject: str, items: Iterable[str], call: Call, evidence: str, owner_kind: str = ""
+) -> Found:
+    offence = Offence(
+        kind=kind,
+        subject=subject,
+        owner_kind=owner_kind,
+        nodes=(),
+        items=_names(items),
+        call=call,
+        evidence=evidence,
+        counted_in=None,
+    )
+    return offence, []
+
+
+def _scalers(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+    """Yield the workloads with GPUs whose autoscalers fight, cannot move, or look at CPU alone."""
+    del settings  # what an autoscaler says needs no threshold
+    with_gpus = {held.workload for held in records.held}
+    by_target: dict[str, list[Row]] = defaultdict(list)
+    for scaler in records.scalers:
+        if scaler["target"] in with_gpus:
+            by_target[str(scaler["target"])].append(scaler)
+    for target, scalers in sorted(by_target.items()):
+        # KEDA makes an HPA of its own for each ScaledObject, named after it
+        made = {f"keda-hpa-{scaler['name']}" for scaler in scalers if scaler["kind"] == "ScaledObject"}
+        own = [scaler for scaler in scalers if scaler["name"] not in made]
+        faults = [fault for scaler in own for fault in _scaler_faults(scaler)]
+        if len(own) > 1:
+            faults.append(f"{' and '.join(str(scaler['name']) for scaler in own)} both scale it")
+        if faults:
+            names = (f"{scaler['kind']}/{scaler['name']}" for scaler in own)
+            kind = records.owner_kinds.get(target, "")
+            yield _free(OffenceKind.SCALER, target, names, Call.OWNER, "; ".join(faults), kind)
+
+
+def _scaler_faults(scaler: Row) -> Iterator[str]:
+    least, most = scaler["min_replicas"], scaler["max_replicas"]
+    if isinstance(least, float) and least == most:
+        yield f"{scaler['name']} has {least:g} replicas as floor and as ceiling"
+    triggers = [trigger.strip() for trigger in str(scaler["triggers"] or "").split(";") if trigger.strip()]
+    if triggers and all(trigger.partition(" ")[0] in ("cpu", "memory") for trigger in triggers):
+        yield f"{scaler['name']} scales on {', '.join(triggers)}, which says nothing of its GPUs"
+
+
+def _unlimited(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+    del settings
+    groups = {group_of(row) for row in records.nodes}
+    for scaler in records.scalers:
+        if scaler["kind"] == "NodePool" and scaler["name"] in groups and not _pairs(scaler["limits"]):
+            said = "a Karpenter pool with GPUs and without `limits`: one wrong replica count buys without end"
+            yield _free(OffenceKind.UNLIMITED, str(scaler["name"]), (), Call.PLATFORM, said)
+
+
+def _budgets(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+    """Yield budgets that let no pod go though all are healthy, and services of several replicas that have none."""
+    del settings
+    budgeted = {str(budget["workload"]) for budget in records.budgets}
+    for budget in records.budgets:
+        healthy, expected = _number(budget["healthy"]), _number(budget["expected"])
+        if (
+            budget["allowed"] == 0
+            and expected
+            and healthy >= expected
+            and str(budget["workload"]) in records.owner_kinds
+        ):
+            said = (
+                f"{budget['name']} lets no pod go though all {expected:g} are healthy: its nodes can never be drained"
+            )
+            yield _free(OffenceKind.BUDGET, str(budget["workload"]), (str(budget["name"]),), Call.OWNER, said)
+    replicas: dict[str, set[str]] = defaultdict(set)
+    for pod in records.pods:
+        if _number(pod["gpus"]) and pod["owner_kind"] == "Deployment" and pod["phase"] == "Running":
+            replicas[str(pod["workload"])].add(str(pod["pod"]))
+    for workload, pods in sorted(replicas.items()):
+        # where no budget was read at all nobody knows whether there are any
+        if records.budgets and len(pods) > 1 and workload not in budgeted | records.notebooks:
+            said = f"{len(pods)} replicas and no disruption budget: a drain may take them all at once"
+            yield _free(OffenceKind.BUDGET, workload, sorted(pods), Call.OWNER, said, "Deployment")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

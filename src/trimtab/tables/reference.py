@@ -19,6 +19,7 @@ ROWS = {
     "pods": "A pod, what it asks for, what it tolerates and how it fares.",
     "faults": "A stretch in which a node or a GPU was broken, cordoned or slowed down.",
     "scalers": "An autoscaler that is in place.",
+    "disruption_budgets": "A pod disruption budget that is in place.",
     "queues": "A queue (and resource flavor) that rations GPUs.",
     "images": "An image that a GPU node holds.",
     "volumes": "A claim to a persistent volume.",

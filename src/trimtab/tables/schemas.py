@@ -349,6 +349,15 @@ SCALERS = (
     _text("consolidation", "a NodePool's consolidation policy and delay", nullable=True),
 )
 
+DISRUPTION_BUDGETS = (
+    _text("namespace", "namespace"),
+    _text("name", "name of the PodDisruptionBudget"),
+    _text("workload", "workload whose pods it selects; null where it selects none that runs", nullable=True),
+    _amount("allowed", "pods that it lets go", "pods", origin="status.disruptionsAllowed"),
+    _amount("healthy", "healthy pods", "pods", origin="status.currentHealthy"),
+    _amount("expected", "pods that it counts", "pods", origin="status.expectedPods"),
+)
+
 QUEUES = (
     _text("kind", "ClusterQueue, LocalQueue (Kueue), Queue (Volcano), Partition (Slurm)"),
     _text("namespace", "namespace; null for what belongs to the cluster", nullable=True),
@@ -440,6 +449,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "pods": PODS,
     "faults": FAULTS,
     "scalers": SCALERS,
+    "disruption_budgets": DISRUPTION_BUDGETS,
     "queues": QUEUES,
     "images": IMAGES,
     "volumes": VOLUMES,

@@ -15,6 +15,7 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS, KARPENTER
 from trimtab.emit.manifests.karpenter import GPU_TAINT
+from trimtab.emit.manifests.kubernetes import disruption_budget
 from trimtab.emit.manifests.notebook_reaper import reaper
 from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.workload_patch import patchable, pod_component, tolerates_gpu_nodes
@@ -28,7 +29,8 @@ _REAPED = frozenset({"Notebook", "StatefulSet", "Deployment"})
 _TAINT = f"{GPU_TAINT['key']}={GPU_TAINT['value']}:{GPU_TAINT['effect']}"
 _STRAY, _NO_TAINT = "pods without GPUs on GPU nodes", "GPU nodes without a taint"
 _NOTEBOOK = "notebooks left open"
-_OVER_ASKED, _PENDING = "pods that ask for more GPUs than they use", "pods with GPUs that wait for a node"
+_OVER_ASKED, _BUDGET = "pods that ask for more GPUs than they use", "disruption budgets missing or too strict"
+_STOPPED = frozenset({"pods that hold GPUs and do not start", "pods that hold GPUs and do nothing"})
 _CRASH_LOOP = "container in a crash loop"
 _NAMED = 3
 _STRAY_COMMENT = """List this folder under `components` beside the workload's manifest. Where it requires nodes by affinity
@@ -46,6 +48,7 @@ def hygiene_files(document: AuditDocument, facts: EmitFacts) -> tuple[ManifestFi
         *_strays(by_kind[_STRAY], facts),
         *_taints(by_kind[_NO_TAINT], facts),
         *_notebooks(by_kind[_NOTEBOOK], facts),
+        *_disruption_budgets(by_kind[_BUDGET], facts),
     ]
     paths = {subject: [file.path for file, about in files if about == subject] for _, subject in files}
     page = _file("README.md", _page(document, facts, paths), "what is untidy")
@@ -172,6 +175,17 @@ def _notebooks(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]
         yield from ((file, part.subject) for part in mine[:1])
 
 
+def _disruption_budgets(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield a budget for each service that has none and whose pods' labels are known."""
+    for part in parts:
+        known = facts.workload(part.subject)
+        if known is None or part.owner_kind not in SCALABLE or not known.pod_labels:
+            continue
+        path = f"budgets/{dns_name(known.namespace)}/{dns_name(known.short_name)}.pdb.yaml"
+        text = yaml_text(disruption_budget(known), comment=f"{part.subject}: one replica goes at a time")
+        yield _file(path, text, "PodDisruptionBudget"), part.subject
+
+
 # The page
 
 
@@ -210,7 +224,7 @@ def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterato
             yield "no patch: what runs its pods was not told; keep it off GPU nodes by node affinity in its own manifest"
     elif row.kind == _OVER_ASKED:
         yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
-    elif row.kind != _PENDING:
+    elif row.kind in _STOPPED:
         yield _stop(row.subject, row.owner_kind, row.items)
 
 

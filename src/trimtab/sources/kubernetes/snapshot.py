@@ -20,6 +20,7 @@ from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
 from trimtab.sources.kubernetes.claimed_boards import claimed_holds, together, with_claimed
 from trimtab.sources.kubernetes.cluster_objects import (
+    budget_rows,
     image_rows,
     queue_names,
     queue_rows,
@@ -111,6 +112,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         "queues": queue_rows(objects),
         "images": image_rows(objects),
         "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
+        "disruption_budgets": budget_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
     }
     holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
@@ -239,7 +241,7 @@ def _job_facts(job: Object) -> JobFacts:
     )
 
 
-STANDING = ("pods", "scalers", "queues", "images", "volumes")
+STANDING = ("pods", "scalers", "disruption_budgets", "queues", "images", "volumes")
 """Tables that only a snapshot has."""
 _FILLED = ("provider", "instance_type", "region")
 
