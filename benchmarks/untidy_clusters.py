@@ -339,7 +339,7 @@ def notebook(cluster: Cluster, name: str) -> None:
 def stretches(flags: npt.NDArray[np.bool_]) -> list[int]:
     """Return the lengths of stretches of set flags."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int64), [0]])))
-    return (edges[1::2] - edges[::2]).tolist()
+    return [int(length) for length in edges[1::2] - edges[::2]]
 
 
 def unused(cluster: Cluster, name: str) -> None:

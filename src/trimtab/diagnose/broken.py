@@ -23,7 +23,7 @@ from datetime import datetime
 from enum import Enum
 
 from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, Span
+from trimtab.diagnose.lost_time import NOBODY, LostSpan
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
@@ -71,7 +71,7 @@ class Broken:
     """Everything broken, and the GPU time that each took; spans name breakages by their number."""
 
     breakages: tuple[Breakage, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[LostSpan, ...]
 
     def gpu_hours(self) -> tuple[float, ...]:
         """Return the GPU-hours that each breakage took, at full loss."""
@@ -119,7 +119,7 @@ class BrokenRecords:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
     breakage: Breakage
-    spans: tuple[Span, ...]
+    spans: tuple[LostSpan, ...]
 
 
 def broken(records: BrokenRecords, settings: Hygiene) -> Broken:
@@ -135,7 +135,7 @@ def broken(records: BrokenRecords, settings: Hygiene) -> Broken:
 
 
 def _failed_runs(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
-    groups: dict[tuple[str, str, Call, str], list[tuple[Row, list[Span]]]] = defaultdict(list)
+    groups: dict[tuple[str, str, Call, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
     ran: dict[str, int] = defaultdict(int)
     faults = _faults_by_node(records.faults)
     for job in records.jobs:
@@ -185,7 +185,7 @@ def _to_blame(job: Row, faults: Mapping[str, list[Row]], records: BrokenRecords,
     return Call.OWNER, ""
 
 
-def _lost_spans(job: Row, records: BrokenRecords) -> list[Span]:
+def _lost_spans(job: Row, records: BrokenRecords) -> list[LostSpan]:
     """Return the time that a failed run lost: all of it, or what followed its last checkpoint, on each of its nodes."""
     start_s, end_s = _seconds(job["start"]), _seconds(job["end"])
     interval = job["checkpoint_interval_s"]
@@ -198,12 +198,12 @@ def _lost_spans(job: Row, records: BrokenRecords) -> list[Span]:
     )
     gpus = _number(job["gpus"]) / max(len(nodes), 1)
     return [
-        Span(finding=0, node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s)
+        LostSpan(finding=0, node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s)
         for node in nodes
     ]
 
 
-def _run_evidence(runs: Sequence[tuple[Row, list[Span]]], ran: int, state: str, cause: str) -> str:
+def _run_evidence(runs: Sequence[tuple[Row, list[LostSpan]]], ran: int, state: str, cause: str) -> str:
     saved = sum(isinstance(job["checkpoint_interval_s"], float) for job, _ in runs)
     kept = "" if not saved else f"; {saved} saved checkpoints, so that only what followed the last one counts"
     longest = ", ".join(f"{job['job']} lost {_longest_hr(spans):.1f} h" for job, spans in runs[:_NAMED])
@@ -211,7 +211,7 @@ def _run_evidence(runs: Sequence[tuple[Row, list[Span]]], ran: int, state: str, 
     return f"{len(runs)} of {ran} runs ended as {state}: {longest}{kept}{told}"
 
 
-def _longest_hr(spans: Sequence[Span]) -> float:
+def _longest_hr(spans: Sequence[LostSpan]) -> float:
     return max((span.end_s - span.start_s for span in spans), default=0.0) / S_PER_HR
 
 
@@ -224,7 +224,7 @@ def crash_loop_s(restarts: int, life_s: float) -> float:
     >>> crash_loop_s(6, 0.0)
     610.0
     """
-    pauses = sum(min(_PAUSE_S * 2**turn, _LONGEST_PAUSE_S) for turn in range(min(restarts, 6)))
+    pauses = sum(min(_PAUSE_S * 2.0**turn, _LONGEST_PAUSE_S) for turn in range(min(restarts, 6)))
     return pauses + max(0, restarts - 6) * _LONGEST_PAUSE_S + restarts * life_s
 
 
@@ -248,7 +248,7 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
         lasting = [held for held in held_by[str(pod["workload"]), str(pod["pod"])] if held.end_s >= records.end_s]
         began_s = _began(records.end_s - crash_loop_s(restarts, _number(pod["last_life_s"])), lasting, records)
         spans = tuple(
-            Span(
+            LostSpan(
                 finding=0,
                 node=held.node,
                 holder=held.workload,
@@ -306,7 +306,7 @@ def _faults(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
     for held in records.held:
         of_device[held.device].append(held)
         on_node[held.node].append(held)
-    groups: dict[tuple[str, str], list[tuple[Row, list[Span]]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
     for fault in records.faults:
         node = str(fault["node"])
         if node not in records.nodes:
@@ -326,7 +326,7 @@ def _faults(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
         yield _Loss(breakage=_of_faults(node, what, faults, records), spans=spans_of_all)
 
 
-def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[Span]]], records: BrokenRecords) -> Breakage:
+def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]], records: BrokenRecords) -> Breakage:
     devices = _names(str(fault["device"]) for fault, _ in faults if fault["device"])
     hours = sum(span.end_s - span.start_s for _, parts in faults for span in parts) / S_PER_HR
     slowed = [float(fault["lost_frac"]) for fault, _ in faults if isinstance(fault["lost_frac"], float)]
@@ -346,22 +346,22 @@ def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[Span]]], r
     )
 
 
-def _out_of_service(fault: Row, records: BrokenRecords, settings: Hygiene) -> list[Span]:
+def _out_of_service(fault: Row, records: BrokenRecords, settings: Hygiene) -> list[LostSpan]:
     start_s, end_s = _stretch(fault, records)
     if end_s - start_s < settings.cordoned_hr * S_PER_HR:
         return []
     node = str(fault["node"])
     gpus = float(records.nodes[node].gpu_count)
-    return [Span(finding=0, node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
+    return [LostSpan(finding=0, node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
 
 
-def _slowed(fault: Row, holders: Iterable[HeldGpus], records: BrokenRecords, settings: Hygiene) -> list[Span]:
+def _slowed(fault: Row, holders: Iterable[HeldGpus], records: BrokenRecords, settings: Hygiene) -> list[LostSpan]:
     lost = fault["lost_frac"]
     if not isinstance(lost, float) or lost < settings.throttled_frac:
         return []
     start_s, end_s = _stretch(fault, records)
     return [
-        Span(
+        LostSpan(
             finding=0,
             node=held.node,
             holder=held.workload,
@@ -375,7 +375,7 @@ def _slowed(fault: Row, holders: Iterable[HeldGpus], records: BrokenRecords, set
     ]
 
 
-def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: BrokenRecords) -> list[Span]:
+def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: BrokenRecords) -> list[LostSpan]:
     """Return the time from a fault until the GPU worked again: of who held it, and of nobody in between."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
@@ -394,11 +394,11 @@ def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: Brok
         if until_s <= begin_s:
             continue
         if begin_s > free_s:
-            spans.append(Span(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=begin_s))
-        spans.append(Span(finding=0, node=node, holder=held.workload, gpus=1.0, start_s=begin_s, end_s=until_s))
+            spans.append(LostSpan(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=begin_s))
+        spans.append(LostSpan(finding=0, node=node, holder=held.workload, gpus=1.0, start_s=begin_s, end_s=until_s))
         free_s = until_s
     if free_s < end_s:
-        spans.append(Span(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=end_s))
+        spans.append(LostSpan(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=end_s))
     return spans
 
 

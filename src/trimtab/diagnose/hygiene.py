@@ -21,7 +21,7 @@ from enum import Enum
 
 from trimtab.diagnose.broken import Call, HeldGpus, Row, is_crash_looping
 from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, Span
+from trimtab.diagnose.lost_time import NOBODY, LostSpan
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
@@ -110,10 +110,10 @@ class Offences:
     """Every offender, and the GPU time that each took; spans name offences by their number."""
 
     offences: tuple[Offence, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[LostSpan, ...]
 
 
-Found = tuple[Offence, list[Span]]
+Found = tuple[Offence, list[LostSpan]]
 
 
 def offences(records: HygieneRecords, settings: Hygiene) -> Offences:
@@ -148,7 +148,9 @@ def _strays(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
         if here_s < settings.stray_hr * S_PER_HR:
             continue
         spans = [
-            Span(finding=0, node=pod.node, holder=NOBODY, gpus=shape.get(pod.node, 0.0), start_s=start_s, end_s=end_s)
+            LostSpan(
+                finding=0, node=pod.node, holder=NOBODY, gpus=shape.get(pod.node, 0.0), start_s=start_s, end_s=end_s
+            )
             for pod in pods
             for start_s, end_s in _both(free.get(pod.node, ()), pod.start_s, pod.end_s)
         ]
@@ -196,7 +198,7 @@ def _idle_kind(pods: Sequence[HeldGpus], records: HygieneRecords) -> WasteKind:
     return WasteKind.HOURS_NOT_USED if any(pod.node in used for pod in pods) else WasteKind.NON_GPU_PODS
 
 
-def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[Span], records: HygieneRecords) -> str:
+def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records: HygieneRecords) -> str:
     hours = sum(span.end_s - span.start_s for span in spans) / S_PER_HR
     where = f"{_counted(len(_names(pod.pod for pod in pods)), 'pod')} on {', '.join(_names(pod.node for pod in pods))}"
     asks = [pod for pod in records.pods if pod["workload"] == pods[0].workload and pod["cpu_request"]]
@@ -374,9 +376,9 @@ def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: HygieneR
     return 1.0 - worked if worked else 0.0
 
 
-def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[Span]:
+def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[LostSpan]:
     return [
-        Span(
+        LostSpan(
             finding=0,
             node=hold.node,
             holder=hold.workload,
@@ -390,7 +392,7 @@ def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[
 
 
 def _notebooks(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
-    spans: dict[str, list[Span]] = defaultdict(list)
+    spans: dict[str, list[LostSpan]] = defaultdict(list)
     longest: dict[str, int] = defaultdict(int)
     pods = _pods(hold for hold in records.held if hold.workload in records.notebooks)
     for (workload, _), held in pods.items():
@@ -426,7 +428,7 @@ def _unused(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
         if pod["phase"] == "Pending" or is_crash_looping(pod, records.end_s, settings)
     }
     last = int(-(-records.end_s // S_PER_HR))
-    spans: dict[str, list[Span]] = defaultdict(list)
+    spans: dict[str, list[LostSpan]] = defaultdict(list)
     pods: dict[str, list[tuple[str, int]]] = defaultdict(list)
     lasting = _pods(
         hold for hold in records.held if hold.end_s >= records.end_s and hold.workload not in records.notebooks
@@ -459,7 +461,7 @@ def _unused(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
 
 def _over_asked(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
     del settings  # what was used is measured: no threshold
-    spans: dict[tuple[str, float, float], list[Span]] = defaultdict(list)
+    spans: dict[tuple[str, float, float], list[LostSpan]] = defaultdict(list)
     pods: dict[tuple[str, float, float], list[str]] = defaultdict(list)
     for (workload, pod), held in _pods(records.held).items():
         gpus = _at_once(held)

@@ -17,7 +17,7 @@ NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class LostSpan:
     """GPUs of one node that one workload held (or NOBODY) from `start_s` to `end_s`, seconds since 1970."""
 
     finding: int
@@ -41,21 +41,12 @@ class LostTime:
 
     def by_finding(self, findings: int) -> IntArray:
         """Return what each finding cost (findings,)."""
-        return _summed(self.finding, self.micro_usd, findings)
-
-    def by_cell(self, cells: int, of_finding: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> IntArray:
-        """Return what of each cell (cells,) was lost, by the findings that are flagged (default: by any)."""
-        mine = slice(None) if of_finding is None else of_finding[self.finding]
-        return _summed(self.cell[mine], self.micro_usd[mine], cells)
+        summed = np.zeros(findings, dtype=np.int64)
+        np.add.at(summed, self.finding, self.micro_usd)
+        return summed
 
 
-def _summed(index: IntArray, amounts: IntArray, count: int) -> IntArray:
-    summed = np.zeros(count, dtype=np.int64)
-    np.add.at(summed, index, amounts)
-    return summed
-
-
-def lost_time(fleet: Fleet, allocation: Allocation, spans: Sequence[Span]) -> LostTime:
+def lost_time(fleet: Fleet, allocation: Allocation, spans: Sequence[LostSpan]) -> LostTime:
     """Price spans from the bill of a fleet's window; what lies outside it, or was not billed to that holder, is left out.
 
     Spans that claim the same GPU time share it, so that the parts of a cell never exceed its cost.

@@ -10,7 +10,7 @@ import numpy as np
 from trimtab.diagnose.broken import Breakage, Broken, BrokenRecords
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.hygiene import Offence, Offences
-from trimtab.diagnose.lost_time import Span, lost_time
+from trimtab.diagnose.lost_time import LostSpan, lost_time
 from trimtab.diagnose.waste import BrokenCost
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.ledger import Allocation
@@ -101,7 +101,7 @@ def untidy(found: Broken, mess: Offences, records: BrokenRecords, windows: Seque
     )
 
 
-def _costs(spans: Sequence[Span], ongoing: Sequence[bool], windows: Sequence[BilledWindow]) -> list[Cost]:
+def _costs(spans: Sequence[LostSpan], ongoing: Sequence[bool], windows: Sequence[BilledWindow]) -> list[Cost]:
     """Return what each finding cost; `ongoing` tells of each whether it lasts."""
     micro: IntArray = np.zeros(len(ongoing), dtype=np.int64)
     for window in windows:

@@ -59,7 +59,8 @@ def budget_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> l
             "healthy": number(budget, "status", "currentHealthy"),
             "expected": number(budget, "status", "expectedPods"),
         }
-        rows += [{**told, "workload": workload} for workload in (sorted(selected) or [None])]
+        of: list[str | None] = [*sorted(selected)] or [None]
+        rows += [{**told, "workload": workload} for workload in of]
     return rows
 
 
