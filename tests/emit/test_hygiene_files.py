@@ -16,7 +16,7 @@ from trimtab.catalog import load_catalog
 from trimtab.check import check_folder
 from trimtab.diagnose.broken import Breakage, Call
 from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.hygiene import Offence, OffenceKind
+from trimtab.diagnose.offences import Offence, OffenceKind
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence, Untidy
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.manifests.emission import ApplyStage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trimtab.diagnose.broken import FAULT_COLUMNS, JOB_COLUMNS, BrokenRecords, HeldGpus, NodeShape, Row
-from trimtab.diagnose.hygiene import BUDGET_COLUMNS, NODE_COLUMNS, POD_COLUMNS, SCALER_COLUMNS, HygieneRecords
+from trimtab.diagnose.offences import BUDGET_COLUMNS, NODE_COLUMNS, POD_COLUMNS, SCALER_COLUMNS, HygieneRecords
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings

@@ -9,8 +9,8 @@ import numpy as np
 
 from trimtab.diagnose.broken import Breakage, Broken, BrokenRecords
 from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.hygiene import Offence, Offences
 from trimtab.diagnose.lost_time import LostSpan, lost_time
+from trimtab.diagnose.offences import Offence, Offences
 from trimtab.diagnose.waste import BrokenCost
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.ledger import Allocation

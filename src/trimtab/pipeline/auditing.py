@@ -17,7 +17,8 @@ from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.diagnose.broken import Broken, BrokenRecords, broken
 from trimtab.diagnose.cluster_records import cluster_records
 from trimtab.diagnose.findings import Unjudged
-from trimtab.diagnose.hygiene import HygieneRecords, offences
+from trimtab.diagnose.hygiene import offences
+from trimtab.diagnose.offences import HygieneRecords
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
