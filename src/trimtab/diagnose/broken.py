@@ -268,7 +268,7 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
                 nodes=_names(span.node for span in spans),
                 items=(str(pod["pod"]),),
                 call=Call.OWNER,
-                evidence=f"pod {pod['pod']}: {restarts} restarts{exits}; it holds {_number(pod['gpus']):g} GPUs, about "
+                evidence=f"pod {pod['pod']}: {restarts} restarts{exits}; it holds {gpus_words(_number(pod['gpus']))}, about "
                 f"{hours:.1f} h of that in the loop",
                 ongoing=True,
             ),
@@ -341,7 +341,7 @@ def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]
         items=devices,
         call=Call.PLATFORM if by_people else _vendor(node, records),
         evidence=f"{what} on {', '.join(devices[:_NAMED]) or node}{of_speed}: {hours:,.1f} h"
-        f"{' while nobody held it' if by_people else ''}, first on {_day(faults[0][0]['start'])}",
+        f"{', of which only what nobody held counts' if by_people else ''}, first on {_day(faults[0][0]['start'])}",
         ongoing=ongoing,
     )
 
@@ -434,6 +434,11 @@ def _stretch(fault: Row, records: BrokenRecords) -> tuple[float, float]:
 
 def _nodes_of(job: Row) -> tuple[str, ...]:
     return _names(name.strip() for name in str(job["node"] or "").split(","))
+
+
+def gpus_words(gpus: float) -> str:
+    """Say so many GPUs: `1 GPU`, `2 GPUs`."""
+    return f"{gpus:g} GPU{'' if gpus == 1 else 's'}"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

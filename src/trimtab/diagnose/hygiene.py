@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.diagnose.broken import Call, HeldGpus, Row, is_crash_looping
+from trimtab.diagnose.broken import Call, HeldGpus, Row, gpus_words, is_crash_looping
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.lost_time import NOBODY, LostSpan
 from trimtab.diagnose.offences import (
@@ -245,7 +245,9 @@ def _wait_words(pod: Row, records: HygieneRecords) -> str:
     hours = (records.end_s - seconds(pod["scheduled"] or pod["created"], records.end_s)) / S_PER_HR
     why = pod["waiting"] if pod["node"] is not None else pod["unschedulable"]
     what = "holds" if pod["node"] is not None else "asks for"
-    return f"{pod['pod']} {what} {number(pod['gpus']):g} GPUs and waits for {hours:,.1f} h{f': {why}' if why else ''}"
+    return (
+        f"{pod['pod']} {what} {gpus_words(number(pod['gpus']))} and waits for {hours:,.1f} h{f': {why}' if why else ''}"
+    )
 
 
 def _pods(held: Iterable[HeldGpus]) -> dict[tuple[str, str], list[HeldGpus]]:
@@ -404,7 +406,7 @@ def _over_asked(records: HygieneRecords) -> Iterator[Found]:
                 nodes=distinct(span.node for span in mine),
                 items=tuple(pods[workload, gpus, used]),
                 call=Call.OWNER,
-                evidence=f"{counted(len(pods[workload, gpus, used]), 'pod')} held {gpus:g} GPUs each; none ever had more "
+                evidence=f"{counted(len(pods[workload, gpus, used]), 'pod')} held {gpus_words(gpus)} each; none ever had more "
                 f"than {used:g} at work",
                 counted_in=WasteKind.OVER_PARALLEL,
             ),
