@@ -160,7 +160,11 @@ def _untainted(records: HygieneRecords, strays: set[str]) -> Iterator[Found]:
         daemons = distinct(
             str(pod["workload"]) for pod in records.pods if pod["node"] in here and pod["owner_kind"] in _FOLLOWS_NODES
         )
-        let = f"; it let in {', '.join(_strays_on(here, records))}" if let_in else "; no stray pod stands there yet"
+        let = (
+            f"it let in {', '.join(_strays_on(here, records))}, whose cost is theirs"
+            if let_in
+            else "no stray pod stands there yet"
+        )
         yield (
             Offence(
                 kind=OffenceKind.NO_TAINT,
@@ -169,7 +173,7 @@ def _untainted(records: HygieneRecords, strays: set[str]) -> Iterator[Found]:
                 nodes=tuple(bare),
                 items=tuple(bare),
                 call=Call.PLATFORM,
-                evidence=f"{len(bare)} of {counted(len(rows), 'node')} keep no pod out{let}; its cost is that of those pods",
+                evidence=f"no taint keeps pods off {len(bare)} of {counted(len(rows), 'node')}; {let}",
                 counted_in=None,
                 unschedulable=_kept_off(here, records),
                 daemons=daemons,
@@ -243,7 +247,7 @@ def _waiting(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
 
 def _wait_words(pod: Row, records: HygieneRecords) -> str:
     hours = (records.end_s - seconds(pod["scheduled"] or pod["created"], records.end_s)) / S_PER_HR
-    why = pod["waiting"] if pod["node"] is not None else pod["unschedulable"]
+    why = str((pod["waiting"] if pod["node"] is not None else pod["unschedulable"]) or "").rstrip(".")
     what = "holds" if pod["node"] is not None else "asks for"
     return (
         f"{pod['pod']} {what} {gpus_words(number(pod['gpus']))} and waits for {hours:,.1f} h{f': {why}' if why else ''}"
