@@ -51,7 +51,7 @@ def answering(answer):
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = _serve
+        do_GET = do_POST = do_PATCH = _serve
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

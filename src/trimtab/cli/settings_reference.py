@@ -11,7 +11,7 @@ import sys
 from textwrap import dedent
 
 from trimtab.cli.settings import defaults, env_name
-from trimtab.fleet.settings import Assumptions, Bands, Effort, Limits, Ownership, Planning, Ventures
+from trimtab.fleet.settings import Assumptions, Bands, Effort, Hygiene, Limits, Ownership, Planning, Ventures
 
 _GROUPS = {
     "bands": Bands,
@@ -21,6 +21,7 @@ _GROUPS = {
     "ownership": Ownership,
     "limits": Limits,
     "ventures": Ventures,
+    "hygiene": Hygiene,
 }
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
@@ -30,6 +31,7 @@ _TITLES = {
     "ownership": "What GPUs cost besides their hours",
     "limits": "What a plan may not exceed",
     "ventures": "What is always judged and never planned",
+    "hygiene": "From when on something untidy or broken is named",
 }
 
 _HEAD = """# Settings

@@ -11,6 +11,8 @@ from trimtab.provenance import Evidence
 class WasteKind(Enum):
     """Where money went that bought nothing; `USEFUL` is the rest, so that all kinds together are the bill."""
 
+    FAILED_RUNS = "failed or repeated work"
+    FAULTY_NODES = "broken or slowed hardware"
     UNUSED_COMMITMENT = "unused commitment"
     UNALLOCATED_NODES = "unallocated nodes"
     UNKNOWN_HOLDER = "at work, holder unknown"

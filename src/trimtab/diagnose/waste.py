@@ -1,5 +1,6 @@
 """Waste that sums to the bill: every micro-dollar gets one kind, the first that applies, in a fixed order.
 
+What broken things took comes first, whoever held it (`diagnose.broken`); the rest is split as if they had not been.
 Node time that nobody held is split into nodes at work for an unknown holder, nodes nobody ever held, hours outside a
 workload's own on nodes that it uses, and node hours with only non-GPU pods. What a workload held is split hour by hour: not
 measured, idle, GPUs of a run that did nothing, replicas beyond what activity needs in the healthy band, GPUs larger than the
@@ -9,7 +10,8 @@ work, the price of buying it the wrong way, and the rest, which was useful.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,13 +41,15 @@ def waste_of(
     bands: Bands,
     cheaper_frac: Mapping[Pool, float],
     non_gpu_nodes: frozenset[int] = frozenset(),
+    lost: Sequence[BrokenCost] = (),
 ) -> tuple[Waste, ...]:
     """Split the bill by kind of waste, largest first; the kinds sum to the bill exactly.
 
     `cheaper_frac` is, per pool, the share of its rate that the best commitment on offer would save for steady use;
-    `non_gpu_nodes` are nodes on which pods without GPUs ran.
+    `non_gpu_nodes` are nodes on which pods without GPUs ran; `lost` is what broken things took of which cells.
     """
     by_kind: dict[WasteKind, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    allocation = _without_broken(allocation, lost, by_kind)
     _idle_nodes(fleet, allocation, non_gpu_nodes, by_kind)
     costs = allocation.by_owner_hour(len(fleet.workloads), fleet.window.hours)
     cheaper = _cheaper_by_hour(fleet, allocation, cheaper_frac)
@@ -68,6 +72,27 @@ def waste_of(
             key=lambda row: (row.kind is WasteKind.USEFUL, -row.micro_usd),
         )
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokenCost:
+    """What one broken thing took of cells of the allocation (n_cells,), in micro-dollars."""
+
+    kind: WasteKind
+    subject: str
+    cell: IntArray
+    micro_usd: IntArray
+
+
+def _without_broken(
+    allocation: Allocation, lost: Sequence[BrokenCost], by_kind: dict[WasteKind, dict[str, int]]
+) -> Allocation:
+    """Return the allocation without what broken things took, which is counted under their kinds."""
+    rest = allocation.cost.copy()
+    for part in lost:
+        by_kind[part.kind][part.subject] += int(part.micro_usd.sum())
+        np.subtract.at(rest, part.cell, part.micro_usd)
+    return replace(allocation, cost=rest)
 
 
 def _cheaper_by_hour(fleet: Fleet, allocation: Allocation, cheaper_frac: Mapping[Pool, float]) -> FloatArray:

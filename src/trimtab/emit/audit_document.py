@@ -22,7 +22,9 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.bill import (
+    broken_part,
     coverage_part,
+    hygiene_part,
     owned_parts,
     owned_spend_parts,
     product_form_part,
@@ -64,6 +66,8 @@ def audit_document(audit: Audit) -> AuditDocument:
         owned_spend=owned_spend_parts(audit.owned),
         laws=tuple(law_part(law) for law in audit.laws),
         undeclared=tuple(undeclared_part(undeclared) for undeclared in audit.undeclared),
+        broken=tuple(broken_part(row, audit.untidy.hours) for row in audit.untidy.broken),
+        hygiene=tuple(hygiene_part(row, audit.untidy.hours) for row in audit.untidy.offences),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )

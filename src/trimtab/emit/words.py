@@ -37,6 +37,8 @@ from trimtab.units import MO_PER_YEAR, MS_PER_S, S_PER_HR, S_PER_MIN
 
 WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
     {
+        WasteKind.FAILED_RUNS: "runs that failed, containers that crash",
+        WasteKind.FAULTY_NODES: "cordoned, faulty or throttled",
         WasteKind.UNUSED_COMMITMENT: "paid ahead, used by nothing",
         WasteKind.UNALLOCATED_NODES: "no workload held them",
         WasteKind.UNKNOWN_HOLDER: "who is on them is not on record",

@@ -242,6 +242,32 @@ class Ventures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hygiene:
+    """From when on something untidy or broken is named; each is a planning assumption with its reason."""
+
+    stray_hr: float = 24.0
+    """Hours that pods of a workload without GPUs were on GPU nodes: a CI job or a migration is gone within a day."""
+    crash_restarts: int = 5
+    """Restarts from which a container that fails is in a crash loop: kubelet's pauses of 10, 20, 40, 80 and 160 s are behind
+    it, and every further one takes 300 s."""
+    crash_life_s: float = 600.0
+    """A container that lived so long is not in a crash loop: kubelet begins its pauses anew after ten minutes."""
+    pending_hr: float = 1.0
+    """Hours that a pod with GPUs waits for a node, or on its node for an image: nodes come in minutes, large images in half an
+    hour."""
+    unused_hr: float = 24.0
+    """Hours on end, up to the last of the history, in which no GPU of a pod did anything: a night and a day."""
+    notebook_open_hr: float = 4.0
+    """Idle hours on end after which a notebook counts as left open: half a working day; lunch and meetings are shorter."""
+    cordoned_hr: float = 1.0
+    """Hours that a node is cordoned or not ready: a drain for an upgrade takes minutes."""
+    throttled_frac: float = 0.05
+    """Share of its speed that a GPU loses to throttling: clocks of healthy boards differ by a few percent."""
+    fault_to_failure_s: float = 600.0
+    """A run that fails so soon after a fault on its node is taken to have failed of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of them."""
 
@@ -253,3 +279,4 @@ class Settings:
     ownership: Ownership = field(default_factory=Ownership)
     limits: Limits = field(default_factory=Limits)
     ventures: Ventures = field(default_factory=Ventures)
+    hygiene: Hygiene = field(default_factory=Hygiene)

@@ -14,8 +14,13 @@ from trimtab.catalog.price_changes import changed
 from trimtab.catalog.questions import shown
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.diagnose.broken import Broken, BrokenRecords, broken
+from trimtab.diagnose.cluster_records import cluster_records
 from trimtab.diagnose.findings import Unjudged
+from trimtab.diagnose.hygiene import offences
+from trimtab.diagnose.offences import HygieneRecords
 from trimtab.diagnose.spend import spend_by, spend_by_workload, week_activity
+from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
 from trimtab.emit.manifests.scaling_files import guarded_by
@@ -130,8 +135,18 @@ def audited(
     fit, market = opened.fit, opened.market
     history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
+    records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings)
     found = _audit(
-        name or bundle_name(bundle), bundle, fit, history, planned, proven, market, opened.settings, opened.degraded
+        name or bundle_name(bundle),
+        bundle,
+        fit,
+        history,
+        planned,
+        proven,
+        market,
+        opened.settings,
+        opened.degraded,
+        broken(records[0], opened.settings.hygiene),
     )
     day = market.at or fit.window.end.date()
     held = inventory(owned, fit.usage, opened.selling, day)
@@ -150,7 +165,9 @@ def audited(
         guards=emitted_guards(planned, bundle, opened),
     )
     missing = undeclared(planned, market, opened.settings, tell)
-    found = replace(found, owned=held, robustness=stressed, undeclared=missing)
+    found = replace(
+        found, owned=held, robustness=stressed, undeclared=missing, untidy=_untidy(records, opened, history)
+    )
     made = ProvenPlan(planned=planned, proven=proven, opened=opened)
     if scenario is None:
         return found, made
@@ -365,9 +382,11 @@ def _audit(
     market: Market,
     settings: Settings,
     degraded: tuple[str, ...],
+    breakages: Broken,
 ) -> Audit:
     window, bands = str(fleet.window), settings.bands
     allocation = allocate(history, fleet.holdings)
+    lost = broken_costs(breakages, BilledWindow(fleet=fleet, allocation=allocation))
     return Audit(
         fleet=name,
         coverage=fleet.coverage,
@@ -377,7 +396,7 @@ def _audit(
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
         spend_by_workload=spend_by_workload(fleet, allocation),
         product_form=product_form(fleet, bands),
-        waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet)),
+        waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet), lost),
         verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),
         unjudged=_unjudged(fleet, allocation, planned),
         plan=planned.plan,
@@ -391,6 +410,17 @@ def _audit(
         capacity=proven.capacity,
         laws=tuple(law_findings(planned, market)),
     )
+
+
+def _untidy(records: tuple[BrokenRecords, HygieneRecords], opened: Opened, history: Bill) -> Untidy:
+    """Return what was broken and untidy in the whole history, the proof window too, with what it cost."""
+    settings, proof = opened.settings.hygiene, opened.proof
+    later = bill(proof.usage, opened.market.rates_of_days(proof.usage.pools, proof.window), opened.owned)
+    windows = [
+        BilledWindow(fleet=fleet, allocation=allocate(billed, fleet.holdings))
+        for fleet, billed in ((opened.fit, history), (proof, later))
+    ]
+    return untidy(broken(records[0], settings), offences(records[1], settings), records[0], windows)
 
 
 def _ended(planned: Planned, workload: Workload) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.untidy import Untidy
 from trimtab.fleet.model import Coverage, FloatArray
 from trimtab.plan.commitments.inventory import CommitmentUse
 from trimtab.plan.model import CapacityPicture, Plan, Proof
@@ -52,6 +53,8 @@ class Audit:
     """What owners did not declare, and what the plan would save if they did; alternatives, the most first."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
+    untidy: Untidy = field(default_factory=Untidy)
+    """What was broken and untidy over the whole history, with what it cost."""
     what_if: WhatIf | None = None
     """A scenario beside the world as it is, where one was asked for."""
 

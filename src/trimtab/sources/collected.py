@@ -24,10 +24,10 @@ from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import Bundle, BundleMeta
 from trimtab.tables.resource_ids import PROVIDER_ID, last_part
 
-_WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes")
+_WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes", "disruption_budgets")
 _TARGETS = ("scalers",)
-_NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images")
-_DEVICES = ("devices", "allocations", "gpu_usage")
+_NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images", "faults")
+_DEVICES = ("devices", "allocations", "gpu_usage", "faults")
 _JOINED = ","
 """What the nodes of a job that ran on several are joined with."""
 

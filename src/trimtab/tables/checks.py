@@ -42,6 +42,7 @@ KEYS = {
     "pods": ("namespace", "pod", "created"),
     "images": ("node", "image"),
     "volumes": ("namespace", "name"),
+    "disruption_budgets": ("namespace", "name", "workload"),
 }
 """Columns that tell a table's rows apart; nodes are told apart in `overlaps`, costs and spot events may repeat."""
 
@@ -50,6 +51,7 @@ INTERVALS = {
     "allocations": ("start", "end"),
     "jobs": ("start", "end"),
     "costs": ("ChargePeriodStart", "ChargePeriodEnd"),
+    "faults": ("start", "end"),
 }
 REFERENCES = (
     ("devices", "node", "nodes", "node"),

@@ -316,6 +316,31 @@ PODS = (
         nullable=True,
     ),
     _text("images", "images of its containers, comma separated", nullable=True),
+    _count("restarts", "times that its containers were started again", nullable=True),
+    _text("waiting", "why a container of it waits: CrashLoopBackOff, ImagePullBackOff, ...", nullable=True),
+    _text("last_exit", "how the last life of a container ended: OOMKilled, Error (exit 1)", nullable=True),
+    _time("last_ended", "when that was", nullable=True),
+    _amount("last_life_s", "how long that life was", "s"),
+    _text("unschedulable", "what the scheduler says where it finds no node", nullable=True),
+)
+
+FAULTS = (
+    _text("node", "node"),
+    _text("device", "device; null where the whole node is meant", nullable=True),
+    _time("start", "when it began, or was first seen"),
+    _time("end", "when it was over; null while it lasts", nullable=True),
+    Column(
+        name="fault",
+        dtype=Dtype.STRING,
+        meaning="what is wrong",
+        choices=("cordoned", "not-ready", "xid", "ecc", "row-remap", "thermal-throttle", "power-throttle"),
+        origin="spec.unschedulable, condition Ready, DCGM_FI_DEV_XID_ERRORS, ..._ECC_DBE_VOL_TOTAL, ..._ROW_REMAP_FAILURE, "
+        "..._THERMAL_VIOLATION",
+    ),
+    Column(name="code", dtype=Dtype.INT, meaning="number of the XID", nullable=True, low=0.0),
+    _frac(
+        "lost_frac", "share of the speed that throttling took; null where it was not measured", "DCGM_FI_DEV_SM_CLOCK"
+    ),
 )
 
 SCALERS = (
@@ -329,6 +354,15 @@ SCALERS = (
     _text("triggers", "what it scales on, in words", nullable=True),
     Column(name="limits", dtype=Dtype.LABELS, meaning="a NodePool's limits: resource -> quantity", nullable=True),
     _text("consolidation", "a NodePool's consolidation policy and delay", nullable=True),
+)
+
+DISRUPTION_BUDGETS = (
+    _text("namespace", "namespace"),
+    _text("name", "name of the PodDisruptionBudget"),
+    _text("workload", "workload whose pods it selects; null where it selects none that runs", nullable=True),
+    _amount("allowed", "pods that it lets go", "pods", origin="status.disruptionsAllowed"),
+    _amount("healthy", "healthy pods", "pods", origin="status.currentHealthy"),
+    _amount("expected", "pods that it counts", "pods", origin="status.expectedPods"),
 )
 
 QUEUES = (
@@ -420,7 +454,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "costs": COSTS,
     "spot_events": SPOT_EVENTS,
     "pods": PODS,
+    "faults": FAULTS,
     "scalers": SCALERS,
+    "disruption_budgets": DISRUPTION_BUDGETS,
     "queues": QUEUES,
     "images": IMAGES,
     "volumes": VOLUMES,

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from trimtab.cli.emit import EmitOptions
 from trimtab.cli.emit.folder import write_folder
-from trimtab.cli.kept_audits import recall_plan
+from trimtab.cli.kept_audits import recall, recall_plan
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.screen import say
 from trimtab.cli.sheet import Sheet, SheetColumn
 from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.hygiene_files import hygiene_files
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.inputs.files import read_text
 
@@ -29,7 +30,10 @@ _COLUMNS = (
 def run_emit(options: EmitOptions) -> None:
     """Run the command."""
     kept = recall_plan()
-    emission = emit_plan(kept.plan, _facts(kept.facts, options), only=options.only)
+    facts = _facts(kept.facts, options)
+    emission = emit_plan(kept.plan, facts, only=options.only)
+    if not options.only:
+        emission = replace(emission, files=(*emission.files, *hygiene_files(recall(), facts)))
     if not options.dry_run:
         write_folder(options.out, {file.path: file.text for file in emission.files}, force=options.force)
     for_people = options.output_format is Format.TABLE

@@ -19,7 +19,9 @@ from trimtab.emit.document.audit import (
     WhatIfPart,
 )
 from trimtab.emit.document.bill import (
+    BrokenPart,
     CoveragePart,
+    HygienePart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
@@ -60,6 +62,7 @@ __all__ = [
     "AuditDocument",
     "BackTestPart",
     "BillByHour",
+    "BrokenPart",
     "CapacityPart",
     "ChangePart",
     "ComparedPart",
@@ -68,6 +71,7 @@ __all__ = [
     "EvidencePart",
     "HeatMapPart",
     "HeldPart",
+    "HygienePart",
     "LawPart",
     "LimitPart",
     "NotWorthPart",

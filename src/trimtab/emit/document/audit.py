@@ -7,7 +7,9 @@ from typing import Literal
 
 from trimtab.emit.document.actions import ActionPart
 from trimtab.emit.document.bill import (
+    BrokenPart,
     CoveragePart,
+    HygienePart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
@@ -154,6 +156,10 @@ class AuditDocument(Part):
     """What the plan takes a replica of each service to serve, and how that did against history."""
     undeclared: tuple[UndeclaredPart, ...] = ()
     """What owners did not declare, and what the plan would save if they did; alternatives, the most first."""
+    broken: tuple[BrokenPart, ...] = ()
+    """What was broken over the whole history, the most dollars first."""
+    hygiene: tuple[HygienePart, ...] = ()
+    """What is untidy in the cluster, offender by offender, the most dollars first."""
     robustness: RobustnessPart | None = None
     """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
     what_if: WhatIfPart | None = None

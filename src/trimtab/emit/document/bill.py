@@ -86,6 +86,68 @@ class WastePart(Part):
     """The workloads that carry most of it."""
 
 
+class BrokenPart(Part):
+    """Something broken that took GPU time: failed runs, a crash loop, a node or a GPU out of order."""
+
+    kind: str
+    """The kind of waste that its dollars of the fit window are counted under."""
+    what: str
+    """What it is."""
+    subject: str
+    """The workload or the node."""
+    nodes: tuple[str, ...]
+    """Nodes on which it happened."""
+    items: tuple[str, ...]
+    """Runs, pods or GPUs, those that lost most first."""
+    usd: float
+    """Dollars over the whole history, the proof window included."""
+    usd_mo: float
+    """The same as dollars a month."""
+    gpu_hours: float
+    """GPU-hours that it took over the whole history."""
+    usd_hr: float | None
+    """Dollars an hour while it lasts; null where it was over when the history ended."""
+    call: str
+    """Who can end it: workload owner, platform team or cloud provider's support."""
+    evidence: str
+    """What it rests on."""
+    retried: str
+    """What failed attempts add to the cost of runs that completed; empty where it is no workload's."""
+
+
+class HygienePart(Part):
+    """An offender: a workload or a group of nodes that is untidy. Its dollars are part of waste that is counted already."""
+
+    kind: str
+    """What is untidy."""
+    subject: str
+    """The workload, or the group of nodes."""
+    owner_kind: str
+    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or where nobody told."""
+    nodes: tuple[str, ...]
+    """Nodes on which it is."""
+    items: tuple[str, ...]
+    """Pods, or nodes where these are the offenders."""
+    usd: float
+    """Dollars over the whole history, the proof window included."""
+    usd_mo: float
+    """The same as dollars a month."""
+    gpu_hours: float
+    """GPU-hours that it took over the whole history."""
+    usd_hr: float | None
+    """Dollars an hour while it lasts; null where it does not cost without a break up to the end of the history."""
+    counted_in: str
+    """The kind of waste that its dollars are part of; empty where it costs nothing."""
+    call: str
+    """Who can end it."""
+    evidence: str
+    """What it rests on."""
+    unschedulable: tuple[str, ...]
+    """Workloads that its patch keeps off these nodes until they tolerate the taint."""
+    daemons: tuple[str, ...]
+    """DaemonSets on these nodes, which belong there."""
+
+
 class VerdictPart(Part):
     """What a workload's activity says."""
 

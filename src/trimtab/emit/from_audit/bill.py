@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.untidy import CostlyBreakage, CostlyOffence
 from trimtab.emit.document import (
+    BrokenPart,
     CoveragePart,
+    HygienePart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
@@ -22,6 +25,7 @@ from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
+from trimtab.units import usd_cents
 
 _GPU_HOUR_DIGITS = 2
 
@@ -95,6 +99,46 @@ def waste_parts(rows: Sequence[Waste], audit: Audit) -> tuple[WastePart, ...]:
             where=row.where,
         )
         for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def broken_part(row: CostlyBreakage, history_hr: int) -> BrokenPart:
+    """Return the part of a broken thing; `history_hr` are the hours that its cost is of."""
+    breakage, cost = row.breakage, row.cost
+    return BrokenPart(
+        kind=breakage.kind.value,
+        what=breakage.what,
+        subject=breakage.subject,
+        nodes=breakage.nodes,
+        items=breakage.items,
+        usd=usd_cents(cost.micro_usd),
+        usd_mo=month_usd(cost.micro_usd, history_hr),
+        gpu_hours=round(cost.gpu_hours, _GPU_HOUR_DIGITS),
+        usd_hr=None if cost.usd_hr is None else round(cost.usd_hr, 2),
+        call=breakage.call.value,
+        evidence=breakage.evidence,
+        retried=row.retried,
+    )
+
+
+def hygiene_part(row: CostlyOffence, history_hr: int) -> HygienePart:
+    """Return the part of an offender; `history_hr` are the hours that its cost is of."""
+    offence, cost = row.offence, row.cost
+    return HygienePart(
+        kind=offence.kind.value,
+        subject=offence.subject,
+        owner_kind=offence.owner_kind,
+        nodes=offence.nodes,
+        items=offence.items,
+        usd=usd_cents(cost.micro_usd),
+        usd_mo=month_usd(cost.micro_usd, history_hr),
+        gpu_hours=round(cost.gpu_hours, _GPU_HOUR_DIGITS),
+        usd_hr=None if cost.usd_hr is None else round(cost.usd_hr, 2),
+        counted_in=offence.counted_in.value if offence.counted_in is not None and cost.micro_usd else "",
+        call=offence.call.value,
+        evidence=offence.evidence,
+        unschedulable=offence.unschedulable,
+        daemons=offence.daemons,
     )
 
 

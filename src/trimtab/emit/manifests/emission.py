@@ -17,6 +17,7 @@ class ApplyStage(IntEnum):
     RELEASE = 6
     COMMIT = 7
     UNDO = 8
+    TIDY = 9
 
 
 STAGE_MEANING = {
@@ -28,6 +29,7 @@ STAGE_MEANING = {
     ApplyStage.RELEASE: "give back nodes",
     ApplyStage.COMMIT: "buy commitments on the days of their orders",
     ApplyStage.UNDO: "only to go back: what was there before",
+    ApplyStage.TIDY: "apart from the plan: what is untidy, one patch at a time, as hygiene/README.md says",
 }
 
 

@@ -8,7 +8,7 @@ from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
-from trimtab.emit.manifests.objects import Plain, dns_name, metadata
+from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 
@@ -53,17 +53,26 @@ def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
 
 
 def pod_disruption_budget(action: Action, known: WorkloadFacts) -> dict[str, Plain]:
-    """Return a budget that lets one replica of a service go at a time, as node consolidation will ask."""
+    """Return the budget of a service for an action."""
+    return disruption_budget(known, metadata(_budget_name(known), [action], namespace=known.namespace))
+
+
+def disruption_budget(known: WorkloadFacts, about: Mapping[str, Plain] | None = None) -> dict[str, Plain]:
+    """Return a budget that lets one replica of a service go at a time, as node consolidation will ask, with its metadata."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "metadata": about or {"name": _budget_name(known), "namespace": known.namespace, "labels": dict(MANAGED_BY)},
         "spec": {
             "maxUnavailable": 1,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": dict(sorted(known.pod_labels.items()))},
         },
     }
+
+
+def _budget_name(known: WorkloadFacts) -> str:
+    return dns_name("trimtab", known.short_name)
 
 
 def adapter_values() -> dict[str, Plain]:

@@ -182,6 +182,21 @@ def rollback_component(
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [first, *patches])
 
 
+def pod_component(known: WorkloadFacts, what: str, pod: Mapping[str, Plain], note: str) -> dict[str, Plain]:
+    """Return a Component that merges fields into the spec of a workload's pods; `note` says for what, which is no action."""
+    notes: Mapping[str, Plain] = {"annotations": {ACTION: note}}
+    head = {"apiVersion": API_VERSIONS[known.owner_kind], "kind": known.owner_kind}
+    body = {**head, "metadata": {"name": known.short_name, **notes}, "spec": _of_pods(known, {"spec": dict(pod)})}
+    name = f"trimtab-{known.short_name}-{what}"
+    found = _component(known, (), name, [yaml.safe_dump(body, sort_keys=False)])
+    return {**found, "metadata": {"name": name, **notes}}
+
+
+def tolerates_gpu_nodes(known: WorkloadFacts) -> list[Plain]:
+    """Return the tolerations that a workload has, and that of the taint of GPU nodes."""
+    return [*_kept(known), {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}]
+
+
 def _component(
     known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str], *, once: str = ""
 ) -> dict[str, Plain]:

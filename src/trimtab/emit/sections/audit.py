@@ -18,6 +18,7 @@ from trimtab.emit.sections.plan import (
     unjudged_blocks,
 )
 from trimtab.emit.sections.proof import laws_blocks, proof_blocks, robustness_blocks, what_if_blocks
+from trimtab.emit.sections.untidy import broken_blocks, hygiene_blocks
 from trimtab.emit.words import GLOSSARY, days, joint_interval, kept_words, limit_line, moving_in, owned_lines
 
 Made = Callable[[AuditDocument], Sequence[Block]]
@@ -55,6 +56,13 @@ def audit_sections(
         ),
         ("spend", "Where the money goes", "GPU active: mean share of the GPU at work while held", spend_blocks),
         ("buys", "What it buys", f"$/month; together they are the bill, {bill}", waste_blocks),
+        (
+            "broken",
+            "What was broken",
+            f"{dollars(sum(row.usd_mo for row in document.broken))} a month went into it",
+            broken_blocks,
+        ),
+        ("hygiene", "What to tidy up", "offender by offender; part of the waste above", hygiene_blocks),
         ("plan", "The plan", "what to do first stands first" if document.plan.actions else "", plan_blocks),
         ("roadmap", "The year ahead", "one lever a month, finished before the next", roadmap_blocks),
         ("closer-look", "Worth a closer look", "on stated assumptions, and no part of the plan", closer_look_blocks),

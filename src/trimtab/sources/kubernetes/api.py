@@ -63,6 +63,9 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Job", plural="jobs", group="batch", cost="when runs were submitted, and how they ended"),
     Resource(kind="CronJob", plural="cronjobs", group="batch", cost="owners of CronJobs"),
     Resource(
+        kind="PodDisruptionBudget", plural="poddisruptionbudgets", group="policy", cost="disruption budgets in place"
+    ),
+    Resource(
         kind="HorizontalPodAutoscaler", plural="horizontalpodautoscalers", group="autoscaling",
         versions=("v2",), cost="autoscalers in place",
     ),

@@ -37,6 +37,33 @@ def scaler_rows(objects: Objects) -> list[Row]:
     ]
 
 
+def budget_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> list[Row]:
+    """Return the rows of `disruption_budgets`; `workloads` maps (namespace, pod) to the pod's workload."""
+    pods = [
+        (key, mapping(pod, "metadata", "labels"))
+        for pod in objects.of("Pod")
+        if (key := (text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))) in workloads
+    ]
+    rows: list[Row] = []
+    for budget in objects.of("PodDisruptionBudget"):
+        namespace, wanted = text(budget, "metadata", "namespace"), mapping(budget, "spec", "selector", "matchLabels")
+        selected = {
+            workloads[key]
+            for key, labels in pods
+            if wanted and key[0] == namespace and all(labels.get(name) == value for name, value in wanted.items())
+        }
+        told = {
+            "namespace": namespace,
+            "name": text(budget, "metadata", "name"),
+            "allowed": number(budget, "status", "disruptionsAllowed"),
+            "healthy": number(budget, "status", "currentHealthy"),
+            "expected": number(budget, "status", "expectedPods"),
+        }
+        of: list[str | None] = [*sorted(selected)] or [None]
+        rows += [{**told, "workload": workload} for workload in of]
+    return rows
+
+
 def _hpa(autoscaler: Object) -> Row:
     least = number(autoscaler, "spec", "minReplicas")
     triggers = [_metric_words(metric) for metric in listed(autoscaler, "spec", "metrics")]

@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "DaemonSet": ("apps",),
     "Job": ("batch", "batch.volcano.sh"),
     "CronJob": ("batch",),
+    "PodDisruptionBudget": ("policy",),
     "HorizontalPodAutoscaler": ("autoscaling",),
     "ScaledObject": ("keda.sh",),
     "NodePool": ("karpenter.sh",),

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from trimtab.sources.hour_grid import Life
 from trimtab.sources.kubernetes.board_shares import BoardShares
+from trimtab.sources.kubernetes.health import pod_health
 from trimtab.sources.kubernetes.holds import DeviceShare, Hold, mig_share
 from trimtab.sources.kubernetes.objects import (
     Object,
@@ -336,6 +337,7 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "affinity": ",".join(_affinity_keys(spec)) or None,
         "selector": dict(pod.selector),
         "images": images_of(spec),
+        **pod_health(pod.source),
     }
 
 

@@ -21,6 +21,7 @@ from trimtab.sources.hour_grid import Life, moment
 from trimtab.sources.kubernetes.board_shares import board_shares, registered_boards, vgpu_boards
 from trimtab.sources.kubernetes.claimed_boards import KnownHolds, claimed_holds, together, with_known
 from trimtab.sources.kubernetes.cluster_objects import (
+    budget_rows,
     image_rows,
     queue_names,
     queue_rows,
@@ -28,6 +29,7 @@ from trimtab.sources.kubernetes.cluster_objects import (
     scaler_rows,
     volume_rows,
 )
+from trimtab.sources.kubernetes.health import fault_rows
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
 from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
@@ -111,6 +113,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         "queues": queue_rows(objects),
         "images": image_rows(objects),
         "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
+        "disruption_budgets": budget_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
     }
     holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
@@ -122,6 +125,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     tables["allocations"] = allocation_rows(holds, owners)
     tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
     tables["jobs"] = _jobs(objects, holds, owners, start, claims)
+    tables["faults"] = fault_rows(objects, nodes_with_gpus, start)
     meta = BundleMeta(
         start=start,
         end=end,
@@ -249,7 +253,7 @@ def _job_facts(job: Object) -> JobFacts:
     )
 
 
-STANDING = ("pods", "scalers", "queues", "images", "volumes")
+STANDING = ("pods", "scalers", "disruption_budgets", "queues", "images", "volumes")
 """Tables that only a snapshot has."""
 _FILLED = ("provider", "instance_type", "region")
 
@@ -281,6 +285,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
+            "faults": _together(collected.tables.get("faults"), snapshot.tables["faults"]),
         },
         meta=meta.model_copy(
             update={
@@ -290,6 +295,15 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             }
         ),
     )
+
+
+def _together(read: pa.Table | None, told: pa.Table) -> pa.Table:
+    """Return the faults that telemetry read and those that a snapshot tells of other kinds, or of other nodes."""
+    if read is None:
+        return told
+    seen = {(row["node"], row["fault"]) for row in read.select(["node", "fault"]).to_pylist()}
+    added = [row for row in told.to_pylist() if (row["node"], row["fault"]) not in seen]
+    return table_from_rows("faults", [*read.to_pylist(), *added])
 
 
 def _owned(allocations: pa.Table, told: pa.Table) -> pa.Table:

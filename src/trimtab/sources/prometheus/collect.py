@@ -38,6 +38,7 @@ from trimtab.sources.kubernetes.shared_holds import (
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.prometheus.dcgm import ExportedMetric, read_labels
 from trimtab.sources.prometheus.demand import collect_demand
+from trimtab.sources.prometheus.faults import fault_rows
 from trimtab.sources.prometheus.fleet_rows import (
     Boards,
     allocation_rows,
@@ -127,8 +128,17 @@ def collect_prometheus(
         "gpu_usage": usage,
         "demand": demand,
         "jobs": table_from_rows("jobs", jobs),
+        "faults": table_from_rows("faults", _faults(server, watch, boards, billed)),
     }
     return Collected(tables=tables, meta=_meta(server, grid, metrics, tally))
+
+
+def _faults(
+    server: Prometheus, watch: Watch, boards: Boards, billed: Sequence[Mapping[str, object]]
+) -> list[dict[str, object]]:
+    """Return the faults of the nodes and devices that the bundle has."""
+    nodes = {row["node"] for row in billed}
+    return [row for row in fault_rows(server, watch, boards.node) if row["node"] in nodes]
 
 
 def _node_names(server: Prometheus, grid: HourGrid, tally: Tally, nodes: Sequence[KubeNode]) -> dict[str, str]:

@@ -1,0 +1,258 @@
+"""Patches of what is untidy, in a folder of their own: each is applied by itself, and none is part of the plan.
+
+A pool's taint is a script, for it belongs where its nodes are made; workloads get kustomize Components; notebooks a CronJob.
+What a file cannot decide (a pod that crashes, hangs or asks for too much) stands in the page with the command that stops it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from trimtab.emit.document import AuditDocument, BrokenPart, HygienePart
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
+from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
+from trimtab.emit.manifests.give_back import GROUP_LABELS, KARPENTER
+from trimtab.emit.manifests.karpenter import GPU_TAINT
+from trimtab.emit.manifests.kubernetes import disruption_budget
+from trimtab.emit.manifests.notebook_reaper import reaper
+from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
+from trimtab.emit.manifests.workload_patch import patchable, pod_component, tolerates_gpu_nodes
+from trimtab.emit.money import dollars
+from trimtab.fleet.settings import Bands, Hygiene
+
+FOLDER = "hygiene"
+_NOTE = "hygiene"
+_TYPE_LABEL = "node.kubernetes.io/instance-type"
+_REAPED = frozenset({"Notebook", "StatefulSet", "Deployment"})
+_TAINT = f"{GPU_TAINT['key']}={GPU_TAINT['value']}:{GPU_TAINT['effect']}"
+_STRAY, _NO_TAINT = "pods without GPUs on GPU nodes", "GPU nodes without a taint"
+_NOTEBOOK = "notebooks left open"
+_OVER_ASKED, _BUDGET = "pods that ask for more GPUs than they use", "disruption budgets missing or too strict"
+_STOPPED = frozenset({"pods that hold GPUs and do not start", "pods that hold GPUs and do nothing"})
+_CRASH_LOOP = "container in a crash loop"
+_NAMED = 3
+_STRAY_COMMENT = """List this folder under `components` beside the workload's manifest. Where it requires nodes by affinity
+already, add the expression to each of its own terms instead: a merge would put this one in their place."""
+
+
+def hygiene_files(document: AuditDocument, facts: EmitFacts) -> tuple[ManifestFile, ...]:
+    """Return the files that tidy up what an audit found, and the page that says what each is for; none where all is tidy."""
+    if not document.hygiene and not document.broken:
+        return ()
+    by_kind: dict[str, list[HygienePart]] = defaultdict(list)
+    for part in document.hygiene:
+        by_kind[part.kind].append(part)
+    files = [
+        *_strays(by_kind[_STRAY], facts),
+        *_taints(by_kind[_NO_TAINT], facts),
+        *_notebooks(by_kind[_NOTEBOOK], facts),
+        *_disruption_budgets(by_kind[_BUDGET], facts),
+    ]
+    paths = {subject: [file.path for file, about in files if about == subject] for _, subject in files}
+    page = _file("README.md", _page(document, facts, paths), "what is untidy")
+    return (page, *(file for file, _ in files))
+
+
+def _file(path: str, text: str, kind: str) -> ManifestFile:
+    return ManifestFile(path=f"{FOLDER}/{path}", text=text, kind=kind, actions=(), stage=ApplyStage.TIDY)
+
+
+Made = tuple[ManifestFile, str]
+"""A file and the offender that it is for."""
+
+
+def _strays(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield the Components that keep pods without GPUs off the types of nodes that have them."""
+    types = sorted({node.pool.instance_type for node in facts.nodes})
+    for part in parts:
+        known = WorkloadFacts(name=part.subject, owner_kind=part.owner_kind)
+        if not types or not patchable(known) or known.owner_kind == RAY_SERVICE:
+            continue
+        term = {"matchExpressions": [{"key": _TYPE_LABEL, "operator": "NotIn", "values": [*types]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        body = pod_component(known, "off-gpu-nodes", {"affinity": {"nodeAffinity": required}}, _NOTE)
+        yield _component_file("strays", known, body, _STRAY_COMMENT), part.subject
+
+
+def _component_file(folder: str, known: WorkloadFacts, body: Mapping[str, Plain], comment: str) -> ManifestFile:
+    cluster = known.name.partition("@")[2]
+    path = f"{folder}/{dns_name(known.namespace)}/{dns_name(known.short_name, cluster)}/kustomization.yaml"
+    return _file(path, yaml_text(body, comment=comment), "kustomize Component")
+
+
+def _taints(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield the scripts that taint pools, and the tolerations of workloads that do not tolerate it yet."""
+    nodes = {node.name: node for node in facts.nodes}
+    done: set[str] = set()
+    for part in parts:
+        here = [nodes[name] for name in part.nodes if name in nodes]
+        if here:
+            script = taint_script(part, here)
+            yield _file(f"taints/{node_name(part.subject)}.sh", script, "script that taints nodes"), part.subject
+        for name in part.unschedulable:
+            known = facts.workload(name)
+            if known is None or name in done or not known.pods_were_read or not _takes_tolerations(known):
+                continue
+            done.add(name)
+            body = pod_component(known, "tolerates-gpu-nodes", {"tolerations": tolerates_gpu_nodes(known)}, _NOTE)
+            comment = f"Before the taint on {part.subject}: without it new pods of {name} find no node there."
+            yield _component_file("tolerations", known, body, comment), part.subject
+
+
+def _takes_tolerations(known: WorkloadFacts) -> bool:
+    return patchable(known) and known.owner_kind != RAY_SERVICE
+
+
+def taint_script(part: HygienePart, nodes: Sequence[NodeFacts]) -> str:
+    """Return the script that taints a pool: where its nodes are made, then the nodes that stand."""
+    first = nodes[0]
+    if part.unschedulable:
+        names = ", ".join(part.unschedulable)
+        warning = f"# First: {names} must tolerate it (../tolerations), else their new pods stay pending."
+    else:
+        warning = "# Every workload that holds GPUs there tolerates it."
+    standing = " ".join(shlex.quote(node.name) for node in nodes)
+    lines = [
+        "#!/usr/bin/env bash",
+        f"# {part.subject}: keep pods without GPUs off its nodes. Made by trimtab; nothing here was run.",
+        warning,
+        "# Pods that run there stay: move those without GPUs with ../strays.",
+        "set -euo pipefail",
+        "",
+        *_where_nodes_are_made(first),
+        "",
+        "# The nodes that stand:",
+        f"kubectl taint nodes {standing} {_TAINT} --overwrite",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _where_nodes_are_made(node: NodeFacts) -> Iterator[str]:
+    """Yield the command that gives new nodes of a pool the taint; sources: the clouds' own references of the command."""
+    key, name = node.group or ("", "")
+    quoted, region = shlex.quote(name), shlex.quote(node.pool.region)
+    if key == KARPENTER:
+        yield "# Karpenter takes a changed template as drift and replaces the nodes of the pool, within its budgets"
+        step = f'[{{"op":"add","path":"/spec/template/spec/taints","value":[{_taint_json()}]}}]'
+        yield f"kubectl patch nodepool {quoted} --type=json -p {shlex.quote(step)}"
+    elif node.pool.provider == "aws" and key in GROUP_LABELS:
+        yield ': "${CLUSTER:?name of the EKS cluster}"'
+        taints = '{"addOrUpdateTaints":[{"key":"nvidia.com/gpu","value":"present","effect":"NO_SCHEDULE"}]}'
+        yield f'aws eks update-nodegroup-config --region {region} --cluster-name "$CLUSTER" \\'
+        yield f"  --nodegroup-name {quoted} --taints {shlex.quote(taints)}"
+    elif node.pool.provider == "gcp" and key in GROUP_LABELS:
+        yield ': "${CLUSTER:?name of the GKE cluster}"'
+        yield f'gcloud container node-pools update {quoted} --cluster "$CLUSTER" --location {region} --node-taints={_TAINT}'
+    elif node.pool.provider == "azure" and key in GROUP_LABELS:
+        yield ': "${CLUSTER:?name of the AKS cluster}" "${RESOURCE_GROUP:?its resource group}"'
+        yield f'az aks nodepool update --resource-group "$RESOURCE_GROUP" --cluster-name "$CLUSTER" --name {quoted} \\'
+        yield f"  --node-taints {_TAINT}"
+    else:
+        yield "# What makes these nodes is not known: put the taint there too (kubelet --register-with-taints), for new ones"
+
+
+def _taint_json() -> str:
+    return f'{{"key":"{GPU_TAINT["key"]}","value":"{GPU_TAINT["value"]}","effect":"{GPU_TAINT["effect"]}"}}'
+
+
+def _notebooks(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield one reaper for each namespace with notebooks left open."""
+    spaces: dict[str, list[HygienePart]] = defaultdict(list)
+    for part in parts:
+        if part.owner_kind in _REAPED:
+            spaces[WorkloadFacts(name=part.subject).namespace].append(part)
+    for space, mine in spaces.items():
+        text = reaper(
+            [(space, WorkloadFacts(name=part.subject).short_name, part.owner_kind) for part in mine],
+            hours=Hygiene().notebook_open_hr,
+            active_frac=Bands().active_frac,
+            pod_label=facts.pod_label,
+            namespace_label=facts.namespace_label,
+        )
+        file = _file(f"notebooks/{dns_name(space)}.reaper.yaml", text, "CronJob, Role, RoleBinding, ServiceAccount")
+        yield from ((file, part.subject) for part in mine[:1])
+
+
+def _disruption_budgets(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield a budget for each service that has none and whose pods' labels are known."""
+    for part in parts:
+        known = facts.workload(part.subject)
+        if known is None or part.owner_kind not in SCALABLE or not known.pod_labels:
+            continue
+        path = f"budgets/{dns_name(known.namespace)}/{dns_name(known.short_name)}.pdb.yaml"
+        text = yaml_text(disruption_budget(known), comment=f"{part.subject}: one replica goes at a time")
+        yield _file(path, text, "PodDisruptionBudget"), part.subject
+
+
+# The page
+
+
+def _page(document: AuditDocument, facts: EmitFacts, paths: Mapping[str, Sequence[str]]) -> str:
+    return "\n".join([*_head(), *_offenders(document.hygiene, paths), *_broken(document.broken, facts)]) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield "# What is untidy"
+    yield ""
+    yield "Apart from the plan: apply each patch by itself, or none. Dollars are a month's and part of waste that the audit"
+    yield "counts under the kind named beside them: what a patch frees is saved once, by it or by the plan."
+    yield ""
+
+
+def _offenders(parts: Sequence[HygienePart], paths: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    kinds: dict[str, list[HygienePart]] = defaultdict(list)
+    for part in parts:
+        kinds[part.kind].append(part)
+    for kind, rows in kinds.items():
+        yield f"## {kind[:1].upper()}{kind[1:]}"
+        yield ""
+        for row in rows:
+            counted = f", counted in “{row.counted_in}”" if row.counted_in else ""
+            yield f"- [ ] `{row.subject}` ({dollars(row.usd_mo)} a month{counted}; {row.call}): {row.evidence}"
+            for line in (*_what_to_do(row, paths), *_leaves(row)):
+                yield f"  - {line}"
+        yield ""
+
+
+def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for path in paths.get(row.subject, ()):
+        yield f"`{path}`"
+    if row.kind in (_STRAY, _NO_TAINT, _NOTEBOOK):
+        if not paths.get(row.subject) and row.kind == _STRAY:
+            yield "no patch: what runs its pods was not told; keep it off GPU nodes by node affinity in its own manifest"
+    elif row.kind == _OVER_ASKED:
+        yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
+    elif row.kind in _STOPPED:
+        yield _stop(row.subject, row.owner_kind, row.items)
+
+
+def _stop(subject: str, owner_kind: str, pods: Sequence[str]) -> str:
+    """Return the command that stops a workload, or pods that nothing known makes again."""
+    known = WorkloadFacts(name=subject)
+    if owner_kind in SCALABLE:
+        return f"to stop it: `kubectl scale {owner_kind.lower()}/{known.short_name} -n {known.namespace} --replicas=0`"
+    return f"to stop it: `kubectl delete pod -n {known.namespace} {' '.join(pods[:_NAMED])}`"
+
+
+def _leaves(row: HygienePart) -> Iterator[str]:
+    if row.kind == _NO_TAINT:
+        kept = ", ".join(f"`{name}`" for name in row.unschedulable)
+        yield f"leaves unschedulable: {kept or 'nothing that holds GPUs there'}"
+    if row.kind == _STRAY:
+        yield "leaves unschedulable: these pods, unless a node without GPUs has room for them"
+    if row.daemons:
+        yield f"DaemonSets stay where they tolerate the taint: {', '.join(f'`{name}`' for name in row.daemons)}"
+
+
+def _broken(parts: Sequence[BrokenPart], facts: EmitFacts) -> Iterator[str]:
+    if parts:
+        yield "## What was broken"
+        yield ""
+    for row in parts:
+        retried = f" {row.retried}." if row.retried else ""
+        yield f"- [ ] `{row.subject}` ({dollars(row.usd_mo)} a month; call: {row.call}): {row.what}. {row.evidence}.{retried}"
+        if row.what == _CRASH_LOOP:
+            owner = facts.workload(row.subject)
+            yield f"  - {_stop(row.subject, owner.owner_kind if owner else '', row.items)}"
