@@ -150,9 +150,8 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
     )
     found = action if now is None else now.get(action.id)
     shown = ("does not pay now" if on else "off") if found is None else f"{found.saving_usd_mo:,.0f}"
-    effect = action.effect if found is None else found.effect
-    if found is not None and found.subject != action.subject:
-        effect = f"now {found.subject}: {effect}"
+    changed = found is not None and found.subject != action.subject
+    effect = f"now {found.subject}: {found.effect}" if found is not None and changed else action.effect
     link = tag(
         "a", f"{action.id} ", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"
     )
@@ -162,7 +161,7 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
         tag("td", link, tag("div", f"{title_of(action.lever)}: {safe(effect)}", class_="cut")),
         tag("td", shown, class_="num"),
         tag("td", f"{action.effort_weeks:g}", class_="num less"),
-        tag("td", tag("span", action.risk, class_=f"risk-{action.risk}"), class_="less"),
+        tag("td", tag("span", action.risk, class_=f"risk-{action.risk}"), class_="nowrap less"),
         class_=None if on else "is-off",
     )
 
