@@ -50,5 +50,5 @@ def address(library):
 
 @pytest.fixture
 def client(address):
-    with httpx.Client(base_url=address, trust_env=False) as found:
+    with httpx.Client(base_url=address, trust_env=False, timeout=60) as found:
         yield found

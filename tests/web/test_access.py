@@ -22,7 +22,7 @@ def guarded():
     """A client of a server that asks for a token, follows no redirect and keeps no cookie by itself."""
     with (
         serving(Library(source=Shelf({"1": whole()[0]})), TOKEN) as address,
-        httpx.Client(base_url=address, trust_env=False) as client,
+        httpx.Client(base_url=address, trust_env=False, timeout=60) as client,
     ):
         yield client
 

@@ -14,7 +14,8 @@ from tests.web.fleet import Shelf, whole
 
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
-from trimtab.web.library import MOST_WAITING, Library, Switchboard, TooBusy
+from trimtab.web.library import MOST_WAITING, AuditEntry, Library, Switchboard, TooBusy
+from trimtab.web.page_cache import PageCache
 from trimtab.web.tables import PAGE_ROWS, TABLES
 
 HOSTILE = {
@@ -49,7 +50,7 @@ def hostile(request):
     document = renamed(audit_document(example_audit()), name)
     with (
         serving(Library(source=Shelf({"1": document}))) as address,
-        httpx.Client(base_url=address, trust_env=False) as client,
+        httpx.Client(base_url=address, trust_env=False, timeout=60) as client,
     ):
         yield client, name, document
 
@@ -247,6 +248,41 @@ def test_what_is_not_there_is_described_too(client):
         answer = client.get(path)
         assert answer.status_code in (400, 404)
         Draft202012Validator(error).validate(answer.json())
+
+
+# What is kept
+
+
+def test_a_page_is_the_same_packed_unpacked_and_again(client):
+    plain = client.get("/audits/1/spend", headers={"Accept-Encoding": "identity"})
+    packed = client.get("/audits/1/spend", headers={"Accept-Encoding": "gzip"})
+
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.text == packed.text == client.get("/audits/1/spend").text
+
+
+def test_pages_that_nobody_asks_for_are_forgotten_where_they_are_too_many(monkeypatch):
+    monkeypatch.setattr("trimtab.web.page_cache.MOST_BYTES", 10_000)
+    cache = PageCache()
+    entry = AuditEntry(name="1", stamp="")
+    for number in range(200):
+        cache._found((entry, str(number)), lambda number=number: "".join(map(str, range(number, number + 500))))
+
+    assert cache._size == sum(map(len, cache._packed.values())) <= 10_000
+    assert (entry, "199") in cache._packed
+    assert (entry, "0") not in cache._packed
+
+
+def test_an_audit_that_changed_is_read_again():
+    document = whole()[0]
+    shelf = Shelf({"1": document})
+    library = Library(source=shelf)
+    before = library.document(library.entry("1"))
+    shelf.documents["1"] = document.model_copy(update={"fleet": "changed"})
+
+    assert library.document(AuditEntry(name="1", stamp="")) is before
+    assert library.document(AuditEntry(name="1", stamp="later")).fleet == "changed"
 
 
 # Large fleets

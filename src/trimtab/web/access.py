@@ -73,7 +73,7 @@ def host_of(header: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Access:
+class AccessGate:
     """ASGI middleware that lets through what may be asked, and sets the headers of every answer."""
 
     app: ASGIApp

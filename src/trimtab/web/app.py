@@ -19,9 +19,10 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.errors import TrimtabError
 from trimtab.web import api, pages, switches
-from trimtab.web.access import Access, AccessRules
+from trimtab.web.access import AccessGate, AccessRules
 from trimtab.web.layout import assets, audit_path
 from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, TooBusy, UnderWay
+from trimtab.web.page_cache import PageCache
 from trimtab.web.picker import Picker, answered
 from trimtab.web.questions import BadQuestion, switched_off, table_question, word
 from trimtab.web.tables import TABLES
@@ -31,9 +32,9 @@ _JSON = "application/json"
 PageMaker = Callable[[str, AuditDocument, QueryParams], str | None]
 
 
-def web_app(library: Library, rules: AccessRules) -> Access:
+def web_app(library: Library, rules: AccessRules) -> AccessGate:
     """Return the application: every page and document of a library, behind the rules of access."""
-    routes = Routes(library=library, picker=Picker())
+    routes = Routes(library=library, picker=Picker(), cache=PageCache())
     pages_and_documents = Starlette(
         routes=routes.table(),
         middleware=[Middleware(GZipMiddleware, minimum_size=_SMALLEST_ZIPPED, compresslevel=5)],
@@ -44,7 +45,7 @@ def web_app(library: Library, rules: AccessRules) -> Access:
         },
     )
     # outermost, so that what is said of a fault of the program has the headers of every answer too
-    return Access(app=pages_and_documents, rules=rules)
+    return AccessGate(app=pages_and_documents, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Routes:
 
     library: Library
     picker: Picker
+    cache: PageCache
 
     def table(self) -> list[Route]:
         """Return the addresses."""
@@ -118,10 +120,14 @@ class Routes:
 
         def answer(request: Request) -> Response:
             entry, document = self._asked(request)
-            made = make(entry.name, document, request.query_params)
-            if made is None:
-                raise HTTPException(404)
-            return HTMLResponse(made)
+
+            def made() -> str:
+                found = make(entry.name, document, request.query_params)
+                if found is None:
+                    raise HTTPException(404)
+                return found
+
+            return self.cache.answer(request, entry, made)
 
         return answer
 
@@ -135,7 +141,10 @@ class Routes:
             return RedirectResponse(f"{path}?off={off}" if off else path, 303)
         known = {action.id for action in document.plan.actions}
         off_ids = switched_off(request.query_params) & known
-        return HTMLResponse(switches.plan(entry.name, document, off_ids, self._without(entry, off_ids)))
+        found = self._without(entry, off_ids)
+        if not isinstance(found, SwitchedPart):
+            return HTMLResponse(switches.plan(entry.name, document, off_ids, found))
+        return self.cache.answer(request, entry, lambda: switches.plan(entry.name, document, off_ids, found))
 
     def table_file(self, request: Request) -> Response:
         """Answer with a table as CSV or JSON."""

@@ -138,7 +138,7 @@ def breakable(text: str) -> Html:
     return Html(join([text]).replace("/", "/<wbr>"))
 
 
-def card(title: str, *body: str, lead: str = "", name: str = "") -> Html:
+def panel(title: str, *body: str, lead: str = "", name: str = "") -> Html:
     """Return a titled part of a page."""
     heading = tag("h2", title, id=name or None)
     return tag("section", heading, tag("p", lead, class_="lead") if lead else Html(), *body)

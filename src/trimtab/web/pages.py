@@ -18,21 +18,21 @@ from trimtab.emit.html.charts import (
     waterfall,
     week_map,
 )
-from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.html.markup import Html, tag
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
 from trimtab.emit.words import law_line, undeclared_line
-from trimtab.emit.writers.html import block_html, figures_html, section_html, words_html
+from trimtab.emit.writers.html import figures_html, section_html, words_html
 from trimtab.web import tables
 from trimtab.web.layout import (
     Place,
     TablePlace,
     audit_path,
     both,
-    card,
     facts,
     listed,
     page,
+    panel,
     safe,
     table_html,
     workload_path,
@@ -69,7 +69,7 @@ def overview(name: str, document: AuditDocument) -> str:
         _first_actions(name, document),
         _bridge(document),
         _buys(name, document),
-        card("What was seen", tag("p", f"{safe(document.coverage.summary)}."), listed(_noted(document))),
+        panel("What was seen", tag("p", f"{safe(document.coverage.summary)}."), listed(_noted(document))),
     )
 
 
@@ -81,7 +81,7 @@ def _buys(name: str, document: AuditDocument) -> Html:
     bought = [row for row in document.waste if row.usd_mo > 0]
     colours = {row.kind: waste_style(row, at) for at, row in enumerate(bought)}
     shown = replace(table, rows=[row for row in table.rows if row["kind"] in colours])
-    return card(
+    return panel(
         "What it buys",
         picture,
         table_html(shown, TableQuestion(), where, keys=colours),
@@ -96,13 +96,13 @@ def _noted(document: AuditDocument) -> list[str]:
 def _bridge(document: AuditDocument) -> Html:
     if not document.plan.actions:
         return Html()
-    return card("From today's bill to the plan's", both(waterfall(document), phone_waterfall(document)))
+    return panel("From today's bill to the plan's", both(waterfall(document), phone_waterfall(document)))
 
 
 def _first_actions(name: str, document: AuditDocument) -> Html:
     actions = document.plan.actions
     if not actions:
-        return card("What to do first", tag("p", "Nothing that is worth doing was found."))
+        return panel("What to do first", tag("p", "Nothing that is worth doing was found."))
     items = [
         tag(
             "li",
@@ -113,7 +113,7 @@ def _first_actions(name: str, document: AuditDocument) -> Html:
         for action in actions[:_TOP_ACTIONS]
     ]
     more = tag("a", f"All {len(actions)} actions, with switches", href=f"{audit_path(name)}/plan")
-    return card("What to do first", tag("ol", *items, class_="first"), tag("p", more))
+    return panel("What to do first", tag("ol", *items, class_="first"), tag("p", more))
 
 
 def spend(name: str, document: AuditDocument, question: TableQuestion) -> str:
@@ -140,13 +140,13 @@ def spend(name: str, document: AuditDocument, question: TableQuestion) -> str:
     links = {"workload": _workload_links(name, document), "team": _team_links(name, document)}
     where = TablePlace(path=path, files=f"{audit_path(name)}/tables/workloads", kept=kept)
     shown = table_html(found, question, where, links=links, bars="share_frac", filtered=True)
-    return page(place, *head, card("Workloads", shown, name="workloads"))
+    return page(place, *head, panel("Workloads", shown, name="workloads"))
 
 
 def _spent_by(name: str, document: AuditDocument) -> Html:
     by_team = _small(name, tables.teams(document), {"team": _team_links(name, document)})
     by_kind = _small(name, tables.kinds(document), {})
-    return tag("div", card("By team", by_team), card("By workload type", by_kind), class_="pair")
+    return tag("div", panel("By team", by_team), panel("By workload type", by_kind), class_="pair")
 
 
 def _small(name: str, table: DataTable, links: dict[str, dict[str, str]]) -> Html:
@@ -166,7 +166,7 @@ def _by_hour(name: str, document: AuditDocument) -> Html:
         class_="keys",
     )
     files = tag("p", tag("a", "CSV", href=f"{audit_path(name)}/tables/hours.csv"), class_="under soft")
-    return card(
+    return panel(
         "Hour by hour, over the proof window",
         keys,
         both(bill_by_hour(bill), bill_by_hour(bill, width=PHONE_WIDTH)),
@@ -211,23 +211,23 @@ def workload(name: str, document: AuditDocument, wanted: str) -> str | None:
 
 
 def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Html]:
-    """Yield the cards of a workload's page that have something to show."""
+    """Yield the panels of a workload's page that have something to show."""
     for verdict in document.verdicts:
         if verdict.workload == wanted:
             lines = [f"{row.what}: {row.value}" for row in verdict.evidence]
-            yield card(
+            yield panel(
                 "What its readings say", tag("p", tag("strong", safe(verdict.headline))), listed(list(map(safe, lines)))
             )
     heat = dict(zip(document.pictures.heat_map.rows, document.pictures.heat_map.activity_frac, strict=True))
     if wanted in heat:
-        yield card(
+        yield panel(
             "Its week, GPU activity by hour in UTC",
             tag("div", week_map(safe(wanted), heat[wanted]), class_="week"),
             heat_key(),
         )
     for part in document.pictures.capacity:
         if part.workload == wanted:
-            yield _capacity_card(part)
+            yield _capacity_panel(part)
     acts = [action for action in document.plan.actions if any(change.subject == wanted for change in action.changes)]
     if acts:
         links = (
@@ -238,22 +238,22 @@ def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Ht
             )
             for action in acts
         )
-        yield card("What the plan does to it", tag("ul", *links, class_="plain"))
+        yield panel("What the plan does to it", tag("ul", *links, class_="plain"))
     shown = _own_rows(tables.targets(document), wanted)
     if shown.rows:
         where = TablePlace(
             path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted}
         )
-        yield card("Its targets in the proof", table_html(shown, TableQuestion(), where))
+        yield panel("Its targets in the proof", table_html(shown, TableQuestion(), where))
     lines = [safe(law_line(law)) for law in document.laws if law.workload == wanted]
     if lines:
-        yield card("How it answers under load", listed(lines))
+        yield panel("How it answers under load", listed(lines))
     undeclared = [part for part in document.undeclared if wanted in part.workloads]
     if undeclared:
         items = (
             tag("li", words_html(undeclared_line(part)), tag("pre", safe(part.declaration))) for part in undeclared
         )
-        yield card("What declaring would save", tag("ul", *items, class_="plain"))
+        yield panel("What declaring would save", tag("ul", *items, class_="plain"))
 
 
 def _own_rows(table: DataTable, wanted: str) -> DataTable:
@@ -262,11 +262,11 @@ def _own_rows(table: DataTable, wanted: str) -> DataTable:
     return replace(table, columns=columns, rows=[row for row in table.rows if row["workload"] == wanted])
 
 
-def _capacity_card(part: CapacityPart) -> Html:
+def _capacity_panel(part: CapacityPart) -> Html:
     keys = (("key-demand", "GPUs that requests needed"), ("key-before", "held"), ("key-after", "held with the plan"))
     items = (tag("li", tag("span", class_=f"key {style}"), words) for style, words in keys)
     pictures = both(capacity(part, 0), capacity(part, 0, width=PHONE_WIDTH))
-    return card("Demand against capacity, hour by hour", tag("ul", *items, class_="keys"), pictures)
+    return panel("Demand against capacity, hour by hour", tag("ul", *items, class_="keys"), pictures)
 
 
 def proof(name: str, document: AuditDocument) -> str:
@@ -310,11 +310,6 @@ def _short(block: Block) -> Iterator[Block]:
             yield block
 
 
-def blocks_html(blocks: Sequence[Block]) -> Html:
-    """Return blocks of a report as elements, long ones ended early."""
-    return join(block_html(part) for block in blocks for part in _short(block))
-
-
 def audits(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> str:
     """Return the list of audits; of one that cannot be read, why."""
     rows = []
@@ -343,7 +338,7 @@ def audits(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> str:
         if rows
         else tag("p", "No audit is kept here. Run ", tag("code", "trimtab audit"), ", and load this page again.")
     )
-    return page(Place(title="Audits", section="audits"), card("Kept audits, the latest first", body))
+    return page(Place(title="Audits", section="audits"), panel("Kept audits, the latest first", body))
 
 
 def message(title: str, words: str, *, renewed_s: int | None = None) -> str:

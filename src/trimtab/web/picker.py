@@ -17,7 +17,7 @@ from trimtab.physics.models import known_models
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.pipeline.fitting import fit
 from trimtab.units import MS_PER_S
-from trimtab.web.layout import Place, card, page, safe
+from trimtab.web.layout import Place, page, panel, safe
 from trimtab.web.questions import BadQuestion, number, word
 from trimtab.web.tables import DataColumn, DataTable, Row, Value
 
@@ -27,7 +27,7 @@ _FIRST_MODEL = "llama-3-8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ServingWanted:
     """A model and its load: requests a second, tokens in and out, limits in milliseconds (None: no limit)."""
 
     model: str
@@ -48,14 +48,14 @@ class Wanted:
         )
 
 
-def wanted(query: QueryParams) -> Wanted | None:
+def wanted(query: QueryParams) -> ServingWanted | None:
     """Return what is asked for, None where nothing is yet; raises BadQuestion. Only models of the table can be asked for."""
     model = word(query, "model")
     if not model:
         return None
     if model not in known_models():
         raise BadQuestion("the picker knows the models of its list; `trimtab fit` takes others by their config.json")
-    return Wanted(
+    return ServingWanted(
         model=model,
         rate_req_s=number(query, "rate", 0.001, 100_000.0) or 5.0,
         input_tokens=number(query, "input", 1.0, 1e6) or 1024.0,
@@ -69,10 +69,10 @@ class Picker:
     """Answers questions one at a time, and remembers the last of them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Wanted, tuple[ServingOption, ...]] = OrderedDict()
+        self._known: OrderedDict[ServingWanted, tuple[ServingOption, ...]] = OrderedDict()
         self._searching = threading.Lock()
 
-    def ways(self, asked: Wanted) -> tuple[ServingOption, ...]:
+    def ways(self, asked: ServingWanted) -> tuple[ServingOption, ...]:
         """Return the ways that work, the cheapest first; raises TrimtabError."""
         with self._searching:
             if asked not in self._known:
@@ -83,14 +83,14 @@ class Picker:
             return self._known[asked]
 
 
-def picker_page(asked: Wanted | None, ways: tuple[ServingOption, ...]) -> str:
+def picker_page(asked: ServingWanted | None, ways: tuple[ServingOption, ...]) -> str:
     """Return the page: the form, and the cheapest way on each GPU where something was asked for."""
     place = Place(title="Which GPU for this model?", section="fit")
     if asked is None:
         return page(place, _form(asked), tag("p", "Prices are those of the packaged list, on demand.", class_="soft"))
     if not ways:
         words = "Nothing that is sold on demand keeps these limits; loosen one of them."
-        return page(place, _form(asked), card("What works", tag("p", words)))
+        return page(place, _form(asked), panel("What works", tag("p", words)))
     table = ways_table(ways)
     head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column in table.columns))
     rows = [
@@ -101,7 +101,7 @@ def picker_page(asked: Wanted | None, ways: tuple[ServingOption, ...]) -> str:
     return page(
         place,
         _form(asked),
-        card(
+        panel(
             "What works, cheapest first",
             tag(
                 "div",
@@ -111,7 +111,7 @@ def picker_page(asked: Wanted | None, ways: tuple[ServingOption, ...]) -> str:
             ),
             lead="The best way on each GPU; cost with its 80% interval.",
         ),
-        tag("div", card("Cost against time", picture), class_="wide"),
+        tag("div", panel("Cost against time", picture), class_="wide"),
     )
 
 
@@ -160,7 +160,7 @@ def _three(value: Value) -> str:
     return f"{value:,.3f}" if isinstance(value, int | float) else ""
 
 
-def _form(asked: Wanted | None) -> Html:
+def _form(asked: ServingWanted | None) -> Html:
     chosen = asked.model if asked else _FIRST_MODEL
     options = (
         tag("option", name, value=name, selected="selected" if name == chosen else None)
@@ -181,7 +181,7 @@ def _form(asked: Wanted | None) -> Html:
         )
         for title, name, value in fields
     )
-    return card(
+    return panel(
         "What is to be served",
         tag(
             "form",

@@ -15,7 +15,7 @@ from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import plan_note
 from trimtab.emit.writers.html import section_html
 from trimtab.levers.registry import title_of
-from trimtab.web.layout import Place, audit_path, both, card, page, safe
+from trimtab.web.layout import Place, audit_path, both, page, panel, safe
 from trimtab.web.library import Refused, UnderWay
 
 _RENEWED_S = 5
@@ -31,7 +31,7 @@ def plan(name: str, document: AuditDocument, off: Collection[str], found: Switch
         renewed_s=_RENEWED_S if isinstance(found, UnderWay) else None,
     )
     if not document.plan.actions:
-        return page(place, card("What to do", tag("p", "Nothing that is worth doing was found.")))
+        return page(place, panel("What to do", tag("p", "Nothing that is worth doing was found.")))
     answer = found if isinstance(found, SwitchedPart) else None
     return page(
         place,
@@ -132,7 +132,7 @@ def _actions(name: str, document: AuditDocument, off: Collection[str], answer: S
         tag("a", "JSON of this plan", href=f"/api/audits/{name}/plan?off={','.join(sorted(off))}"),
         class_="under soft",
     )
-    return card("What to do, first things first", form, files)
+    return panel("What to do, first things first", form, files)
 
 
 def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, SwitchedActionPart] | None) -> Html:
@@ -150,9 +150,8 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
     )
     found = action if now is None else now.get(action.id)
     shown = ("does not pay now" if on else "off") if found is None else f"{found.saving_usd_mo:,.0f}"
-    effect = action.effect if found is None else found.effect
-    if found is not None and found.subject != action.subject:
-        effect = f"now {found.subject}: {effect}"
+    changed = found is not None and found.subject != action.subject
+    effect = f"now {found.subject}: {found.effect}" if found is not None and changed else action.effect
     link = tag(
         "a", f"{action.id} ", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"
     )
@@ -162,7 +161,7 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
         tag("td", link, tag("div", f"{title_of(action.lever)}: {safe(effect)}", class_="cut")),
         tag("td", shown, class_="num"),
         tag("td", f"{action.effort_weeks:g}", class_="num less"),
-        tag("td", tag("span", action.risk, class_=f"risk-{action.risk}"), class_="less"),
+        tag("td", tag("span", action.risk, class_=f"risk-{action.risk}"), class_="nowrap less"),
         class_=None if on else "is-off",
     )
 
@@ -180,14 +179,14 @@ def _instead(answer: SwitchedPart | None) -> Html:
         )
         for action in fresh
     )
-    return card("In their place", tag("ul", *items, class_="plain"))
+    return panel("In their place", tag("ul", *items, class_="plain"))
 
 
 def _picture(document: AuditDocument, answer: SwitchedPart | None) -> Html:
     if answer is not None and not answer.shares:
         return Html()
     shown = document if answer is None or not answer.off else _as_switched(document, answer)
-    return card("From today's bill to the plan's", both(waterfall(shown), phone_waterfall(shown)))
+    return panel("From today's bill to the plan's", both(waterfall(shown), phone_waterfall(shown)))
 
 
 def _as_switched(document: AuditDocument, answer: SwitchedPart) -> AuditDocument:
@@ -221,7 +220,7 @@ def _missed(answer: SwitchedPart | None) -> Html:
         tag("li", f"{safe(row.workload)}: {safe(row.target)}, attained {percent(row.attained_frac, 1)}")
         for row in missed
     )
-    return card("Targets that are missed", tag("ul", *lines, class_="plain tone-bad"))
+    return panel("Targets that are missed", tag("ul", *lines, class_="plain tone-bad"))
 
 
 def action(name: str, document: AuditDocument, wanted: str) -> str | None:

@@ -1,0 +1,275 @@
+"""The pages of `trimtab serve`: first view, weight, the time a switched plan takes, and requests a second with flat memory.
+
+    python -m benchmarks.web [--workloads 100] [--days 30] [--shown 1000] [--seconds 60] [--demo NAME]
+
+A server in a process of its own audits a generated fleet (`benchmarks.whole_audit`), or a demonstration, in memory. Each action
+is switched off once. The pages are those of the same audit with its workloads repeated until there are as many as are to be
+shown: a real Chromium opens them at 1440 and 390 px, then eight clients ask for all of them as fast as they are answered.
+Making the audit is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+from tests.web.browser import browser
+from tests.web.fleet import Shelf
+
+from benchmarks.whole_audit import generated
+from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import AuditDocument
+from trimtab.pipeline import open_demo
+from trimtab.pipeline.auditing import audited
+from trimtab.units import MS_PER_S
+from trimtab.web.library import Library
+from trimtab.web.server import ServerPlace, run_server
+
+READY = "ready"
+CLIENTS = 8
+MOST_SWITCHED = 25
+WIDTHS = (1440, 390)
+PAGES = (
+    "/audits/many",
+    "/audits/many/spend",
+    "/audits/many/spend?sort=usd_mo&page=2",
+    "/audits/many/plan",
+    "/audits/many/proof",
+    "/audits/many/use",
+    "/audits/many/more",
+    "/audits",
+)
+"""Of the audit whose workloads are repeated."""
+_WEIGHT = """
+(() => { const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+  const sum = (size) => parts.reduce((total, part) => total + part[size], 0);
+  return [sum('encodedBodySize'), sum('decodedBodySize'), performance.getEntriesByType('navigation')[0].loadEventEnd] })()
+"""
+
+
+def serve(asked: argparse.Namespace) -> None:
+    """Audit the fleet and serve it: the process that is measured."""
+    bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
+    found, made = audited(bundle, name=asked.demo or f"{asked.workloads} generated workloads")
+    document = audit_document(found)
+    library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}))
+    print(READY, flush=True)
+    run_server(library, ServerPlace(host="127.0.0.1", port=asked.port))
+
+
+def repeated(document: AuditDocument, workloads: int) -> AuditDocument:
+    """Return the document of a fleet with so many workloads: those of this one over and over, each time by another name.
+
+    Their sums are no fleet's: it weighs pages, and nothing else.
+    """
+    times = max(1, -(-workloads // len(document.spend.by_workload)))
+
+    def again(text: str, number: int) -> str:
+        return f"{text}-{number}" if number else text
+
+    spend, pictures = document.spend, document.pictures
+    workload_rows = tuple(
+        row.model_copy(update={"name": again(row.name, number)}) for number in range(times) for row in spend.by_workload
+    )
+    verdicts = tuple(
+        row.model_copy(update={"workload": again(row.workload, number)})
+        for number in range(times)
+        for row in document.verdicts
+    )
+    targets = tuple(
+        row.model_copy(update={"workload": again(row.workload, number)})
+        for number in range(times)
+        for row in document.proof.targets
+    )
+    heat = pictures.heat_map.model_copy(
+        update={
+            "rows": tuple(again(row, number) for number in range(times) for row in pictures.heat_map.rows),
+            "activity_frac": pictures.heat_map.activity_frac * times,
+        }
+    )
+    capacity = tuple(
+        part.model_copy(update={"workload": again(part.workload, number)})
+        for number in range(times)
+        for part in pictures.capacity
+    )
+    return document.model_copy(
+        update={
+            "spend": spend.model_copy(update={"by_workload": workload_rows}),
+            "verdicts": verdicts,
+            "proof": document.proof.model_copy(update={"targets": targets}),
+            "pictures": pictures.model_copy(update={"heat_map": heat, "capacity": capacity}),
+            "laws": document.laws * times,
+            "plan": document.plan.model_copy(update={"not_worth_doing": document.plan.not_worth_doing * times}),
+        }
+    )
+
+
+def free_port() -> int:
+    """Return a port that nobody listens to."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def rss_mib(process: int) -> float:
+    """Return a process's resident memory."""
+    (line,) = [row for row in Path(f"/proc/{process}/status").read_text().splitlines() if row.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+def cpu_ms(process: int) -> float:
+    """Return the processor time that a process has had, in user and kernel."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * MS_PER_S
+
+
+def seen(address: str, chromium: str) -> dict[str, object]:
+    """Open every page twice at each width; return the slowest load, and the heaviest page as sent and unpacked."""
+    slowest_ms, sent, unpacked, wide = 0.0, 0, 0, 0
+    slowest = ""
+    with tempfile.TemporaryDirectory() as profile, browser(chromium, profile) as found:
+        for width in WIDTHS:
+            found.screen(width, 900, phone=width < 500)
+            for path in PAGES:
+                found.ask("Network.setCacheDisabled", cacheDisabled=True)
+                found.open(address + path)
+                encoded, decoded, load_ms = found.evaluate(_WEIGHT)
+                if load_ms > slowest_ms:
+                    slowest_ms, slowest = load_ms, path
+                sent, unpacked = max(sent, int(encoded)), max(unpacked, int(decoded))
+                wide += found.evaluate("document.documentElement.scrollWidth > innerWidth") is True
+        complaints = len(found.said)
+    return {
+        "slowest_view_ms": round(slowest_ms, 1),
+        "slowest_view": slowest,
+        "heaviest_page_kb": round(sent / 1000, 1),
+        "heaviest_page_unpacked_kb": round(unpacked / 1000, 1),
+        "pages_wider_than_screen": wide,
+        "console_complaints": complaints,
+    }
+
+
+def switched(client: httpx.Client, process: int) -> dict[str, object]:
+    """Switch each action off alone, up to so many of them, and one set of three; return how long the answers took."""
+    while client.get("/api/audits/1/plan").status_code == 202:
+        time.sleep(0.05)
+    ids = [action["id"] for action in client.get("/api/audits/1").json()["plan"]["actions"]]
+    times_ms = []
+    spent_ms = cpu_ms(process)
+    for off in [*ids[:MOST_SWITCHED], ",".join(ids[:3])]:
+        began = time.perf_counter()
+        client.get(f"/audits/1/plan?off={off}").raise_for_status()
+        times_ms.append((time.perf_counter() - began) * MS_PER_S)
+    spent_ms = (cpu_ms(process) - spent_ms) / len(times_ms)
+    began = time.perf_counter()
+    client.get(f"/audits/1/plan?off={ids[0]}").raise_for_status()
+    return {
+        "actions": len(ids),
+        "switch_cpu_mean_ms": round(spent_ms, 1),
+        "switch_p50_ms": round(statistics.median(times_ms), 1),
+        "switch_max_ms": round(max(times_ms), 1),
+        "switch_again_ms": round((time.perf_counter() - began) * MS_PER_S, 1),
+    }
+
+
+def loaded(address: str, process: int, seconds: float) -> dict[str, object]:
+    """Ask for all pages with several clients at once; return requests a second, late answers, and memory before and after."""
+    end = time.monotonic() + seconds
+    statuses: Counter[int] = Counter()
+    times_ms: list[float] = []
+    memory, spent_ms = [rss_mib(process)], cpu_ms(process)
+
+    def ask(first: int) -> None:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+            number = first
+            while time.monotonic() < end:
+                began = time.perf_counter()
+                statuses[client.get(PAGES[number % len(PAGES)]).status_code] += 1
+                times_ms.append((time.perf_counter() - began) * MS_PER_S)
+                number += 1
+
+    clients = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    for thread in clients:
+        thread.start()
+    while any(thread.is_alive() for thread in clients):
+        time.sleep(1.0)
+        memory.append(rss_mib(process))
+    settled = memory[len(memory) // 4 :]
+    return {
+        "requests": sum(statuses.values()),
+        "requests_s": round(sum(statuses.values()) / seconds, 1),
+        "cpu_ms_a_request": round((cpu_ms(process) - spent_ms) / max(sum(statuses.values()), 1), 2),
+        "answer_p95_ms": round(statistics.quantiles(times_ms, n=20)[-1], 1),
+        "server_errors": sum(count for status, count in statuses.items() if status >= 500),
+        "rss_start_mib": round(memory[0], 1),
+        "rss_end_mib": round(memory[-1], 1),
+        "rss_growth_after_first_quarter_mib": round(max(settled) - settled[0], 1),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="taken and not used: the fleet is generated")
+    parser.add_argument("--workloads", type=int, default=100)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--demo")
+    parser.add_argument("--shown", type=int, default=1000, help="workloads of the audit whose pages are loaded")
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.port is not None:
+        serve(asked)
+        return
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.web", *(arguments or sys.argv[1:]), "--port", str(port)]
+    address = f"http://127.0.0.1:{port}"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            if server.stdout.readline().strip() != READY:
+                raise SystemExit("the server did not start")
+            with httpx.Client(base_url=address, trust_env=False, timeout=120) as client:
+                _reached(client)
+                answer: dict[str, object] = {
+                    "benchmark": "web",
+                    "fleet": client.get("/api/audits/1").json()["fleet"],
+                    "workloads_shown": len(client.get("/api/audits/many").json()["spend"]["by_workload"]),
+                    **switched(client, server.pid),
+                }
+            chromium = shutil.which("chromium")
+            answer |= seen(address, chromium) if chromium else {}
+            answer |= loaded(address, server.pid, asked.seconds)
+        finally:
+            server.terminate()
+    print(json.dumps(answer))
+
+
+def _reached(client: httpx.Client, timeout_s: float = 60.0) -> None:
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            client.get("/audits")
+            return
+        except httpx.ConnectError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
