@@ -1,7 +1,7 @@
 """An LLM engine's scheduler in plain Python, one step after another: what `trimtab.replay.engine` is compared with.
 
-Written after vLLM V1's scheduler (`vllm/v1/core/sched/scheduler.py`: `schedule`, `_preempt_request`, `update_from_output`), with
-a list of running requests and a queue of waiting ones, and no closed form anywhere.
+Written after vLLM V1's scheduler (`vllm/v1/core/sched/scheduler.py`: `schedule`, `_preempt_request`, `update_from_output`),
+with a list of running requests and a queue of waiting ones, and no closed form anywhere.
 """
 
 from __future__ import annotations

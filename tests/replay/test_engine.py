@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from benchmarks.reference.engine_steps import serve_step_by_step
 from hypothesis import given, settings, strategies as st
 
-from benchmarks.reference.engine_steps import serve_step_by_step
 from trimtab.errors import InputError
 from trimtab.physics.step_times import StepTimes
 from trimtab.replay.engine import EngineLimits, Requests, Served, replay_engine, serve_requests

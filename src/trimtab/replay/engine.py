@@ -8,7 +8,7 @@ its cache, waits in front of all others and computes prompt and answer again; a 
 
 The cost of a step that only decodes is affine in the context, and all that decode advance by one token a step. So a stretch of
 such steps, up to the next arrival, the next finish or the end of free blocks, is added up in closed form: the replay costs a
-few operations a request and not one a token. The loop is compiled; run through `serve_requests.py_func` it gives the same bytes.
+few operations a request and not one a token. The loop is compiled; through `serve_requests.py_func` it gives the same bytes.
 
 What it leaves out: a cached prefix occupies blocks of its own in every request (the engine shares them), and what a preempted
 request had computed is never found again in the prefix cache.
