@@ -1,10 +1,11 @@
 """How fast the replay of an LLM engine's scheduler is, with chunked prefill and preemption: requests a second on one core.
 
 Recorded requests (Azure 2023 conversation, Mooncake), repeated back to back, go through one engine whose step times are those
-that the serving model gives Llama-3.1-8B on one H100. `mean_batch` is the mean number of requests that a step decodes. Four
-loads of the Azure trace: as recorded; four times as fast, and a backlog kept at 256 clients, both with a cache that is too
-small, so that requests are preempted; and a full batch in a cache that holds it. `requests_per_s` is by processor time,
-`requests_per_wall_s` by the clock (they differ where the machine is shared). The first call, which compiles, is left out.
+that the serving model gives Llama-3.1-8B on one H100. `mean_batch` is the mean number of requests that a step decodes. Loads
+of the Azure trace: as recorded; four times as fast, and a backlog kept at 256 clients, both with a cache that is too small, so
+that requests are preempted; the same with a third of the memory; and a full batch in a cache that holds it. `requests_per_s`
+is by processor time, `requests_per_wall_s` by the clock (they differ where the machine is shared). The first call, which
+compiles, is left out.
 
 `steps_one_by_one_s` is what the same scheduler takes in plain Python (`benchmarks.reference.engine_steps`) for a part of them,
 whose answers must be equal to 1e-9 of their time.
@@ -31,14 +32,14 @@ from trimtab.physics.models import model_named
 from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
 from trimtab.physics.step_times import StepTimes, step_times
-from trimtab.replay.engine import EngineLimits, EngineReplay, Requests, replay_engine
+from trimtab.replay.engine import EngineLimits, Requests, chosen, replay_engine
 from trimtab.units import BYTES_PER_GIB
 
 MAX_NUM_SEQS = 256
 TIMES_OVER = 20
 CHECKED = 1500
-LITTLE, AMPLE = 18_000, 40_000
-"""Blocks of the cache: less than 256 of these requests need, and more."""
+TIGHT, LITTLE, AMPLE = 6_000, 18_000, 40_000
+"""Blocks of the cache: a third of what 256 of these requests need, somewhat less than that, and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ CASES = (
          limits=EngineLimits(MAX_NUM_SEQS, 2048, LITTLE)),
     Case(trace="azure2023_conv", load="256 clients, little memory", faster=1, clients=256,
          limits=EngineLimits(MAX_NUM_SEQS, 2048, LITTLE)),
+    Case(trace="azure2023_conv", load="256 clients, a third of the memory", faster=1, clients=256,
+         limits=EngineLimits(MAX_NUM_SEQS, 2048, TIGHT)),
     Case(trace="azure2023_conv", load="256 clients", faster=1, clients=256,
          limits=EngineLimits(MAX_NUM_SEQS, 2048, AMPLE)),
     Case(trace="mooncake_conversation", load="256 clients", faster=1, clients=256,
@@ -73,8 +76,12 @@ def recorded(folder: Path, case: Case, times_over: int) -> Requests:
     t_s, input_tokens, output_tokens = (table[name].to_numpy() for name in table.column_names)
     span_s = float(t_s.max()) + 1.0
     arrival_s = np.concatenate([np.sort(t_s) + again * span_s for again in range(times_over)]) / case.faster
-    tokens = [np.tile(np.maximum(column, 1).astype(np.int64), times_over) for column in (input_tokens, output_tokens)]
-    return Requests(arrival_s, *tokens, np.zeros(len(arrival_s), dtype=np.int64))
+    return Requests(
+        arrival_s,
+        np.tile(np.maximum(input_tokens, 1).astype(np.int64), times_over),
+        np.tile(np.maximum(output_tokens, 1).astype(np.int64), times_over),
+        np.zeros(len(arrival_s), dtype=np.int64),
+    )
 
 
 def times_of(limits: EngineLimits) -> StepTimes:
@@ -88,10 +95,10 @@ def times_of(limits: EngineLimits) -> StepTimes:
     return step_times(columns, coefficients, max_num_seqs=limits.max_num_seqs, step_tokens=limits.step_tokens)
 
 
-def measure(folder: Path, case: Case) -> dict[str, object]:
+def measure(folder: Path, case: Case) -> dict[str, str | float]:
     """Return the figures of a case, timed after a first call."""
     requests, times = recorded(folder, case, TIMES_OVER), times_of(case.limits)
-    replay_engine(Requests(*(column[:100] for column in requests)), case.limits, times, clients=case.clients)
+    replay_engine(chosen(requests, slice(100)), case.limits, times, clients=case.clients)
     wall_s, core_s = time.perf_counter(), time.process_time()
     replayed = replay_engine(requests, case.limits, times, clients=case.clients)
     wall_s, core_s = time.perf_counter() - wall_s, time.process_time() - core_s
@@ -115,9 +122,9 @@ def measure(folder: Path, case: Case) -> dict[str, object]:
 
 def check(folder: Path, case: Case) -> dict[str, float]:
     """Return the time of the plain scheduler for a part of a case, and how far its answers are from the replay's."""
-    requests = Requests(*(column[:CHECKED] for column in recorded(folder, case, 1)))
+    requests = chosen(recorded(folder, case, 1), slice(CHECKED))
     times = times_of(case.limits)
-    replayed: EngineReplay = replay_engine(requests, case.limits, times, clients=case.clients)
+    replayed = replay_engine(requests, case.limits, times, clients=case.clients)
     began = time.process_time()
     jobs, _ = serve_step_by_step(requests, case.limits, times, clients=case.clients)
     spent_s = time.process_time() - began
@@ -135,7 +142,7 @@ def main() -> None:
     for case in CASES:
         cases.append(measure(arguments.data, case))
         print(cases[-1])
-    pressed = min(found["requests_per_s"] for found in cases if found["preemptions"])
+    pressed = min(float(found["requests_per_s"]) for found in cases if found["preemptions"])
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / BYTES_PER_GIB
     result = {
         "benchmark": "engine_replay",

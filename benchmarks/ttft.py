@@ -149,7 +149,7 @@ def constants(asked: Sequence[Asked], rounds: Floats) -> dict[str, Chosen]:
     found = {}
     for by in (names, engines):
         for level in np.unique(by[usable]):
-            at = np.flatnonzero((by == level) & usable)
+            at = np.flatnonzero((by == level) & usable).tolist()
             found[str(level)] = choose([asked[i] for i in at], rounds[at])
     return found
 
@@ -166,9 +166,9 @@ def held_out(asked: Sequence[Asked], rows: Sequence[Row]) -> tuple[list[Held], l
             continue
         tables = fit_tables("serving", [row for row in serving if row.group not in fold])
         rounds = np.array([rounds_s(one, tables) for one in asked])
-        seen = np.flatnonzero(~held)
+        seen = np.flatnonzero(~held).tolist()
         chosen = constants([asked[i] for i in seen], rounds[seen])
-        tested = np.flatnonzero(held)
+        tested = np.flatnonzero(held).tolist()
         values, levels = point_predictions("serving", tables, [asked[i].row for i in tested])
         for place, i in enumerate(tested):
             formula[i], classes[i] = values[place] / MS_PER_S, levels[place]

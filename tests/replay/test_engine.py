@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from trimtab.errors import InputError
 from trimtab.physics.step_times import StepTimes
-from trimtab.replay.engine import EngineLimits, Requests, Served, replay_engine, serve_requests
+from trimtab.replay.engine import EngineLimits, Requests, Served, chosen, replay_engine, serve_requests, unserved
 
 TICK_S = 1 / 1024
 """Times in these units add up without rounding, so that two ways of adding give the same bytes."""
@@ -59,10 +59,6 @@ def cases(draw):
     return requests, limits, times, draw(st.sampled_from([0, 0, 1, 3, 8]))
 
 
-def only(requests, chosen):
-    return Requests(*(column[chosen] for column in requests))
-
-
 @settings(deadline=None, max_examples=300)
 @given(cases())
 def test_it_equals_the_scheduler_run_step_by_step(case):
@@ -71,7 +67,7 @@ def test_it_equals_the_scheduler_run_step_by_step(case):
     replayed = replay_engine(requests, limits, times, clients=clients)
 
     fitting = np.flatnonzero(~replayed.refused)
-    jobs, engine = serve_step_by_step(only(requests, fitting), limits, times, clients=clients)
+    jobs, engine = serve_step_by_step(chosen(requests, fitting), limits, times, clients=clients)
     for name in ("admitted_s", "first_s", "end_s", "preempted"):
         np.testing.assert_array_equal(getattr(replayed.served, name)[fitting], [getattr(job, name) for job in jobs])
     assert (replayed.steps, replayed.computed_tokens) == (engine.steps, engine.computed_tokens)
@@ -86,7 +82,7 @@ def test_everybody_is_answered_in_order_within_memory_and_not_before_it_can_be(c
     replayed = replay_engine(requests, limits, times, clients=clients)
 
     fits = ~replayed.refused
-    served, asked = Served(*(column[fits] for column in replayed.served)), only(replayed.requests, fits)
+    served, asked = Served(*(column[fits] for column in replayed.served)), chosen(replayed.requests, fits)
     # refused is exactly what can never fit
     longest = requests.input_tokens + requests.output_tokens - 1
     np.testing.assert_array_equal(replayed.refused, -(-longest // limits.block_tokens) > limits.kv_blocks)
@@ -216,7 +212,7 @@ def test_compiled_and_interpreted_loops_give_the_same_bytes():
     times = StepTimes(rng.random(9) + 0.5, rng.random(65) + 0.5, 0.01, 0.001, 0.002)
     found = []
     for loop in (serve_requests, serve_requests.py_func):
-        served = Served(*(np.full(200, np.nan) for _ in range(3)), np.zeros(200, dtype=np.int64))
+        served = unserved(200)
         requests = requests_of(np.cumsum(rng.exponential(0, 200)), np.arange(200) % 90 + 1, np.arange(200) % 70 + 1)
         loop(requests, limits, times, 0, served)
         found.append(served)

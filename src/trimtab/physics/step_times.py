@@ -36,6 +36,17 @@ class StepTimes(NamedTuple):
     pair_s: float
 
 
+def scaled(times: StepTimes, factor: float) -> StepTimes:
+    """Return step times that are all so many times as long."""
+    return StepTimes(
+        decode_s=times.decode_s * factor,
+        mixed_s=times.mixed_s * factor,
+        sequence_s=times.sequence_s * factor,
+        context_s=times.context_s * factor,
+        pair_s=times.pair_s * factor,
+    )
+
+
 def step_times(
     v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs: int, step_tokens: int, prompt_scale: float = 1.0
 ) -> StepTimes:

@@ -82,7 +82,7 @@ one of them ends; the next request to come for the first time; how many were pre
 COMPUTED, LEAST_FREE = 9, 10
 """Prompt tokens computed (again, after a preemption); the fewest free blocks seen."""
 _COUNTERS = 11
-_NEVER = np.int64(2**62)
+_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +102,14 @@ class EngineReplay:
     @property
     def ttft_s(self) -> FloatArray:
         """Return each request's time to first token, `(n,)`."""
-        return self.served.first_s - self.requests.arrival_s
+        return np.asarray(self.served.first_s - self.requests.arrival_s)
 
     @property
     def tpot_s(self) -> FloatArray:
         """Return each request's mean time per token after the first, `(n,)`; NaN where there is no second."""
         rest = self.requests.output_tokens - 1
         spent_s = self.served.end_s - self.served.first_s
-        return np.divide(spent_s, rest, out=np.full(len(rest), np.nan), where=rest > 0)
+        return np.asarray(np.divide(spent_s, rest, out=np.full(len(rest), np.nan), where=rest > 0))
 
     @property
     def preemptions(self) -> int:
@@ -132,16 +132,16 @@ def replay_engine(requests: Requests, limits: EngineLimits, times: StepTimes, *,
     longest = requests.input_tokens + requests.output_tokens - 1
     refused = longest > limits.kv_blocks * limits.block_tokens
     at = np.flatnonzero(~refused)
-    asked = Requests(*(np.ascontiguousarray(column[at]) for column in requests))
+    asked = chosen(requests, at)
     if clients:
         asked.arrival_s[:] = np.where(np.arange(len(at)) < clients, 0.0, math.inf)
-    served = Served(*(np.full(len(at), math.nan) for _ in range(3)), np.zeros(len(at), dtype=np.int64))
+    served = unserved(len(at))
     counters = serve_requests(asked, limits, times, clients, served)
     arrival_s = requests.arrival_s.copy() if not clients else np.full(len(refused), math.nan)
     arrival_s[at] = asked.arrival_s
     return EngineReplay(
         requests=requests._replace(arrival_s=arrival_s),
-        served=Served(*(_spread(column, at, len(refused)) for column in served)),
+        served=_spread(served, at, len(refused)),
         refused=refused,
         steps=int(counters[STEPS]),
         computed_tokens=int(counters[COMPUTED]),
@@ -149,10 +149,31 @@ def replay_engine(requests: Requests, limits: EngineLimits, times: StepTimes, *,
     )
 
 
-def _spread(found: FloatArray | IntArray, at: IntArray, number: int) -> FloatArray | IntArray:
-    """Put the columns of those who were served among all; the refused have no time and no count."""
-    whole = np.full(number, math.nan if found.dtype == np.float64 else 0, dtype=found.dtype)
-    whole[at] = found
+def chosen(requests: Requests, at: IntArray | slice) -> Requests:
+    """Return some of the requests."""
+    return Requests(
+        requests.arrival_s[at].copy(),
+        requests.input_tokens[at].copy(),
+        requests.output_tokens[at].copy(),
+        requests.cached_tokens[at].copy(),
+    )
+
+
+def unserved(number: int) -> Served:
+    """Return what is known of so many requests before they are served: no times, no preemptions."""
+    return Served(
+        np.full(number, math.nan),
+        np.full(number, math.nan),
+        np.full(number, math.nan),
+        np.zeros(number, dtype=np.int64),
+    )
+
+
+def _spread(found: Served, at: IntArray, number: int) -> Served:
+    """Put those who were served among all; the refused have no times."""
+    whole = unserved(number)
+    for part, column in zip(found, whole, strict=True):
+        column[at] = part
     return whole
 
 
@@ -241,14 +262,14 @@ def _chunk(requests: Requests, limits: EngineLimits, state: _State, request: int
     tokens = min(requests.input_tokens[request] + state.made[request] - cached, budget)
     if blocks_of(cached + tokens, limits.block_tokens) > counters[FREE]:
         return 0
-    return max(tokens, 0)
+    return int(max(tokens, 0))
 
 
 @inlined
 def _cached(requests: Requests, limits: EngineLimits, state: _State, request: int) -> int:
     """Return the tokens found in the prefix cache: whole blocks, and never all, since one token must be computed."""
     most = min(requests.cached_tokens[request], requests.input_tokens[request] + state.made[request] - 1)
-    return most // limits.block_tokens * limits.block_tokens
+    return int(most // limits.block_tokens * limits.block_tokens)
 
 
 @inlined
@@ -282,7 +303,7 @@ def _steps_in_blocks(limits: EngineLimits, state: _State, most: int) -> int:
         if left < 0:
             break
         steps += 1
-    return steps
+    return int(steps)
 
 
 @inlined
@@ -295,7 +316,7 @@ def _block_takers(limits: EngineLimits, state: _State, step: int) -> int:
 def _stretch_s(times: StepTimes, decoding: int, context: int, steps: int) -> float:
     """Return the time of steps that decode the same requests; step k reads `context + k * decoding` tokens."""
     tokens = steps * context + decoding * (steps * (steps + 1) // 2)
-    return steps * times.decode_s[decoding] + tokens * times.context_s
+    return float(steps * times.decode_s[decoding] + tokens * times.context_s)
 
 
 @inlined
@@ -356,7 +377,7 @@ def _step(
     else:
         spent_s += times.decode_s[decoding]
     _join(requests, limits, state, served, now_s + spent_s)
-    return now_s + spent_s
+    return float(now_s + spent_s)
 
 
 @inlined
@@ -406,7 +427,7 @@ def _preempt(requests: Requests, limits: EngineLimits, state: _State, served: Se
 def _soonest(state: _State) -> int:
     soonest = _NEVER
     for place in range(state.counters[DECODING]):
-        soonest = min(soonest, state.due[place])
+        soonest = min(soonest, int(state.due[place]))
     return soonest
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.physics.first_token import STEP_TOKENS, FirstTokenCosts
-from trimtab.physics.step_times import StepTimes, kv_blocks, step_times
+from trimtab.physics.step_times import kv_blocks, scaled, step_times
 from trimtab.physics.terms import Floats
 from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, EngineReplay, Requests, replay_engine
 from trimtab.replay.series import FloatArray, IntArray
@@ -68,7 +68,7 @@ def replay_deployment(
     """
     limits = EngineLimits(max_num_seqs, max(step_tokens, max_num_seqs), kv_blocks(v, BLOCK_TOKENS))
     times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens, prompt_scale=costs.prompt_scale)
-    return replay_engine(requests, limits, StepTimes(*(part * scale for part in times)), clients=clients)
+    return replay_engine(requests, limits, scaled(times, scale), clients=clients)
 
 
 def seen_by_requests(replayed: EngineReplay, costs: FirstTokenCosts) -> LoadReplay | None:
