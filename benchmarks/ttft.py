@@ -36,7 +36,7 @@ from trimtab.replay.engine import Requests
 from trimtab.replay.first_token import replay_deployment, spread_lengths
 from trimtab.units import MS_PER_S
 
-PROMPT_SCALES = (0.4, 0.55, 0.75, 1.0, 1.4)
+WAIT_SCALES = (0.4, 0.55, 0.75, 1.0, 1.4)
 FIXED_S = (0.02, 0.04, 0.1, 0.2)
 DELAY_STEPS = (1.0, 4.0, 20.0)
 FIRST_ROUND_FRACS = (0.05, 0.1, 0.2, 0.3, 0.5)
@@ -94,7 +94,7 @@ def spread_of(row: Row) -> float:
 
 
 def rounds_s(asked: Asked, tables: Mapping[str, Terms]) -> Floats:
-    """Return the mean time to first token of the first and the last round and a decode step, a row a scale of prompts."""
+    """Return the mean time to first token of the first and of the last round, and the time per token, `(3,)`."""
     query, clients = asked.query, int(asked.query.requests)
     coefficients = coefficients_at(tables, [asked.keys], asked.columns)
     drawn = np.random.default_rng(_SEED).random((2, ROUNDS * clients))
@@ -105,24 +105,18 @@ def rounds_s(asked: Asked, tables: Mapping[str, Terms]) -> Floats:
         spread_lengths(query.output_tokens, spread, drawn[1]),
         np.zeros(ROUNDS * clients, dtype=np.int64),
     )
-    found = []
-    for scale in PROMPT_SCALES:
-        costs = FirstTokenCosts(prompt_scale=scale, fixed_s=0.0, delay_steps=0.0)
-        replayed = replay_deployment(
-            asked.columns, coefficients, costs, requests, clients=clients, max_num_seqs=max(clients, 8)
-        )
-        ttft_s = replayed.ttft_s
-        step_s = float(np.nanmedian(replayed.tpot_s)) if query.output_tokens > 1 else 0.0
-        found.append((float(ttft_s[:clients].mean()), float(ttft_s[-clients:].mean()), step_s))
-    return np.array(found)
+    replayed = replay_deployment(asked.columns, coefficients, requests, clients=clients, max_num_seqs=max(clients, 8))
+    ttft_s = replayed.ttft_s
+    step_s = float(np.nanmedian(replayed.tpot_s)) if query.output_tokens > 1 else 0.0
+    return np.array([ttft_s[:clients].mean(), ttft_s[-clients:].mean(), step_s])
 
 
 def predicted_s(rounds: Floats, chosen: Chosen) -> Floats:
-    """Return the mean time to first token of rows, `(n, scales, 3)` of them; `(n,)`."""
+    """Return the mean time to first token of rows, `(n, 3)` rounds; `(n,)`."""
     costs = chosen.costs
-    first, last, step = rounds[:, PROMPT_SCALES.index(costs.prompt_scale)].T
+    first, last, step = rounds.T
     waited = chosen.first_round_frac * first + (1 - chosen.first_round_frac) * last
-    return np.asarray(waited + costs.fixed_s + costs.delay_steps * step)
+    return np.asarray(costs.wait_scale * waited + costs.fixed_s + costs.delay_steps * step)
 
 
 def choose(asked: Sequence[Asked], rounds: Floats) -> Chosen:
@@ -130,8 +124,8 @@ def choose(asked: Sequence[Asked], rounds: Floats) -> Chosen:
     measured = np.log([one.row.value / MS_PER_S for one in asked])
     weights = row_weights([one.row.group for one in asked])
     best, least = None, np.inf
-    for scale, fixed_s, steps, frac in product(PROMPT_SCALES, FIXED_S, DELAY_STEPS, FIRST_ROUND_FRACS):
-        costs = FirstTokenCosts(prompt_scale=scale, fixed_s=fixed_s, delay_steps=steps)
+    for scale, fixed_s, steps, frac in product(WAIT_SCALES, FIXED_S, DELAY_STEPS, FIRST_ROUND_FRACS):
+        costs = FirstTokenCosts(wait_scale=scale, fixed_s=fixed_s, delay_steps=steps)
         chosen = Chosen(costs=costs, first_round_frac=frac)
         errors = np.abs(np.log(predicted_s(rounds, chosen)) - measured)
         cost = float(np.average(np.minimum(errors, CAPPED_LOG), weights=weights))
@@ -239,7 +233,7 @@ def write_constants(asked: Sequence[Asked], held: Sequence[Held]) -> None:
         "high": _round(float(high)),
         "costs": {
             name.replace("|*", "|"): {
-                "prompt_scale": one.costs.prompt_scale,
+                "wait_scale": one.costs.wait_scale,
                 "fixed_s": one.costs.fixed_s,
                 "delay_steps": one.costs.delay_steps,
             }

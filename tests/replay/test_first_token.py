@@ -9,7 +9,7 @@ from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving_query import serving_columns, serving_keys
 from trimtab.replay.first_token import drawn_requests, replay_deployment, seen_by_requests
 
-COSTS = FirstTokenCosts(prompt_scale=1.0, fixed_s=0.0, delay_steps=0.0)
+COSTS = FirstTokenCosts(wait_scale=1.0, fixed_s=0.0, delay_steps=0.0)
 
 
 def seen(rate_req_s=None, clients=0, costs=COSTS, **changes):
@@ -18,7 +18,7 @@ def seen(rate_req_s=None, clients=0, costs=COSTS, **changes):
     coefficients = coefficients_at(packaged("serving").tables, [serving_keys(asked)], columns)
     requests = drawn_requests(1024, 256, rate_req_s=rate_req_s, clients=clients)
     limits = {"max_num_seqs": 64, "clients": clients}
-    return seen_by_requests(replay_deployment(columns, coefficients, costs, requests, **(limits | changes)), costs)
+    return seen_by_requests(replay_deployment(columns, coefficients, requests, **(limits | changes)), costs)
 
 
 def test_first_tokens_take_longer_the_more_requests_come():
@@ -43,7 +43,7 @@ def test_a_measured_point_scales_every_time_of_a_closed_loop():
 
 
 def test_the_constants_of_a_first_token_come_on_top():
-    later = FirstTokenCosts(prompt_scale=1.0, fixed_s=0.5, delay_steps=0.0)
+    later = FirstTokenCosts(wait_scale=1.0, fixed_s=0.5, delay_steps=0.0)
 
     assert seen(5, costs=later).ttft_p50_s == pytest.approx(seen(5).ttft_p50_s + 0.5)
 

@@ -25,9 +25,9 @@ LARGE_BOARD_GIB = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstTokenCosts:
-    """Steps with prompts take `prompt_scale` of what `serving` says; a first token `fixed_s` and `delay_steps` steps more."""
+    """A first token takes `wait_scale` of what the replay says, and `fixed_s` and `delay_steps` steps of decoding more."""
 
-    prompt_scale: float
+    wait_scale: float
     fixed_s: float
     delay_steps: float
 

@@ -47,13 +47,8 @@ def scaled(times: StepTimes, factor: float) -> StepTimes:
     )
 
 
-def step_times(
-    v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs: int, step_tokens: int, prompt_scale: float = 1.0
-) -> StepTimes:
-    """Return the step times of one query: its `serving_columns` and the coefficients of them, `(1,)` each.
-
-    `prompt_scale` multiplies what prompts take (`first_token.FirstTokenCosts`).
-    """
+def step_times(v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs: int, step_tokens: int) -> StepTimes:
+    """Return the step times of one query: its `serving_columns` and the coefficients of them, `(1,)` each."""
     sequences, tokens = np.arange(1.0, max_num_seqs + 1), np.arange(1.0, step_tokens + 1)
     # without caches, which are read by the token, and without attention, which is counted by pairs
     bare = {**v, "kv_values_bytes": np.zeros(1), "query_width": np.zeros(1)}
@@ -68,10 +63,10 @@ def step_times(
     pair_s = 4 * v["layers"] * v["query_width"] * c["att"] / (shards * v["flop_s"]) * c["pre"] * scale
     return StepTimes(
         decode_s=np.concatenate(([0.0], decode * scale)),
-        mixed_s=np.concatenate(([0.0], mixed * scale * prompt_scale)),
+        mixed_s=np.concatenate(([0.0], mixed * scale)),
         sequence_s=float((c["req"] * scale)[0]),
         context_s=float(context_s[0]),
-        pair_s=float(pair_s[0]) * prompt_scale,
+        pair_s=float(pair_s[0]),
     )
 
 

@@ -115,7 +115,6 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     replayed = replay_deployment(
         columns,
         coefficients,
-        costs,
         requests,
         clients=clients,
         max_num_seqs=way.concurrency,

@@ -54,7 +54,6 @@ def drawn_requests(
 def replay_deployment(
     v: Mapping[str, Floats],
     c: Mapping[str, Floats],
-    costs: FirstTokenCosts,
     requests: Requests,
     *,
     max_num_seqs: int,
@@ -67,7 +66,7 @@ def replay_deployment(
     `scale` is measured over predicted time of the user's own point; 1 without one.
     """
     limits = EngineLimits(max_num_seqs, max(step_tokens, max_num_seqs), kv_blocks(v, BLOCK_TOKENS))
-    times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens, prompt_scale=costs.prompt_scale)
+    times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens)
     return replay_engine(requests, limits, scaled(times, scale), clients=clients)
 
 
@@ -81,7 +80,7 @@ def seen_by_requests(replayed: EngineReplay, costs: FirstTokenCosts) -> LoadRepl
     if not kept.any():
         return None
     step_s = replayed.tpot_s[kept]
-    ttft_s = replayed.ttft_s[kept] + costs.fixed_s + costs.delay_steps * np.nan_to_num(step_s)
+    ttft_s = costs.wait_scale * replayed.ttft_s[kept] + costs.fixed_s + costs.delay_steps * np.nan_to_num(step_s)
     return LoadReplay(
         ttft_p50_s=float(np.quantile(ttft_s, 0.5)),
         ttft_p95_s=float(np.quantile(ttft_s, 0.95)),
