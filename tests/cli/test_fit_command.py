@@ -162,3 +162,25 @@ def test_pictures_keep_their_lines():
     result = run("llama-3.1-8b", "--serve", "--rate", "10", "--pictures")
 
     assert "\n└" + "─" * 60 + "\n" in result.output
+
+
+def test_first_tokens_are_replayed_under_the_asked_load():
+    def first(*load):
+        result = run("llama-3.1-8b", "--serve", *load, "--gpu", "H100-SXM5-80GB", "-o", "json")
+        return json.loads(result.output)
+
+    document = first("--rate", "10")
+    row = document["rows"][0]
+    assert row["ttft_p50_low_ms"] <= row["ttft_p50_ms"] <= row["ttft_p95_ms"] <= row["ttft_p95_high_ms"]
+    assert row["preempted_frac"] == 0
+    assert any(remark.startswith("replayed scheduler, Poisson arrivals") for remark in document["remarks"])
+    assert (
+        first("--concurrency", "64")["rows"][0]["ttft_p95_ms"] > first("--concurrency", "4")["rows"][0]["ttft_p95_ms"]
+    )
+
+
+def test_a_bulk_of_requests_has_no_replayed_first_tokens():
+    document = json.loads(run("llama-3.1-8b", "--offline", "1M/day", "--gpu", "L4", "-o", "json").output)
+
+    assert document["rows"][0]["ttft_p95_ms"] is None
+    assert not any("replayed" in remark for remark in document["remarks"])

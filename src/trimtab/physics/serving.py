@@ -78,12 +78,17 @@ def capacity(v: Mapping[str, Floats]) -> Floats:
 
     A static batch grows to its full length together; in continuous batching requests are at all stages: the mean context.
     """
+    context = v["input"] + v["output"] * np.where(v["static"] > 0, 1.0, 0.5)
+    return np.maximum(np.floor(cache_budget_bytes(v) / cache_bytes(v, context)), 1)
+
+
+def cache_budget_bytes(v: Mapping[str, Floats]) -> Floats:
+    """Return the memory that an engine has for the caches of all requests, over all GPUs of a deployment."""
     per_deployment = v["group"] * v["stages"]
     budget = USABLE_FRAC * v["memory"] * per_deployment - v["weights"] - v["runtime"] * per_deployment
-    context = v["input"] + v["output"] * np.where(v["static"] > 0, 1.0, 0.5)
     # what was measured did run: a budget below this is the estimate's error, not the engine's
     least = LEAST_CACHE_FRAC * v["memory"] * per_deployment
-    return np.maximum(np.floor(np.maximum(budget, least) / cache_bytes(v, context)), 1)
+    return np.maximum(budget, least)
 
 
 def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:

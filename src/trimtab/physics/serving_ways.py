@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
 from trimtab.physics.footprint import Parallel, Serving, inference_footprint, resident_requests
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.found_ways import Rejected, Unmet
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import NodeOffer
 from trimtab.physics.serving_demand import Demand
@@ -102,3 +102,9 @@ def _query(
         gpus=degree,
         tensor=degree,
     )
+
+
+def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
+    """Return the question whose answer a found way is, at its own concurrency."""
+    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(query, requests=found.concurrency)

@@ -28,6 +28,8 @@ from trimtab.cli.fit.tables import (
     quality_lines,
     reject_lines,
     reject_rows,
+    replayed_cells,
+    replayed_lines,
     roofline_picture,
     serving_row,
     serving_words,
@@ -58,8 +60,8 @@ from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.serving_ways import ways_of
-from trimtab.pipeline.fitting import faster_ways, usd_per_mtok_all_told
+from trimtab.physics.serving_ways import query_of
+from trimtab.pipeline.fitting import faster_ways, replayed_load, usd_per_mtok_all_told
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
 
 
@@ -176,9 +178,12 @@ def _serving(request: _Request) -> FitPresentation:
     first, name = shown[0], request.name
     context = request.mix.longest_tokens if request.mix else None
     paste = vllm_serve(first, request.pasted, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    # a bulk that has a window of hours has no first tokens that anybody waits for
+    loads = [None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown]
     remarks = [
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
+        *replayed_lines(loads[0], demand),
         *model_lines(model, scale),
         *quality_lines(first),
         *kernel_lines(shown),
@@ -196,13 +201,16 @@ def _serving(request: _Request) -> FitPresentation:
         ways=serving_ways(shown),
         field=serving_ways([*ways, *faster]),
         total=serving_cost(first, request.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day),
-        rooflines=(_serving_roof(first, demand, options.engine),),
+        rooflines=(roofline(query_of(first, demand, options.engine)),),
         rejected=answer.rejected,
         remarks=tuple(remarks),
         paste=paste,
     )
     rows = [{**serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
-    machine = [{**machine_serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
+    machine = [
+        {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": round(all_told(way), 4)}
+        for way, load in zip(shown, loads, strict=True)
+    ]
     return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
 
 
@@ -250,12 +258,6 @@ def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand:
     except OSError as error:
         raise UsageError(f"cannot write benchmark Jobs to {folder}: {error}") from error
     return [f"{len(shown)} benchmark Jobs written to {folder}; each prints its result as JSON"]
-
-
-def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline:
-    ways, _ = ways_of(first.model, first.gpu, (first.offer,), demand, engine, (first.stored,))
-    query = next(way.query for way in ways if way.query.tensor == first.tensor)
-    return roofline(replace(query, requests=first.concurrency))
 
 
 def _nothing(columns: Sequence[SheetColumn], lines: Sequence[str]) -> FitPresentation:

@@ -21,6 +21,7 @@ from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.single_change import cheapest_change, serving_change
 from trimtab.physics.support import notes
+from trimtab.pipeline.fitting import ReplayedLoad
 from trimtab.provenance import Estimate
 from trimtab.units import MS_PER_S
 
@@ -169,6 +170,35 @@ def machine_serving_row(way: ServingOption) -> dict[str, Cell]:
         **_spot(way),
         "basis": way.tok_s.basis.value,
     }
+
+
+def replayed_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
+    """Return what the replay of a way's load says, for programs; None where nothing was replayed."""
+    first = None if load is None else (load.ttft_p50_s, load.ttft_p95_s)
+    cells: dict[str, Cell] = {}
+    for at, name in enumerate(("ttft_p50", "ttft_p95")):
+        cells[f"{name}_ms"] = None if first is None else round(first[at].value * MS_PER_S, 1)
+        cells[f"{name}_low_ms"] = None if first is None else round(first[at].low * MS_PER_S, 1)
+        cells[f"{name}_high_ms"] = None if first is None else round(first[at].high * MS_PER_S, 1)
+    return {
+        **cells,
+        "tpot_p95_ms": None if load is None or math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
+        "preempted_frac": None if load is None else round(load.preempted_frac, 4),
+    }
+
+
+def replayed_lines(load: ReplayedLoad | None, demand: Demand) -> list[str]:
+    """Tell what requests of the first row would see, and where that is beyond the limit that was asked for."""
+    if load is None:
+        return []
+    p50, p95, limit_s = load.ttft_p50_s, load.ttft_p95_s, demand.targets.ttft_s
+    come = "Poisson arrivals" if demand.rate_req_s is not None else "requests of these clients"
+    again = f"; {load.preempted_frac:.2g} preemptions a request" if load.preempted_frac else ""
+    beyond = f"; beyond the limit of {limit_s:,.3g} s" if limit_s is not None and p95.value > limit_s else ""
+    return [
+        f"replayed scheduler, {come}: first token p50 {p50.value * MS_PER_S:,.0f} ms, p95 {p95.value * MS_PER_S:,.0f} ms "
+        f"(80 %: {_interval(p95, 0, MS_PER_S)}){beyond}{again}"
+    ]
 
 
 def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
