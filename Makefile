@@ -81,6 +81,7 @@ $(VENV)/.kubectl: $(VENV)/.dev requirements/kubectl.txt
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime requirements/base.in pyproject.toml -o requirements/base.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime $(shell sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements/base.txt) -c requirements/dev.txt --extra kubernetes pyproject.toml -o requirements/kubernetes.txt
 
 clean:  ## Remove the environment and build leftovers
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -91,6 +91,23 @@ def test_an_alert_fires_on_its_fault_and_on_nothing_else(fault, style, promtool)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.parametrize(
+    "activity", ["0.6x180 0x480", "0x180 0.6x480", "0.6x180 0x60 0.6x420"], ids=["stops", "starts", "pauses"]
+)
+def test_a_workload_that_stops_or_starts_is_not_called_underused(activity, promtool):
+    planted = {"sm_active": activity, "sm_occupancy": activity}
+    means = '{alertname=~"TrimtabGpuUnderused|TrimtabTrainingOccupancyLow",alertstate="firing"}'
+    test = {
+        "interval": "10s",
+        "input_series": list(cluster(Style(interval_s=10), chat=planted, train=planted)),
+        "promql_expr_test": [{"expr": f"count_over_time(ALERTS{means}[110m])", "eval_time": "110m", "exp_samples": []}],
+    }
+
+    run = promtool(test, evaluated="1m")
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_every_alert_has_its_fault():
     assert set().union(*(expected for _, expected in FAULTS.values())) | {"TrimtabSpendJump"} == ALL
 

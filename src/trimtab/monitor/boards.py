@@ -20,8 +20,10 @@ from trimtab.monitor.series import (
     KV_CACHE,
     MEMORY,
     OCCUPANCY,
+    PLANNED,
     POWER,
     POWER_LIMIT,
+    REALISED,
     TEMPERATURE,
     TENSOR,
     THROTTLED,
@@ -176,6 +178,13 @@ def _money(watched: Watched) -> Iterator[dict[str, Plain]]:
     yield panel("Spend per hour by model of GPU", "currencyUSD", {"{{model}}": f"sum by (model) ({COST})"}, stack=True)
     if watched.teams:
         yield panel("Spend per hour by team", "currencyUSD", _by_team(watched), stack=True)
+    if watched.verified is not None and watched.verified.rows:
+        window = watched.verified.window
+        found = f"verified {window.start:%Y-%m-%d} to {window.end:%Y-%m-%d}"
+        both = {"planned": f"sum({PLANNED})", "realised": f"sum({REALISED})"}
+        yield panel(f"Saving a month, {found}", "currencyUSD", both, signed=True)
+        by_action = {"{{action}} {{lever}}, {{status}}": f"sum by (action, lever, status) ({REALISED} - {PLANNED})"}
+        yield panel("Saving a month, realised less planned, by action", "currencyUSD", by_action, signed=True)
 
 
 def _spend(by: str) -> str:

@@ -12,6 +12,7 @@ from trimtab.catalog.gpus import Gpu
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.emit.manifests.facts import KUBE_PROMETHEUS_STACK
+from trimtab.emit.verify_document import VerifiedPart
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.sources.kubernetes.owners import RUN_KINDS
@@ -69,6 +70,8 @@ class Watched:
     has_spot: bool = False
     rule_labels: Mapping[str, str] = field(default_factory=lambda: dict(KUBE_PROMETHEUS_STACK))
     """Labels by which Prometheus selects rules."""
+    verified: VerifiedPart | None = None
+    """What a plan was found to have saved; None where nothing was verified."""
 
 
 def watched_cluster(

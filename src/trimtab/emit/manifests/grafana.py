@@ -128,8 +128,10 @@ def _target_panels(known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
             )
 
 
-def panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
-    """Return a panel of curves: `queries` are legend -> PromQL, `unit` is Grafana's name of one."""
+def panel(
+    title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False, signed: bool = False
+) -> dict[str, Plain]:
+    """Return a panel of curves: `queries` are legend -> PromQL, `unit` is Grafana's name of one; `signed`: may be below 0."""
     targets: list[Plain] = [
         {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": DATASOURCE}
         for number, (legend, query) in enumerate(queries.items())
@@ -138,11 +140,12 @@ def panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = Fa
         "fillOpacity": 20 if stack else 0,
         "stacking": {"mode": "normal" if stack else "none"},
     }
+    least: Mapping[str, Plain] = {} if signed else {"min": 0}
     return {
         "type": "timeseries",
         "title": title,
         "datasource": DATASOURCE,
-        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": unit, **least, "custom": custom}, "overrides": []},
         "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "targets": targets,
     }
