@@ -16,7 +16,7 @@ from trimtab.monitor.boards import boards
 from trimtab.monitor.folder import monitoring_files
 from trimtab.monitor.thresholds import Thresholds
 
-BOARDS = {board.uid: json.loads(board.text) for board in boards(WATCHED)}
+BOARDS = {board.uid: json.loads(board.text) for board in boards(WATCHED, "https://wiki.example/gpu")}
 MOST_OF_A_CONFIG_MAP = 2**20
 """Bytes (kubernetes.io, ConfigMap)."""
 
@@ -107,6 +107,15 @@ def test_a_board_is_of_the_types_that_grafana_publishes(name, sdk):
     assert lost(BOARDS[name], encoded(board)) == [], "fields that the types do not have"
     assert mistyped(board) == []
     assert len(board.panels or []) >= 5
+
+
+@pytest.mark.parametrize(
+    ("page", "links"),
+    [("https://wiki.example/gpu", ["other boards", "what to do"]), ("docs/page.md", ["other boards"])],
+)
+def test_boards_link_to_one_another_and_to_the_page_where_it_is_an_address(page, links):
+    for board in boards(WATCHED, page):
+        assert [link["title"] for link in json.loads(board.text)["links"]] == links
 
 
 def misspelt_query(board):

@@ -82,7 +82,6 @@ def watched_cluster(
     standing = [row for row in nodes if row["end"] is None or row["end"] >= bundle.end]
     pools = {_pool(row): round(row["gpu_count"]) for row in nodes}
     rates = {pool: rate for pool in pools if (rate := _rate(pool, market)) is not None}
-    labels = {} if rule_labels is None else {"rule_labels": dict(rule_labels)}
     return Watched(
         node_rates=tuple(
             NodeRate(
@@ -99,7 +98,7 @@ def watched_cluster(
         paid=tuple(_paid(standing, rates)),
         teams=_teams(bundle),
         has_spot=any(pool.capacity_type is CapacityType.SPOT for pool in pools),
-        **labels,
+        rule_labels=dict(KUBE_PROMETHEUS_STACK if rule_labels is None else rule_labels),
     )
 
 

@@ -31,7 +31,12 @@ def dashboard(actions: Sequence[Action], facts: EmitFacts, recorded: Container[s
 
 
 def board_text(
-    uid: str, title: str, description: str, panels: Sequence[Mapping[str, Plain]], variables: Sequence[Plain] = ()
+    uid: str,
+    title: str,
+    description: str,
+    panels: Sequence[Mapping[str, Plain]],
+    variables: Sequence[Plain] = (),
+    links: Sequence[Plain] = (),
 ) -> str:
     """Return a board as JSON text; its panels stand two in a row, in their order."""
     source: Plain = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}
@@ -48,6 +53,7 @@ def board_text(
         "time": {"from": "now-7d", "to": "now"},
         "templating": {"list": [source, *variables]},
         "annotations": {"list": []},
+        **({"links": links} if links else {}),
         "panels": [_placed(panel, number) for number, panel in enumerate(panels)],
     }
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
