@@ -121,8 +121,10 @@ def _underused(limits: Thresholds) -> AlertRule:
 
 
 def _mean(series: str, minutes: int) -> str:
-    """Return the mean of a series over each workload's GPUs and the last minutes."""
-    return f'avg by ({_WORKLOAD}) (avg_over_time({series}{{workload!=""}}[{minutes}m]))'
+    """Return the mean of a series over each workload's GPUs and the last minutes; a pod counts by how long it was there."""
+    selected = f'{series}{{workload!=""}}[{minutes}m]'
+    total, samples = (f"sum by ({_WORKLOAD}) ({over}_over_time({selected}))" for over in ("sum", "count"))
+    return f"{total} / {samples}"
 
 
 def _held_before(minutes: int) -> str:
