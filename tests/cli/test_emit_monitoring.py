@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from tests.monitor.fleet import VERIFIED
 
 
 @pytest.fixture
@@ -51,6 +52,10 @@ def test_own_thresholds_and_rule_labels_are_taken(program, tmp_path, monkeypatch
     [
         (("--monitoring",), 2, "watch which cluster?"),
         (("--demo", "two-hundred-k"), 2, "go with --monitoring"),
+        (("--verify", "alerts.yaml"), 2, "go with --monitoring"),
+        (("--image", "registry.example/trimtab"), 2, "go with --in-cluster"),
+        (("--in-cluster", "--monitoring", "--demo", "two-hundred-k"), 2, "ask for it alone"),
+        (("--monitoring", "--demo", "finetune-7b", "--verify", "alerts.yaml"), 1, "alerts.yaml"),
         (("--monitoring", "--demo", "finetune-7b", "--thresholds", "alerts.yaml"), 1, "hot_c"),
     ],
 )
@@ -71,3 +76,33 @@ def test_each_alert_has_its_part_in_the_page_that_it_links_to(folder):
     rules = yaml.safe_load((folder / "trimtab-fleet.rules.yaml").read_text())["spec"]["groups"][1]["rules"]
 
     assert {rule["alert"] for rule in rules} <= {line[4:] for line in page.splitlines() if line.startswith("### ")}
+
+
+def test_the_board_of_money_shows_what_was_verified(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "verified.json").write_text(json.dumps(VERIFIED))
+
+    code, _, errors = program(
+        "emit", "--monitoring", "--demo", "finetune-7b", "--verify", "verified.json", "--out", "watch"
+    )
+    board = json.loads((tmp_path / "watch/trimtab-money.dashboard.json").read_text())
+    panels = {panel["title"]: panel for panel in board["panels"]}
+    shown = panels["Saving a month, verified 2026-10-01 to 2026-10-29"]
+
+    assert code == 0, errors
+    assert [target["legendFormat"] for target in shown["targets"]] == ["planned", "realised"]
+    assert "min" not in shown["fieldConfig"]["defaults"], "what was realised may be less than nothing"
+
+
+def test_what_runs_in_the_cluster_is_written_for_an_image_and_a_server(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    code, said, _ = program(
+        *("emit", "--in-cluster", "--image", "registry.example/trimtab@sha256:0a", "--prometheus", "http://mimir:8080"),
+        *("--out", "deploy", "-o", "json"),
+    )
+    values = yaml.safe_load((tmp_path / "deploy/chart/values.yaml").read_text())
+
+    assert code == 0
+    assert (values["image"], values["prometheus"]) == ("registry.example/trimtab@sha256:0a", "http://mimir:8080")
+    assert len(json.loads(said)["rows"]) == 6

@@ -1,11 +1,28 @@
 """Series of a small cluster in promtool's notation: healthy, but for what a test plants; in every style of exporter."""
 
+import json
 from dataclasses import dataclass, field
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.emit.verify_document import parse_verification
 from trimtab.monitor.watched import Board, NodeRate, PaidNodes, Watched
 
+VERIFIED = {
+    "schema_version": 1,
+    "window": {"start": "2026-10-01T00:00:00Z", "end": "2026-10-29T00:00:00Z"},
+    "rows": [
+        {
+            "id": "a1", "lever": "autoscaling", "subject": "prod/chat-api", "status": "on track",
+            "predicted_usd_mo": 900.0, "realised_usd_mo": 1000.5, "cause": "",
+        },
+        {
+            "id": "a2", "lever": "spot", "subject": "ml/train", "status": "short",
+            "predicted_usd_mo": 400.0, "realised_usd_mo": -25.25, "cause": "more interruptions",
+        },
+    ],
+}  # fmt: skip
 WATCHED = Watched(
+    verified=parse_verification(json.dumps(VERIFIED), where="a test"),
     node_rates=(
         NodeRate(
             instance_type="p4d.24xlarge", region="us-east-1", capacity_type=CapacityType.ON_DEMAND, usd_gpu_hr=2.75

@@ -1,7 +1,7 @@
 """Each alert fires on its fault and on nothing else in a real Prometheus engine, however exporters and scrapes spell things."""
 
 import pytest
-from tests.monitor.fleet import SCRAPES, STYLES, Style, gpu, node, owner
+from tests.monitor.fleet import HEALTHY, SCRAPES, STYLES, Style, gpu, node, owner
 
 CHAT = ("chat-api-7d4b9c6f5-x2x9k", "prod")
 TRAIN = ("train-x2x9k", "ml")
@@ -87,6 +87,53 @@ def test_an_alert_fires_on_its_fault_and_on_nothing_else(fault, style, promtool)
     }
 
     run = promtool(test)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "activity", ["0.6x180 0x480", "0x180 0.6x480", "0.6x180 0x60 0.6x420"], ids=["stops", "starts", "pauses"]
+)
+def test_a_workload_that_stops_or_starts_is_not_called_underused(activity, promtool):
+    planted = {"sm_active": activity, "sm_occupancy": activity}
+    means = '{alertname=~"TrimtabGpuUnderused|TrimtabTrainingOccupancyLow",alertstate="firing"}'
+    test = {
+        "interval": "10s",
+        "input_series": list(cluster(Style(interval_s=10), chat=planted, train=planted)),
+        "promql_expr_test": [{"expr": f"count_over_time(ALERTS{means}[110m])", "eval_time": "110m", "exp_samples": []}],
+    }
+
+    run = promtool(test, evaluated="1m")
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def rolled_out(style, number, before=300, loading=30):
+    """A GPU whose pod is replaced at half time by one that loads its model for five minutes."""
+    after = SCRAPES - before
+    old = {name: f"{value}x{before - 1} _x{after}" for name, value in HEALTHY.items()}
+    new = {name: f"_x{before} {value}x{after - 1}" for name, value in HEALTHY.items()}
+    old["sm_active"] = f"0.5x{before - 1} _x{after}"
+    new["sm_active"] = f"_x{before} 0x{loading - 1} 0.5x{after - loading - 1}"
+    yield from gpu(style, f"n{number}", 0, f"chat-7d4b9c6f5-x2x{number}k", "prod", **old)
+    yield from gpu(style, f"n{number}", 0, f"chat-5c9f8d7b6-b7d{number}k", "prod", **new)
+
+
+def test_a_service_whose_pods_are_replaced_is_not_called_underused(promtool):
+    style = Style(interval_s=10)
+    test = {
+        "interval": "10s",
+        "input_series": [series for number in range(2) for series in rolled_out(style, number)],
+        "promql_expr_test": [
+            {
+                "expr": 'count_over_time(ALERTS{alertname="TrimtabGpuUnderused",alertstate="firing"}[110m])',
+                "eval_time": "110m",
+                "exp_samples": [],
+            }
+        ],
+    }
+
+    run = promtool(test, evaluated="1m")
 
     assert run.returncode == 0, run.stdout + run.stderr
 

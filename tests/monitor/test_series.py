@@ -125,3 +125,14 @@ def test_what_dcgm_writes_where_it_has_no_reading_is_none(promtool):
     series = [*gpu(Style(), "n0", 0, *ONE, power_w=9223372036854775794, sm_active=9223372036854775794)]
 
     ask(promtool, series, ("trimtab:gpu_power_w", {}), ("trimtab:gpu_activity_frac", {}))
+
+
+def test_what_was_verified_is_there_by_action_as_it_was_found(promtool):
+    asked = (
+        ("sum(trimtab:saving_planned_usd_mo)", {"{}": 1300.0}),
+        ('trimtab:saving_realised_usd_mo{status="short"} + 0', {
+            '{action="a2",lever="spot",status="short",subject="ml/train",until="2026-10-29"}': -25.25
+        }),
+    )  # fmt: skip
+
+    ask(promtool, [], *asked)

@@ -41,8 +41,12 @@ _SPOT_MESSAGES = "spot_interrupted|SpotInterruption.*"
 """`message_type` of Karpenter v1 and of v0 (karpenter-provider-aws, pkg/controllers/interruption/messages)."""
 _INTERRUPTIONS = ("karpenter_interruption_received_messages_total", "karpenter_interruption_received_messages")
 """As v1 and v0 call it."""
-_MEAN_LASTS_MIN = 5
-"""Minutes for which a mean of many minutes must stay beyond its limit: one scrape more or less does not move it back."""
+_MEAN_LASTS_MIN = 10
+"""Minutes for which a mean of many minutes must stay beyond its limit: a workload that stops or starts passes it for less."""
+_RECENT_MIN = 10
+"""Minutes of a second, shorter mean: one that was low and is not any more, or a workload that stopped, is none."""
+_IDLE_LASTS_MIN = 5
+"""Minutes for which a GPU stays idle after its hour: one scrape more or less does not move it back."""
 _GPU_RESOURCE = "nvidia_com_.*"
 
 
@@ -101,17 +105,26 @@ def costs(series: str, labels: Sequence[str], *, what: str = "They cost") -> str
 
 
 def _underused(limits: Thresholds) -> AlertRule:
-    minutes = limits.underused_min
-    mean = f'avg by ({_WORKLOAD}) (avg_over_time({ACTIVITY}{{workload!=""}}[{minutes}m]))'
+    minutes, limit = limits.underused_min, limits.underused_frac
+    recent = f"{_mean(ACTIVITY, _RECENT_MIN)} < {limit:g} >= {limits.idle_frac:g}"
     return AlertRule(
         name="TrimtabGpuUnderused",
-        expression=f"{mean} < {limits.underused_frac:g} >= {limits.idle_frac:g} and on ({_WORKLOAD}) {_held_before(minutes)}",
+        expression=f" and on ({_WORKLOAD}) ".join(
+            (f"{_mean(ACTIVITY, minutes)} < {limit:g}", f"({recent})", _held_before(minutes))
+        ),
         minutes=_MEAN_LASTS_MIN,
         severity="info",
         summary="{{ $labels.namespace }}/{{ $labels.workload }} uses {{ $value | humanizePercentage }} of its GPUs",
         cost=costs(COST, WORKLOAD),
         cure="Fewer replicas, a smaller GPU or a share of one may do: trimtab audit says which keeps the targets.",
     )
+
+
+def _mean(series: str, minutes: int) -> str:
+    """Return the mean of a series over each workload's GPUs and the last minutes; a pod counts by how long it was there."""
+    selected = f'{series}{{workload!=""}}[{minutes}m]'
+    total, samples = (f"sum by ({_WORKLOAD}) ({over}_over_time({selected}))" for over in ("sum", "count"))
+    return f"{total} / {samples}"
 
 
 def _held_before(minutes: int) -> str:
@@ -179,11 +192,11 @@ def _boards(limits: Thresholds) -> Iterator[AlertRule]:
 
 def _occupancy(limits: Thresholds) -> AlertRule:
     minutes = limits.occupancy_min
-    mean = f"avg by ({_WORKLOAD}) (avg_over_time({OCCUPANCY}[{minutes}m])) < {limits.occupancy_frac:g}"
-    busy = f"avg by ({_WORKLOAD}) (avg_over_time({ACTIVITY}[{minutes}m])) >= {limits.underused_frac:g}"
+    low = [f"{_mean(OCCUPANCY, over)} < {limits.occupancy_frac:g}" for over in (minutes, _RECENT_MIN)]
+    busy = [f"{_mean(ACTIVITY, over)} >= {limits.underused_frac:g}" for over in (minutes, _RECENT_MIN)]
     return AlertRule(
         name="TrimtabTrainingOccupancyLow",
-        expression=f" and on ({_WORKLOAD}) ".join((mean, RUN, busy, _held_before(minutes))),
+        expression=f" and on ({_WORKLOAD}) ".join((*low, RUN, *busy, _held_before(minutes))),
         minutes=_MEAN_LASTS_MIN,
         severity="info",
         summary="{{ $labels.namespace }}/{{ $labels.workload }} trains at {{ $value | humanizePercentage }} SM occupancy",
@@ -198,7 +211,7 @@ def _idle(limits: Thresholds) -> AlertRule:
     return AlertRule(
         name="TrimtabGpuIdle",
         expression=f"sum by (node, {_WORKLOAD}) ({idle} and {HELD} offset {minutes}m)",
-        minutes=_MEAN_LASTS_MIN,
+        minutes=_IDLE_LASTS_MIN,
         severity="warning",
         summary='{{ $value | printf "%.1f" }} GPUs of {{ $labels.node }} have done nothing for '
         + f"{minutes} minutes; held by "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trimtab.catalog import model_servers
@@ -20,8 +20,10 @@ from trimtab.monitor.series import (
     KV_CACHE,
     MEMORY,
     OCCUPANCY,
+    PLANNED,
     POWER,
     POWER_LIMIT,
+    REALISED,
     TEMPERATURE,
     TENSOR,
     THROTTLED,
@@ -48,21 +50,42 @@ class GrafanaBoard:
     text: str
 
 
-def boards(watched: Watched) -> Iterator[GrafanaBoard]:
-    """Yield the boards."""
+def boards(watched: Watched, page: str = "") -> Iterator[GrafanaBoard]:
+    """Yield the boards; each links to the others, and to the page of what to do where that is an address."""
+    links = [_link("other boards", "dashboards", tags=["trimtab"])]
+    if page.startswith(("https://", "http://")):
+        links.append(_link("what to do", "link", url=page))
     namespace = _variable("namespace", f"label_values({WORKLOAD_COST}, namespace)")
     workload = _variable("workload", f'label_values({WORKLOAD_COST}{{namespace=~"$namespace"}}, workload)')
     node = _variable("node", f"label_values({ACTIVITY}, node)")
-    yield _board("fleet", "what there is, who holds it, how busy it is", _fleet())
-    yield _board("workloads", "one team or workload", _workloads(), namespace, workload)
-    yield _board("gpus", "boards, MIG instances, memory, heat and power", _gpus(), node)
-    yield _board("serving", "requests, queues and latency of model servers", _serving(), namespace)
-    yield _board("money", "what it costs and what is wasted", _money(watched), namespace)
+    yield _board(links, "fleet", "what there is, who holds it, how busy it is", _fleet())
+    yield _board(links, "workloads", "one team or workload", _workloads(), namespace, workload)
+    yield _board(links, "gpus", "boards, MIG instances, memory, heat and power", _gpus(), node)
+    yield _board(links, "serving", "requests, queues and latency of model servers", _serving(), namespace)
+    yield _board(links, "money", "what it costs and what is wasted", _money(watched), namespace)
 
 
-def _board(name: str, about: str, panels: Iterator[dict[str, Plain]], *variables: Plain) -> GrafanaBoard:
-    uid = f"trimtab-{name}"
-    return GrafanaBoard(uid=name, text=board_text(uid, f"trimtab: {name}", f"GPUs: {about}", list(panels), variables))
+def _board(
+    links: Sequence[Plain], name: str, about: str, panels: Iterator[dict[str, Plain]], *variables: Plain
+) -> GrafanaBoard:
+    title, told = f"trimtab: {name}", f"GPUs: {about}"
+    return GrafanaBoard(uid=name, text=board_text(f"trimtab-{name}", title, told, list(panels), variables, links))
+
+
+def _link(title: str, kind: str, *, url: str = "", tags: Sequence[str] = ()) -> Plain:
+    """Return a link above a board: to boards with tags, or to an address."""
+    return {
+        "title": title,
+        "type": kind,
+        "icon": "doc" if url else "external link",
+        "tooltip": "",
+        "url": url,
+        "tags": tags,
+        "asDropdown": not url,
+        "targetBlank": bool(url),
+        "includeVars": False,
+        "keepTime": not url,
+    }
 
 
 def _variable(name: str, query: str) -> Plain:
@@ -176,6 +199,13 @@ def _money(watched: Watched) -> Iterator[dict[str, Plain]]:
     yield panel("Spend per hour by model of GPU", "currencyUSD", {"{{model}}": f"sum by (model) ({COST})"}, stack=True)
     if watched.teams:
         yield panel("Spend per hour by team", "currencyUSD", _by_team(watched), stack=True)
+    if watched.verified is not None and watched.verified.rows:
+        window = watched.verified.window
+        found = f"verified {window.start:%Y-%m-%d} to {window.end:%Y-%m-%d}"
+        both = {"planned": f"sum({PLANNED})", "realised": f"sum({REALISED})"}
+        yield panel(f"Saving a month, {found}", "currencyUSD", both, signed=True)
+        by_action = {"{{action}} {{lever}}, {{status}}": f"sum by (action, lever, status) ({REALISED} - {PLANNED})"}
+        yield panel("Saving a month, realised less planned, by action", "currencyUSD", by_action, signed=True)
 
 
 def _spend(by: str) -> str:

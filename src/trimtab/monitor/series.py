@@ -10,11 +10,13 @@ theirs, pods that see the same memory evenly. So the shares of a board add up to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from trimtab.catalog import model_servers
 from trimtab.catalog.kinds import CapacityType
+from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.verify_document import VerifiedPart
 from trimtab.monitor.thresholds import Thresholds
 from trimtab.monitor.watched import NodeRate, Watched
 from trimtab.sources.kubernetes.owners import HASHED_POD, NUMBERED_POD, REPLICA_SET_POD, RUN_KINDS
@@ -45,6 +47,8 @@ SURPRISE = "trimtab:fleet_day_surprise_frac"
 WASTE = "trimtab:waste_usd_hr"
 RUN = "trimtab:run"
 KV_CACHE = "trimtab:kv_cache_used_frac"
+PLANNED = "trimtab:saving_planned_usd_mo"
+REALISED = "trimtab:saving_realised_usd_mo"
 
 DEVICE = ("node", "gpu", "mig", "model", "namespace", "pod", "workload")
 """Labels of every series of a GPU; `namespace`, `pod` and `workload` are empty where no pod holds it."""
@@ -103,6 +107,24 @@ def recording_rules(watched: Watched, thresholds: Thresholds) -> Iterator[Rule]:
     yield RUN, _runs(watched)
     yield KV_CACHE, _kv_cache()
     yield WASTE, _waste(thresholds.idle_frac)
+
+
+def verified_rules(verified: VerifiedPart) -> Iterator[Mapping[str, Plain]]:
+    """Yield rules that record a verification's figures as they are, in dollars a month, by action.
+
+    `trimtab verify` replays history to know them, which no query can do: they stay as they were until it runs again, and the
+    label `until` says the day up to which it looked.
+    """
+    for row in verified.rows:
+        labels: dict[str, Plain] = {
+            "action": row.id,
+            "lever": row.lever,
+            "subject": row.subject,
+            "status": row.status.value,
+            "until": verified.window.end.date().isoformat(),
+        }
+        yield {"record": PLANNED, "expr": f"vector({row.predicted_usd_mo:.2f})", "labels": labels}
+        yield {"record": REALISED, "expr": f"vector({row.realised_usd_mo:.2f})", "labels": labels}
 
 
 def _metrics(canonical: str) -> list[ExportedMetric]:

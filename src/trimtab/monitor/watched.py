@@ -12,6 +12,7 @@ from trimtab.catalog.gpus import Gpu
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.emit.manifests.facts import KUBE_PROMETHEUS_STACK
+from trimtab.emit.verify_document import VerifiedPart
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.sources.kubernetes.owners import RUN_KINDS
@@ -69,6 +70,8 @@ class Watched:
     has_spot: bool = False
     rule_labels: Mapping[str, str] = field(default_factory=lambda: dict(KUBE_PROMETHEUS_STACK))
     """Labels by which Prometheus selects rules."""
+    verified: VerifiedPart | None = None
+    """What a plan was found to have saved; None where nothing was verified."""
 
 
 def watched_cluster(
@@ -79,7 +82,6 @@ def watched_cluster(
     standing = [row for row in nodes if row["end"] is None or row["end"] >= bundle.end]
     pools = {_pool(row): round(row["gpu_count"]) for row in nodes}
     rates = {pool: rate for pool in pools if (rate := _rate(pool, market)) is not None}
-    labels = {} if rule_labels is None else {"rule_labels": dict(rule_labels)}
     return Watched(
         node_rates=tuple(
             NodeRate(
@@ -96,7 +98,7 @@ def watched_cluster(
         paid=tuple(_paid(standing, rates)),
         teams=_teams(bundle),
         has_spot=any(pool.capacity_type is CapacityType.SPOT for pool in pools),
-        **labels,
+        rule_labels=dict(KUBE_PROMETHEUS_STACK if rule_labels is None else rule_labels),
     )
 
 

@@ -54,7 +54,20 @@ class EmitOptions:
     thresholds: Path | None = option(
         "--thresholds", type=FILE, metavar="FILE", help="With --monitoring: your limits of the alerts (YAML)."
     )
+    verified: Path | None = option(
+        "--verify", type=FILE, metavar="FILE",
+        help="With --monitoring: what was realised, for the board of money: a file of `trimtab verify -o json`.",
+    )  # fmt: skip
     prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they go over the list.")
+    in_cluster: bool = option(
+        "--in-cluster", help="Write what runs trimtab in a cluster each week: manifests, a Helm chart, a Dockerfile."
+    )
+    image: str | None = option(
+        "--image", metavar="NAME", help="With --in-cluster: the image that you built, best with its digest."
+    )
+    server: str | None = option(
+        "--prometheus", metavar="URL", help="With --in-cluster: the Prometheus to read, as the cluster sees it."
+    )
     dry_run: bool = option("--dry-run", help="List the files, write none.")
     force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
     checked: Path | None = option(
@@ -99,6 +112,7 @@ def command(options: EmitOptions) -> int:
       trimtab emit --dry-run -o json | jq '.rows[].path'
       trimtab emit --check manifests/ --against fleet/
       trimtab emit --monitoring fleet/ --out monitoring
+      trimtab emit --in-cluster --image registry.example/trimtab:0.1.0 --out deploy
       kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
       trimtab emit --diff manifests/ --against now.json
       trimtab emit --diff manifests/ --against gitops/ -o github-comment > comment.md
@@ -119,6 +133,15 @@ def command(options: EmitOptions) -> int:
         return run_diff(options.compared, options)
     if any(given is not None for given in (options.against, options.context, options.schemas, options.metrics)):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
+    if options.in_cluster:
+        from trimtab.cli.emit.monitoring import run_in_cluster
+
+        if options.monitoring or options.bundle is not None or options.demo is not None:
+            raise UsageError("--in-cluster needs no bundle, and --monitoring is a folder of its own: ask for it alone")
+        run_in_cluster(options)
+        return 0
+    if options.image is not None or options.server is not None:
+        raise UsageError("--image and --prometheus go with --in-cluster")
     if options.monitoring:
         from trimtab.cli.emit.monitoring import run_monitoring
 
@@ -128,9 +151,10 @@ def command(options: EmitOptions) -> int:
             )
         run_monitoring(options)
         return 0
-    if any(given is not None for given in (options.bundle, options.demo, options.thresholds, options.prices)):
+    watching = (options.bundle, options.demo, options.thresholds, options.verified, options.prices)
+    if any(given is not None for given in watching):
         raise UsageError(
-            "a bundle, --demo, --thresholds and --prices go with --monitoring; else the last audit is emitted"
+            "a bundle, --demo, --thresholds, --verify and --prices go with --monitoring; else the last audit is emitted"
         )
     from trimtab.cli.emit.run import run_emit
 

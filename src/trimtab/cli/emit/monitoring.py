@@ -1,4 +1,4 @@
-"""What `trimtab emit --monitoring` does: alerts and boards of a bundle's cluster, written without an audit."""
+"""What `trimtab emit --monitoring` and `--in-cluster` do: write what watches a cluster, and what runs trimtab in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.emit.folder import write_folder
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_sheet
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
+from trimtab.emit.verify_document import parse_verification
 from trimtab.inputs.files import read_text
-from trimtab.monitor import read_thresholds
+from trimtab.monitor import in_cluster_files, read_thresholds
+from trimtab.monitor.in_cluster import IMAGE, PROMETHEUS
 from trimtab.pipeline import open_demo, open_fleet
 from trimtab.pipeline.watching import monitoring
 
@@ -24,6 +26,14 @@ _COLUMNS = (
     SheetColumn(key="alerts", title="alerts", right=True),
     SheetColumn(key="panels", title="panels", right=True),
 )
+_IN_CLUSTER = {
+    "Dockerfile": "image of the wheels, on a base chosen by digest",
+    "manifests/kustomization.yaml": "Kustomization",
+    "manifests/trimtab.yaml": "account, role, volume, network policy, CronJob",
+    "chart/Chart.yaml": "Helm chart of the same objects",
+    "chart/values.yaml": "its settings",
+    "chart/templates/trimtab.yaml": "its objects",
+}
 
 
 def run_monitoring(options: EmitOptions) -> None:
@@ -36,10 +46,25 @@ def run_monitoring(options: EmitOptions) -> None:
         read_thresholds(options.thresholds) if options.thresholds else None,
         load_catalog(options.prices),
         rule_labels=declared.rule_labels if declared else None,
+        verified=parse_verification(read_text(told), where=str(told)) if (told := options.verified) else None,
     )
     if not options.dry_run:
         write_folder(options.out, files, force=options.force)
     write_sheet(_sheet(files, options.out, written=not options.dry_run), Format(options.output_format))
+
+
+def run_in_cluster(options: EmitOptions) -> None:
+    """Run the command for a cluster that is to run trimtab."""
+    files = in_cluster_files(options.image or IMAGE, options.server or PROMETHEUS)
+    if not options.dry_run:
+        write_folder(options.out, files, force=options.force)
+    rows: list[dict[str, Cell]] = [{"path": path, "what": _IN_CLUSTER[path]} for path in files]
+    note = (
+        f"{len(files)} files {'for' if options.dry_run else 'written to'} {options.out}: kubectl apply -k "
+        f"{options.out}/manifests, or helm install trimtab {options.out}/chart -n trimtab --create-namespace. Nothing was "
+        "applied, and no image was built: docs/how-to/run-in-a-cluster.md."
+    )
+    write_sheet(Sheet(columns=_COLUMNS[:2], rows=rows, notes=(note,)), Format(options.output_format))
 
 
 def _sheet(files: dict[str, str], out: Path, *, written: bool) -> Sheet:

@@ -31,7 +31,12 @@ def dashboard(actions: Sequence[Action], facts: EmitFacts, recorded: Container[s
 
 
 def board_text(
-    uid: str, title: str, description: str, panels: Sequence[Mapping[str, Plain]], variables: Sequence[Plain] = ()
+    uid: str,
+    title: str,
+    description: str,
+    panels: Sequence[Mapping[str, Plain]],
+    variables: Sequence[Plain] = (),
+    links: Sequence[Plain] = (),
 ) -> str:
     """Return a board as JSON text; its panels stand two in a row, in their order."""
     source: Plain = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}
@@ -48,6 +53,7 @@ def board_text(
         "time": {"from": "now-7d", "to": "now"},
         "templating": {"list": [source, *variables]},
         "annotations": {"list": []},
+        **({"links": links} if links else {}),
         "panels": [_placed(panel, number) for number, panel in enumerate(panels)],
     }
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
@@ -128,8 +134,10 @@ def _target_panels(known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
             )
 
 
-def panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
-    """Return a panel of curves: `queries` are legend -> PromQL, `unit` is Grafana's name of one."""
+def panel(
+    title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False, signed: bool = False
+) -> dict[str, Plain]:
+    """Return a panel of curves: `queries` are legend -> PromQL, `unit` is Grafana's name of one; `signed`: may be below 0."""
     targets: list[Plain] = [
         {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": DATASOURCE}
         for number, (legend, query) in enumerate(queries.items())
@@ -138,11 +146,12 @@ def panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = Fa
         "fillOpacity": 20 if stack else 0,
         "stacking": {"mode": "normal" if stack else "none"},
     }
+    least: Mapping[str, Plain] = {} if signed else {"min": 0}
     return {
         "type": "timeseries",
         "title": title,
         "datasource": DATASOURCE,
-        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": unit, **least, "custom": custom}, "overrides": []},
         "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "targets": targets,
     }

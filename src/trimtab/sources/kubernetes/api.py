@@ -120,8 +120,8 @@ RESOURCES: tuple[Resource, ...] = (
 READER = "trimtab-reader"
 
 
-def rbac_manifest(namespace: str = "trimtab") -> str:
-    """Return the YAML of a service account that may list and read what trimtab reads, and change nothing."""
+def rbac_objects(namespace: str) -> list[dict[str, object]]:
+    """Return a namespace, and an account in it that may list and read what trimtab reads, and change nothing."""
     groups = dict.fromkeys(resource.group for resource in RESOURCES)
     rules = [
         {
@@ -133,7 +133,7 @@ def rbac_manifest(namespace: str = "trimtab") -> str:
     ]
     subject = {"kind": "ServiceAccount", "name": READER, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER}
-    documents: list[dict[str, object]] = [
+    return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER, "namespace": namespace}},
         {
@@ -150,11 +150,15 @@ def rbac_manifest(namespace: str = "trimtab") -> str:
             "roleRef": role,
         },
     ]
+
+
+def rbac_manifest(namespace: str = "trimtab") -> str:
+    """Return the YAML of the account and its role."""
     head = (
         "# Lets trimtab list what it reads; it can change nothing and read no Secret and no ConfigMap.\n"
         f"# kubectl apply -f this-file; a token for an hour: kubectl create token {READER} -n {namespace}\n"
     )
-    return head + yaml.safe_dump_all(documents, sort_keys=False)
+    return head + yaml.safe_dump_all(rbac_objects(namespace), sort_keys=False)
 
 
 logger = logging.getLogger(__name__)
