@@ -70,7 +70,7 @@ class KnownHolds:
     """What a snapshot knows of holdings."""
 
     holds: tuple[Hold, ...]
-    """Device by device, through claims and by parts of boards."""
+    """Device by device through claims and by parts of boards; of no device what else pods hold."""
     owners: Mapping[Named, Owner]
     stated: frozenset[Named] = frozenset()
     """Pods of which the snapshot knows what they hold, whatever telemetry tells."""

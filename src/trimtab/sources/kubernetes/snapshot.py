@@ -32,7 +32,15 @@ from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
 from trimtab.sources.kubernetes.nodes import NO_TYPE, NO_TYPE_LABEL, UNKNOWN, KubeNode, described_node, spot_event_rows
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
 from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
-from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
+from trimtab.sources.kubernetes.pods import (
+    GPU_RESOURCES,
+    MIG_PREFIX,
+    PlacedPod,
+    holds_of,
+    placed_pods,
+    pod_row,
+    shares_of_a_board,
+)
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
 from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
 from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name, typed
@@ -41,6 +49,7 @@ from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_GIB
 
+_ROUNDING = 1e-9
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -146,9 +155,21 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     found = Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
     until = {(pod.namespace, pod.name): pod.until for pod in pods if pod.until is not None}
     known = KnownHolds(
-        holds=tuple(claimed), owners=owners, stated=frozenset(shares.pods) | until.keys(), reserved_until=until
+        holds=(*claimed, *_of_no_device(pods, holds)),
+        owners=owners,
+        stated=frozenset(shares.pods) | until.keys(),
+        reserved_until=until,
     )
     return _Snapshot(collected=found, known=known)
+
+
+def _of_no_device(pods: Sequence[PlacedPod], holds: Sequence[Hold]) -> Iterable[Hold]:
+    """Yield what pods hold of devices that nobody tells: what their claims and parts of boards leave of what they ask for."""
+    told = {(pod.namespace, pod.name): sum(share.gpus for share in pod.devices) for pod in pods}
+    for hold in holds:
+        left = hold.gpus - told.get((hold.namespace, hold.pod), hold.gpus)
+        if left > _ROUNDING:
+            yield replace(hold, gpus=left)
 
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
@@ -284,8 +305,8 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     """Add the tables of a snapshot, and fill what telemetry left unknown.
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
-    wait now are added, and what pods hold through claims, where telemetry names no pod, and by parts of boards, of which
-    telemetry knows no sizes. What else telemetry told is never changed.
+    wait now are added, and what pods hold that hold nothing by telemetry, and by parts of boards, of which telemetry knows no
+    sizes. What else telemetry told is never changed.
     Raises InputError where the snapshot holds no node.
     """
     read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)
