@@ -122,7 +122,7 @@ def _placed(documents: list[Object]) -> World:
             )
     devices: list[Object] = []
     for (namespace, claim), pods in users.items():
-        results = []
+        results: list[tuple[str, Object]] = []
         for request in specs[namespace, claim].get("devices", {}).get("requests", ()):
             body = request.get("exactly", request)
             if body.get("deviceClassName") not in _CLASSES:

@@ -213,11 +213,11 @@ def claimed(world: World, name: str, rng: random.Random) -> None:
             continue
         elif how == "capacity":
             device["allowMultipleAllocations"] = True
-            for place, part in enumerate(split(rng, 3)):
+            for place, percent in enumerate(split(rng, 3)):
                 who = f"{name}-cap-{at}-{place}"
-                taken = {"consumedCapacity": {"memory": f"{round(MIB * part / 100)}Mi"}}
+                taken = {"consumedCapacity": {"memory": f"{round(MIB * percent / 100)}Mi"}}
                 claims.append((f"{name}-claim-{at}-{place}", [who], [(f"gpu-{at}", taken)]))
-                world.give(who, board, part / 100)
+                world.give(who, board, percent / 100)
         devices.append(device)
     world.objects.append(
         thing("ResourceSlice", f"{name}-slice", api="resource.k8s.io/v1", spec={

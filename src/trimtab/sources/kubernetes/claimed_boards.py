@@ -93,7 +93,7 @@ def with_known(tables: Mapping[str, pa.Table], known: KnownHolds) -> dict[str, p
     told = allocation_rows([*named, *together(hold for hold in new if hold.device not in devices)], known.owners)
     until = dict(known.reserved_until)
     for row in told:
-        pod, start = (row["namespace"], row["pod"]), row["start"]
+        pod, start = (str(row["namespace"]), str(row["pod"])), row["start"]
         assert isinstance(start, datetime)
         until[pod] = min(start, until.get(pod, start))
     kept = [cut for row in rows if (cut := _before(row, until.get((row["namespace"], row["pod"])))) is not None]
