@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.fitted import Held, fit_tables, folds_of, kind_of, point_predictions, with_held_intervals
 from benchmarks.perf_rows import Row, is_ttft, read_rows, serving_query
-from benchmarks.refit import FORMAT_VERSION, SOURCE, folder_of
+from benchmarks.refit import DATA, FORMAT_VERSION, SOURCE
 from benchmarks.scores import coverage, mean, median, relative_errors, width_ratio
 from benchmarks.serving_fit import row_weights
 from trimtab.physics.first_token import FirstTokenCosts, level_of
@@ -242,7 +242,7 @@ def write_constants(asked: Sequence[Asked], held: Sequence[Held]) -> None:
             if not (name.endswith("|*") and name.replace("|*", "|") in chosen)
         },
     }
-    path = folder_of("serving") / "first_token.json"
+    path = DATA / "first_token.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -135,7 +135,8 @@ def held(name, device, **more):
 def claimed_cluster():
     """Return a service of four pods on whole boards, notebooks that share one, a pod on a MIG instance and one that waits.
 
-    They are on two of three nodes; nothing is on the third. A node has an agent with admin access to its boards.
+    They are on two of three nodes; nothing but what every node runs is on the third. One has an agent with admin access to its
+    boards.
     """
     boards = [board(index) for index in range(8)]
     service = [
@@ -160,4 +161,5 @@ def claimed_cluster():
         claiming_pod("late-0", owner=("StatefulSet", "late"), node=None, phase="Pending", made="late-0-gpu-x1"),
         claim("late-0-gpu-x1", made_for="late-0"),
         claiming_pod("agent-x", claim="agent-gpu", owner=("DaemonSet", "agent")), agent,
+        *(pod(f"proxy-{name}", "kube-system", owner=("DaemonSet", "proxy"), gpus=0, node=f"gpu-{name}") for name in "abc"),
     ]  # fmt: skip

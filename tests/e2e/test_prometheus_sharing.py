@@ -134,11 +134,20 @@ def kai_unknown(page):
     dcgm(page, "runai", util=40.0, namespace="runai-reservation", pod="runai-reservation-gpu-x")
 
 
+def unlabelled(page):
+    """A node whose labels kube-state-metrics does not export, but what it has."""
+    node(page, "plain", 8)
+    page.add("kube_node_status_capacity", 96.0, node="plain", resource="cpu", unit="core")
+    page.add("kube_node_status_capacity", 1121.0 * 1024**3, node="plain", resource="memory", unit="byte")
+    for index in range(8):
+        dcgm(page, "plain", index, util=10.0, namespace="ml", pod=f"plain-{index}")
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
     page = Page()
-    for part in (told_apart, told_apart_blindly, one_named, hami, hami_unscraped, kai, kai_unknown):
+    for part in (told_apart, told_apart_blindly, one_named, hami, hami_unscraped, kai, kai_unknown, unlabelled):
         part(page)
     backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
     server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
@@ -167,7 +176,17 @@ def usage(bundle, device):
 def test_nodes_have_their_boards_however_often_they_advertise_them(bundle):
     boards = {row["node"]: row["gpu_count"] for row in bundle.table("nodes").to_pylist()}
 
-    assert boards == {"apart": 1, "blind": 1, "sliced": 1, "hami": 2, "quiet": 1, "kai": 1, "runai": 1}
+    assert boards == {"apart": 1, "blind": 1, "sliced": 1, "hami": 2, "quiet": 1, "kai": 1, "runai": 1, "plain": 8}
+
+
+def test_a_node_without_labels_is_the_one_type_that_has_its_hardware(bundle):
+    types = {
+        row["node"]: (row["provider"], row["instance_type"], row["region"]) for row in bundle.table("nodes").to_pylist()
+    }
+
+    assert types["plain"] == ("aws", "p4d.24xlarge", "us-east-1")
+    assert types["hami"] == ("aws", "unknown", "us-east-1")
+    assert any("--context or --kube-dump" in reason for reason in bundle.meta.counts if "instance type" in reason)
 
 
 def test_pods_on_a_board_in_time_slices_hold_what_they_ask_for_on_it(bundle):

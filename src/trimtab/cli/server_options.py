@@ -14,7 +14,7 @@ import click
 
 from trimtab.cli.options import FILE, FILE_OR_FOLDER, option
 from trimtab.errors import UsageError
-from trimtab.units import as_utc, parse_span
+from trimtab.units import as_utc, floor_hour, parse_span
 
 if TYPE_CHECKING:
     from trimtab.sources.prometheus.client import Prometheus
@@ -133,10 +133,23 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return as_utc(moment)
 
 
+def _is_length(start: str) -> bool:
+    try:
+        parse_span(start.strip().removeprefix("now-"))
+    except ValueError:
+        return False
+    return True
+
+
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """Return the window `[start, end)`; a length such as `14d` as start counts back from the end."""
+    """Return the window `[start, end)`; a length such as `14d` as start counts back from the end.
+
+    A length starts with the hour that it falls into: only whole hours are collected, and 14 days of them are asked for.
+    """
     end_at = parse_moment(end, now)
     start_at = parse_moment(start, end_at if not start.startswith("now") else now)
+    if _is_length(start):
+        start_at = floor_hour(start_at)
     if start_at >= end_at:
         raise UsageError(f"--from {start} is not before --to {end}")
     return start_at, end_at

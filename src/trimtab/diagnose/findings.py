@@ -15,7 +15,7 @@ class WasteKind(Enum):
     FAULTY_NODES = "broken or slowed hardware"
     UNUSED_COMMITMENT = "unused commitment"
     UNALLOCATED_NODES = "unallocated nodes"
-    UNKNOWN_HOLDER = "at work, holder unknown"
+    UNKNOWN_HOLDER = "holder unknown"
     HOURS_NOT_USED = "held hours not used"
     NON_GPU_PODS = "non-GPU pods hold GPU nodes"
     IDLE = "allocated but idle"

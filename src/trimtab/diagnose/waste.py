@@ -1,7 +1,7 @@
 """Waste that sums to the bill: every micro-dollar gets one kind, the first that applies, in a fixed order.
 
 What broken things took comes first, whoever held it (`diagnose.broken`); the rest is split as if they had not been.
-Node time that nobody held is split into nodes at work for an unknown holder, nodes nobody ever held, hours outside a
+Node time that nobody held is split into nodes that nobody knows who is on, nodes nobody ever held, hours outside a
 workload's own on nodes that it uses, and node hours with only non-GPU pods. What a workload held is split hour by hour: not
 measured, idle, GPUs of a run that did nothing, replicas beyond what activity needs in the healthy band, GPUs larger than the
 work, the price of buying it the wrong way, and the rest, which was useful.

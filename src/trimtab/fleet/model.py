@@ -270,7 +270,8 @@ class Fleet:
     workloads: tuple[Workload, ...]
     coverage: Coverage
     unknown_holders: frozenset[str] = frozenset()
-    """Names of nodes on which some GPU was at work that nobody is known to have held: no plan gives them back."""
+    """Names of nodes on which some GPU was at work that nobody is known to have held, or of which nothing was read: no plan
+    gives them back."""
     carried_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
     """Pools of which no rate is listed, and what an hour of their nodes is carried at: what the bill says, else nothing. No
     plan touches them."""

@@ -145,7 +145,8 @@ def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
     if missing and len(missing) == len(pools) and not billed:
         lines = "\n".join(f"  - {pool}: {reason}" for pool, reason in missing.items())
         raise MissingPrice(
-            f"no node of the fleet has a price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
+            "no node of the fleet has a price; give yours with --prices FILE (trimtab prices --help), or collect the type and "
+            f"region of nodes from the cluster (trimtab collect with --kube-dump or --context):\n{lines}"
         )
     rates = {pool: billed[pool].micro_usd_hr if pool in billed else 0 for pool in missing}
     unknown = market.unknown_gpus(node.gpu for fleet in fleets for node in fleet.nodes)

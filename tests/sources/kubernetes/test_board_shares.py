@@ -321,3 +321,11 @@ def test_no_damage_to_what_is_written_of_shares_stops_a_collect(data):
     with contextlib.suppress(InputError):
         found = collected(*items)
         check_bundle(memory_bundle(found.tables, found.meta))
+
+
+def test_a_pod_with_whole_boards_that_telemetry_does_not_know_holds_them_too():
+    cluster = [kai_node(), pod("m-0", "ml", gpus=2, owner=STATEFUL)]
+
+    found = with_snapshot(telemetry(cluster=cluster), objects_of(cluster), source="the cluster")
+
+    assert [(row["pod"], row["device"], row["gpus"]) for row in rows(found, "allocations")] == [("m-0", None, 2.0)]

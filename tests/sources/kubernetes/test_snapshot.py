@@ -11,7 +11,7 @@ from tests.kube_cluster import GPU, NOW, OLD, cluster, dump, meta, node, pod
 from trimtab.errors import InputError
 from trimtab.sources.kubernetes.objects import Objects
 from trimtab.sources.kubernetes.pods import asked_by
-from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, heartbeats_note, snapshot_moment, with_snapshot
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
@@ -40,6 +40,22 @@ def by_name(found, table, column):
 
 def test_the_snapshot_is_dated_by_its_newest_moment():
     assert snapshot_moment(objects_of(None)) == datetime.fromisoformat(NOW)
+
+
+def test_a_dump_without_heartbeats_reaches_to_the_newest_moment_of_a_container_or_event_and_says_so():
+    items = [bare := node(), run := pod("run", "ml", owner=("Job", "j"))]
+    bare["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": OLD}]
+    run["status"]["containerStatuses"] = [{"state": {"running": {"startedAt": "2026-09-13T00:00:00Z"}}}]
+
+    found = snapshot_moment(objects_of(items))
+    items.append(
+        {"apiVersion": "v1", "kind": "Event", "metadata": meta("e", "ml"), "lastTimestamp": "2026-09-14T00:00:00Z"}
+    )
+
+    assert found == datetime(2026, 9, 13, tzinfo=UTC)
+    assert snapshot_moment(objects_of(items)) == datetime(2026, 9, 14, tzinfo=UTC)
+    assert "--to" in heartbeats_note(objects_of(items), found)[0]
+    assert not heartbeats_note(objects_of(None), found)
 
 
 def test_a_gpu_node_has_its_type_place_age_labels_and_taints():
@@ -285,6 +301,24 @@ def test_a_node_that_shows_only_mig_instances_has_the_fewest_boards_that_hold_th
     mixed["status"]["capacity"] |= {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-3g.20gb": "2"}
 
     assert by_name(collected([mixed]), "nodes", "node")["gpu-m"]["gpu_count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("memory", "cpu", "found"),
+    [
+        ("1121Gi", "96", "p4d.24xlarge"),
+        ("1121Gi", "64", "unknown"),
+        ("600Gi", "96", "unknown"),
+        ("lots", "96", "unknown"),
+    ],
+)
+def test_a_node_without_its_type_is_the_one_type_that_has_its_hardware(memory, cpu, found):
+    bare = node(
+        labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "topology.kubernetes.io/region": "us-east-1"}
+    )
+    bare["status"]["capacity"] |= {"cpu": cpu, "memory": memory}
+
+    assert by_name(collected([bare]), "nodes", "node")["gpu-a"]["instance_type"] == found
 
 
 SCHEMAS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from trimtab.sources.collected import Collected, merge_clusters, with_bills
 from trimtab.sources.hour_grid import whole_hours
 from trimtab.sources.kubernetes.api import cluster_api
 from trimtab.sources.kubernetes.objects import Objects, read_dumps
-from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, heartbeats_note, snapshot_moment, with_snapshot
 from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm.dumps import zone_of
@@ -52,7 +53,11 @@ def _fleet(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Jou
     if found is not None:
         return with_snapshot(found, objects, source=name)
     newest = snapshot_moment(objects) if places.kube_dumps else datetime.now(UTC)
-    return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+    made = collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+    if not places.kube_dumps or is_typed("end"):
+        return made
+    notes = (*made.meta.notes, *heartbeats_note(objects, newest))
+    return replace(made, meta=made.meta.model_copy(update={"notes": notes}))
 
 
 def _clouds(source: ServerOptions, places: PlaceOptions, tell: Tell) -> Collected:

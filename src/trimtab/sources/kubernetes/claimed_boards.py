@@ -70,7 +70,7 @@ class KnownHolds:
     """What a snapshot knows of holdings."""
 
     holds: tuple[Hold, ...]
-    """Device by device, through claims and by parts of boards."""
+    """Device by device through claims and by parts of boards; of no device what else pods hold."""
     owners: Mapping[Named, Owner]
     stated: frozenset[Named] = frozenset()
     """Pods of which the snapshot knows what they hold, whatever telemetry tells."""
@@ -93,7 +93,7 @@ def with_known(tables: Mapping[str, pa.Table], known: KnownHolds) -> dict[str, p
     told = allocation_rows([*named, *together(hold for hold in new if hold.device not in devices)], known.owners)
     until = dict(known.reserved_until)
     for row in told:
-        pod, start = (row["namespace"], row["pod"]), row["start"]
+        pod, start = (str(row["namespace"]), str(row["pod"])), row["start"]
         assert isinstance(start, datetime)
         until[pod] = min(start, until.get(pod, start))
     kept = [cut for row in rows if (cut := _before(row, until.get((row["namespace"], row["pod"])))) is not None]

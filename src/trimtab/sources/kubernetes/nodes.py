@@ -14,21 +14,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
-from trimtab.catalog import CapacityType
+from trimtab.catalog import CapacityType, Catalog
 from trimtab.catalog.providers import provider_of_node_id
 from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
 from trimtab.sources.prometheus.client import Floats, Prometheus
 from trimtab.tables.resource_ids import PROVIDER_ID
-from trimtab.units import S_PER_HR
+from trimtab.units import BYTES_PER_GIB, S_PER_HR
 
 UNKNOWN = "unknown"
-NO_TYPE = "nodes without an instance type (kube-state-metrics exports no node labels)"
+NO_TYPE = (
+    "nodes without an instance type (kube-state-metrics exports no node labels): --context or --kube-dump beside "
+    "--prometheus tells it"
+)
+NO_TYPE_LABEL = "nodes without the label node.kubernetes.io/instance-type"
+"""As a snapshot tells it."""
+NO_TYPES = (NO_TYPE, NO_TYPE_LABEL)
+TYPED = "nodes without a label of their instance type, known by GPUs, CPUs and memory that one type alone has"
 _TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
@@ -68,6 +75,8 @@ class KubeNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    vcpus: float | None = None
+    memory_gib: float | None = None
 
 
 def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
@@ -78,18 +87,20 @@ def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
     taints = _taints(server, grid)
     capacity = _latest(server, "kube_node_status_capacity", grid, 'resource=~"nvidia_com_gpu(_shared)?"')
     created = _latest(server, "kube_node_created", grid)
+    vcpus = _latest(server, "kube_node_status_capacity", grid, 'resource="cpu"')
+    memory = _latest(server, "kube_node_status_capacity", grid, 'resource="memory"')
     nodes = []
     for name, keys in _by_name(seen).items():
-        nodes.append(
-            described_node(
-                name,
-                provider_id=next((key[2] for key in keys if key[2]), ""),
-                labels=labels.get(name, {}),
-                taints=taints.get(name, {}),
-                gpu_count=int(capacity[name]) if name in capacity else None,
-                spans=_spans([seen[key] for key in keys], watch, created.get(name)),
-            )
+        node = described_node(
+            name,
+            provider_id=next((key[2] for key in keys if key[2]), ""),
+            labels=labels.get(name, {}),
+            taints=taints.get(name, {}),
+            gpu_count=int(capacity[name]) if name in capacity else None,
+            spans=_spans([seen[key] for key in keys], watch, created.get(name)),
         )
+        memory_gib = memory[name] / BYTES_PER_GIB if name in memory else None
+        nodes.append(replace(node, vcpus=vcpus.get(name), memory_gib=memory_gib))
     return nodes
 
 
@@ -151,6 +162,29 @@ def described_node(
         taints=taints,
         notes=tuple(notes),
     )
+
+
+_MEMORY_SEEN_FRAC = (0.85, 1.01)
+"""What an operating system shows of a node's memory, the kernel and firmware keep the rest."""
+
+
+def type_by_hardware(node: KubeNode, gpu: str | None, gpu_count: int, catalog: Catalog) -> str | None:
+    """Return the one instance type of a node's provider that has its GPUs, CPUs and memory; None where none or several have.
+
+    kube-state-metrics exports no labels of nodes unless told to, but what each has.
+    """
+    if gpu is None or node.vcpus is None or node.memory_gib is None:
+        return None
+    low, high = _MEMORY_SEEN_FRAC
+    found = [
+        instance.name
+        for (provider, _), instance in catalog.instance_table.items()
+        if provider == node.provider
+        and (instance.gpu, instance.gpu_count, instance.vcpus) == (gpu, gpu_count, round(node.vcpus))
+        and instance.memory_gib is not None
+        and low <= node.memory_gib / instance.memory_gib <= high
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def zone_of_provider_id(provider_id: str) -> str:

@@ -50,7 +50,7 @@ _HAMI_LABELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedNode:
+class BoardSharing:
     """What a node's boards are handed out as."""
 
     replicas: float = 1.0
@@ -67,7 +67,7 @@ class AskedPod:
     shared: bool
 
 
-def with_boards(node: KubeNode, seen: int, hands_out_parts: bool, tally: Tally) -> tuple[KubeNode, SharedNode]:
+def with_boards(node: KubeNode, seen: int, hands_out_parts: bool, tally: Tally) -> tuple[KubeNode, BoardSharing]:
     """Return a node with its boards in place of the shares that it advertises, and how it shares them.
 
     `seen` is how many of its boards telemetry shows; `hands_out_parts` is whether HAMi or its like does, by parts.
@@ -83,11 +83,11 @@ def with_boards(node: KubeNode, seen: int, hands_out_parts: bool, tally: Tally) 
             boards = seen
             tally.count("nodes that advertise each of their boards several times, by how many of them telemetry shows")
     replicas = advertised / boards if advertised and boards and advertised > boards else max(told or 1.0, 1.0)
-    return replace(node, gpu_count=boards), SharedNode(replicas=1.0 if hands_out_parts else replicas)
+    return replace(node, gpu_count=boards), BoardSharing(replicas=1.0 if hands_out_parts else replicas)
 
 
 def asked_pods(
-    server: Prometheus, grid: HourGrid, shared: Mapping[str, SharedNode], tally: Tally
+    server: Prometheus, grid: HourGrid, shared: Mapping[str, BoardSharing], tally: Tally
 ) -> dict[Named, AskedPod]:
     """Return the pods that asked for GPUs in the window, by what kube-state-metrics tells of their containers."""
     labels = (
@@ -122,9 +122,9 @@ def nodes_with_parts(server: Prometheus, grid: HourGrid) -> set[str]:
 
 
 def _asked_pod(
-    node: str, containers: Sequence[Mapping[str, float]], shared: Mapping[str, SharedNode], tally: Tally
+    node: str, containers: Sequence[Mapping[str, float]], shared: Mapping[str, BoardSharing], tally: Tally
 ) -> AskedPod:
-    how = shared.get(node, SharedNode())
+    how = shared.get(node, BoardSharing())
     gpus, in_parts = 0.0, False
     for amounts in containers:
         named = {_PARTS[name]: amount for name, amount in amounts.items() if name in _PARTS}
@@ -137,7 +137,7 @@ def _asked_pod(
     return AskedPod(node=node, gpus=gpus, shared=in_parts or how.replicas > 1)
 
 
-def _boards_worth(resource: str, amount: float, how: SharedNode) -> float:
+def _boards_worth(resource: str, amount: float, how: BoardSharing) -> float:
     """Return the boards' worth of an amount of a resource, which no part of a board is asked for beside."""
     if resource.startswith(_MIG_RESOURCE):
         return amount * mig_share(resource.removeprefix(_MIG_RESOURCE), "")
@@ -229,7 +229,7 @@ _FRACTION, _MEMORY, _DEVICES = (
 )
 
 
-def fraction_holds(server: Prometheus, watch: Watch, shared: Mapping[str, SharedNode], tally: Tally) -> SharedHolds:
+def fraction_holds(server: Prometheus, watch: Watch, shared: Mapping[str, BoardSharing], tally: Tally) -> SharedHolds:
     """Return the fractions of KAI and Run:ai that kube-state-metrics exports the annotations of, while their pods run."""
     notes: dict[Named, Mapping[str, str]] = {}
     for label in (_FRACTION, _MEMORY):
@@ -239,7 +239,7 @@ def fraction_holds(server: Prometheus, watch: Watch, shared: Mapping[str, Shared
     told, node_of = SharedHolds(), nodes_by_pod(server, watch.grid, notes)
     for pod, lives in running(server, watch, notes).items():
         node = node_of.get(pod, "")
-        gpus = _fraction(notes[pod], shared.get(node, SharedNode()), tally)
+        gpus = _fraction(notes[pod], shared.get(node, BoardSharing()), tally)
         told.stated.add(pod)
         told.holds += [
             Hold(namespace=pod[0], pod=pod[1], node=node, device=None, gpus=gpus, life=life) for life in lives if node
@@ -247,7 +247,7 @@ def fraction_holds(server: Prometheus, watch: Watch, shared: Mapping[str, Shared
     return told
 
 
-def _fraction(notes: Mapping[str, str], how: SharedNode, tally: Tally) -> float:
+def _fraction(notes: Mapping[str, str], how: BoardSharing, tally: Tally) -> float:
     part, memory = quantity(notes.get(_FRACTION)), quantity(notes.get(_MEMORY))
     if part is None and memory is not None and how.board_mib:
         part = memory / how.board_mib
@@ -271,7 +271,7 @@ def requested_holds(
     wanted = {pod for pod, need in asked.items() if pod not in stated and (need.shared or pod not in boards)}
     found = []
     for pod, lives in running(server, watch, wanted).items():
-        devices: list[str | None] = sorted(filter(None, boards.get(pod, ()))) or [None]
+        devices: list[str | None] = [*sorted(filter(None, boards.get(pod, ())))] or [None]
         part = asked[pod].gpus / len(devices)
         found += [
             Hold(namespace=pod[0], pod=pod[1], node=asked[pod].node, device=device, gpus=part, life=life)

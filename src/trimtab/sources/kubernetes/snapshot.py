@@ -31,17 +31,27 @@ from trimtab.sources.kubernetes.cluster_objects import (
 )
 from trimtab.sources.kubernetes.health import fault_rows
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
-from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
+from trimtab.sources.kubernetes.nodes import NO_TYPE, NO_TYPE_LABEL, UNKNOWN, KubeNode, described_node, spot_event_rows
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
 from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
-from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
+from trimtab.sources.kubernetes.pods import (
+    GPU_RESOURCES,
+    MIG_PREFIX,
+    PlacedPod,
+    holds_of,
+    placed_pods,
+    pod_row,
+    shares_of_a_board,
+)
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
 from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
-from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name
+from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name, typed
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
+from trimtab.units import BYTES_PER_GIB
 
+_ROUNDING = 1e-9
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -62,6 +72,17 @@ def snapshot_moment(objects: Objects) -> datetime:
     return newest
 
 
+def heartbeats_note(objects: Objects, newest: datetime) -> tuple[str, ...]:
+    """Return what is to be said of a dump none of whose nodes tells a heartbeat: it may be younger than all that it tells."""
+    conditions = (item for node in objects.of("Node") for item in listed(node, "status", "conditions"))
+    if any(moment_at(item, "lastHeartbeatTime") is not None for item in conditions):
+        return ()
+    return (
+        f"no node of the dump tells a heartbeat: the window ends at {newest:%Y-%m-%d %H:%M} UTC, the newest moment that "
+        "anything in it tells; say when it was made with --to",
+    )
+
+
 def _moments(source: Object) -> Iterable[datetime]:
     places: Sequence[tuple[object, tuple[str, ...]]] = [
         (source, ("metadata", "creationTimestamp")),
@@ -70,6 +91,8 @@ def _moments(source: Object) -> Iterable[datetime]:
         *((item, ("lastHeartbeatTime",)) for item in listed(source, "status", "conditions")),
         *((item, ("lastTransitionTime",)) for item in listed(source, "status", "conditions")),
         *((item, ("state", "terminated", "finishedAt")) for item in listed(source, "status", "containerStatuses")),
+        *((item, ("state", "running", "startedAt")) for item in listed(source, "status", "containerStatuses")),
+        *((source, (name,)) for name in ("lastTimestamp", "eventTime")),
     ]
     for place, path in places:
         seen = moment_at(place, *path)
@@ -136,9 +159,21 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     found = Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
     until = {(pod.namespace, pod.name): pod.until for pod in pods if pod.until is not None}
     known = KnownHolds(
-        holds=tuple(claimed), owners=owners, stated=frozenset(shares.pods) | until.keys(), reserved_until=until
+        holds=(*claimed, *_of_no_device(pods, holds)),
+        owners=owners,
+        stated=frozenset(shares.pods) | until.keys(),
+        reserved_until=until,
     )
     return _Snapshot(collected=found, known=known)
+
+
+def _of_no_device(pods: Sequence[PlacedPod], holds: Sequence[Hold]) -> Iterable[Hold]:
+    """Yield what pods hold of devices that nobody tells: what their claims and parts of boards leave of what they ask for."""
+    told = {(pod.namespace, pod.name): sum(share.gpus for share in pod.devices) for pod in pods}
+    for hold in holds:
+        left = hold.gpus - told.get((hold.namespace, hold.pod), hold.gpus)
+        if left > _ROUNDING:
+            yield replace(hold, gpus=left)
 
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
@@ -167,9 +202,21 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
     if provider == UNKNOWN:
         provider = provider_of_node_labels(raw) or UNKNOWN
     own = {key: value for key, value in node.labels.items() if key == "provider_id"}
-    notes = tuple("nodes without the label node.kubernetes.io/instance-type" if n == NO_TYPE else n for n in node.notes)
+    notes = tuple(NO_TYPE_LABEL if note == NO_TYPE else note for note in node.notes)
     product = node.product or gpus.product_on(name)
-    return replace(node, provider=provider, product=product, labels={**raw, **own}, notes=notes)
+    capacity = mapping(node_object, "status", "capacity")
+    memory = quantity(capacity.get("memory"))
+    node = replace(
+        node,
+        provider=provider,
+        product=product,
+        labels={**raw, **own},
+        notes=notes,
+        vcpus=quantity(capacity.get("cpu")),
+        memory_gib=None if memory is None else memory / BYTES_PER_GIB,
+    )
+    catalog = load_catalog()
+    return typed(node, gpu_name(product, catalog, Tally()), node.gpu_count or 0, catalog)
 
 
 def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
@@ -262,8 +309,8 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     """Add the tables of a snapshot, and fill what telemetry left unknown.
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
-    wait now are added, and what pods hold through claims, where telemetry names no pod, and by parts of boards, of which
-    telemetry knows no sizes. What else telemetry told is never changed.
+    wait now are added, and what pods hold that hold nothing by telemetry, and by parts of boards, of which telemetry knows no
+    sizes. What else telemetry told is never changed.
     Raises InputError where the snapshot holds no node.
     """
     read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)

@@ -25,7 +25,7 @@ from trimtab.sources.kubernetes.holds import (
 from trimtab.sources.kubernetes.nodes import KubeNode, collect_nodes, spot_event_rows
 from trimtab.sources.kubernetes.owners import Owner, Owners, collect_owners
 from trimtab.sources.kubernetes.shared_holds import (
-    SharedNode,
+    BoardSharing,
     asked_pods,
     fraction_holds,
     hami_holds,
@@ -195,7 +195,7 @@ def _holds(
     holdings: PodHoldings,
     boards: Boards,
     nodes: Sequence[KubeNode],
-    shared: Mapping[str, SharedNode],
+    shared: Mapping[str, BoardSharing],
     resolver: _Resolver,
 ) -> list[Hold]:
     named = [on_kubernetes_node(hold, boards.node_of) for hold in device_holds(holdings, boards.devices)]
@@ -215,7 +215,7 @@ def _shared_holds(
     watch: Watch,
     named: Sequence[Hold],
     boards: Boards,
-    shared: Mapping[str, SharedNode],
+    shared: Mapping[str, BoardSharing],
     tally: Tally,
 ) -> list[Hold]:
     """Return the holds that DCGM tells, corrected and completed by what is known of parts of boards and of requests."""
@@ -231,7 +231,7 @@ def _shared_holds(
 
 def _shared_nodes(
     server: Prometheus, grid: HourGrid, nodes: Sequence[KubeNode], boards: Boards, tally: Tally
-) -> tuple[list[KubeNode], dict[str, SharedNode]]:
+) -> tuple[list[KubeNode], dict[str, BoardSharing]]:
     """Return nodes with the number of their boards, not of the shares that they advertise, and how each shares them."""
     in_parts = nodes_with_parts(server, grid) | hami_nodes(server, grid)
     found, shared = [], {}

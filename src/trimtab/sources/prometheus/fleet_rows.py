@@ -12,7 +12,7 @@ from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
 from trimtab.sources.hour_grid import Life, lifetimes, moment, moment_or_none
 from trimtab.sources.kubernetes.holds import Hold, usage_watch
-from trimtab.sources.kubernetes.nodes import UNKNOWN, KubeNode
+from trimtab.sources.kubernetes.nodes import NO_TYPES, TYPED, UNKNOWN, KubeNode, type_by_hardware
 from trimtab.sources.kubernetes.owners import Owner
 from trimtab.sources.prometheus.client import Floats
 from trimtab.sources.prometheus.dcgm import GpuLabels
@@ -128,10 +128,21 @@ def node_rows(
         count = node.gpu_count or boards.count_on(node.name)
         if not count:
             continue
+        node = typed(node, gpu_name(boards.product_on(node.name) or node.product, catalog, Tally()), count, catalog)
         for note in node.notes:
             tally.count(note)
         rows += [_node_row(node, life, count, boards, catalog, tally) for life in node.lifetimes]
     return rows
+
+
+def typed(node: KubeNode, gpu: str | None, gpu_count: int, catalog: Catalog) -> KubeNode:
+    """Return a node with its instance type, where no label tells it and its hardware does."""
+    if node.instance_type != UNKNOWN:
+        return node
+    name = type_by_hardware(node, gpu, gpu_count, catalog)
+    if name is None:
+        return node
+    return replace(node, instance_type=name, notes=(*(note for note in node.notes if note not in NO_TYPES), TYPED))
 
 
 def _node_row(

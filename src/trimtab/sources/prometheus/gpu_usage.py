@@ -363,8 +363,9 @@ def shared_hours(cube: Cube, expected: float) -> dict[UsageKey, SharedHours]:
         own = sum(
             (np.nan_to_num(cube.of("samples", key)) for key in keys if not key.pod), start=np.zeros(cube.grid.hours)
         )
-        seen = np.stack([np.nan_to_num(cube.of("samples", key)) for key in pods])
-        beside = (own + seen.max(axis=0) > _TWICE * expected) & (seen.max(axis=0) > 0)
+        # a pod with several shares of a board has a series for each
+        seen = np.stack([np.minimum(np.nan_to_num(cube.of("samples", key)), expected) for key in pods])
+        beside = (own > 0) & (seen.max(axis=0) > 0) & (own + seen.max(axis=0) > _TWICE * expected)
         together = np.maximum(np.where(seen.sum(axis=0) > _TWICE * expected, (seen > 0).sum(axis=0), 1), 1)
         used = np.stack([np.nan_to_num(cube.of("gpu_util_mean", key)) for key in pods])
         total = used.sum(axis=0)
