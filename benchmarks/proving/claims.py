@@ -308,8 +308,17 @@ def guard_of(query: str, name: str, rules: Sequence[RecordingRule]) -> Guard | N
     asks, times = _numbers(_ASKS, of.get(_OF_GUARDS[0], "")), _numbers(_TIMES, of.get(_OF_GUARDS[1], ""))
     if off is None or asks is None or times is None or f'guard="{name}"' not in query:
         return None
+    quantile, limit_s, least, most = asks
     return Guard(
-        *asks, times_target_frac=times[0], load_least=times[1], kept_frac=times[2], times_most=times[-1], off=off[0]
+        quantile=quantile,
+        limit_s=limit_s,
+        least=least,
+        most=most,
+        times_target_frac=times[0],
+        load_least=times[1],
+        kept_frac=times[2],
+        times_most=times[-1],
+        off=off[0],
     )
 
 

@@ -95,7 +95,7 @@ def guard_times(before: float, asked: float, load: float, target_frac: float, st
     answers that were late while replicas were fewer than the load asks for say nothing of how many it takes. It is raised at
     once and let go of by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
     """
-    held = 1.0 + (before - 1.0) * 0.5 ** (step_s / GUARD_HALF_LIFE_S)
+    held = 1.0 + (before - 1.0) * math.pow(0.5, step_s / GUARD_HALF_LIFE_S)
     return min(max(held, asked * target_frac / max(load, GUARD_LEAST_LOAD)), GUARD_MOST)
 
 
