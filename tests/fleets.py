@@ -125,8 +125,8 @@ class FleetRows:
                 "job": name or f"{workload}-{submit}",
                 "workload": workload,
                 "submit": at(submit),
-                "start": at(start),
-                "end": at(end),
+                "start": None if start is None else at(start),
+                "end": None if end is None else at(end),
                 "gpus": float(gpus),
                 "state": state,
             }

@@ -253,16 +253,17 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     )
     behaviours = _part(_part(_part(spec["advanced"])["horizontalPodAutoscalerConfig"])["behavior"])
     up, down = _part(behaviours["scaleUp"]), _part(behaviours["scaleDown"])
-    guarding = [str(one["query"]) for one in triggers.values() if "histogram_quantile" in str(one["query"])]
-    guards = [guard for query in guarding if (guard := guard_of(query)) is not None]
-    if len(guards) < len(guarding):
-        return f"a guard of {workload} is not understood: {'; '.join(guarding)}"
+    watching = {name: str(one["query"]) for name, one in triggers.items() if name.startswith(("latency-", "ttft-"))}
+    guards = [guard_of(query, name, recording) for name, query in watching.items()]
+    understood = tuple(guard for guard in guards if guard is not None)
+    if len(understood) < len(watching):
+        return f"a guard of {workload} is not understood: {'; '.join(watching.values())}"
     return Autoscaler(
         minimum=int(_number(spec["minReplicaCount"])),
         maximum=int(_number(spec["maxReplicaCount"])),
         threshold=float(str(demand["threshold"])),
         capacity_req_s=None if "DCGM" in per_replica or divided is None else float(divided[1]),
-        guards=tuple(guards),
+        guards=understood,
         up_window_s=int(_number(up.get("stabilizationWindowSeconds", 0))),
         down_window_s=int(_number(down.get("stabilizationWindowSeconds", 300))),
         up_percent=_policy(up, "Percent"),
@@ -272,7 +273,8 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         period_s=int(max(_number(one["periodSeconds"]) for one in _parts(up["policies"]))),
         tolerance_up_frac=float(str(up.get("tolerance", 0.1))),
         tolerance_down_frac=float(str(down.get("tolerance", 0.1))),
-        rules=recording,
+        # what guards record is played by its numbers
+        rules=tuple(rule for rule in recording if rule.record not in _OF_GUARDS),
         follows=followed[1],
         query=str(demand["query"]),
         mean_s=int(averaged[1]) if averaged else 0,
@@ -282,19 +284,42 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     )
 
 
-_GUARDED = re.compile(
-    r"sum\(min_over_time\(trimtab:replicas_ready\{[^}]*\}\[5m\]\)\) \* "
-    rf"clamp\(\(sum\(histogram_quantile\({_NUMBER}, .*\[5m\]\)\)\)\) / {_NUMBER}\) > 1, {_NUMBER}, {_NUMBER}\) or vector\(0\)"
+_OF_GUARDS = ("trimtab:guard_asks", "trimtab:guard_times")
+_ASKS = (
+    "sum(min_over_time(trimtab:replicas_ready{}[5m])) * clamp((sum(histogram_quantile(#, ...[5m])))) / #) > 1, #, #)"
 )
+_ASKED = "(sum(trimtab:guard_asks{}) * # / clamp_min(sum(avg_over_time(trimtab:load_replicas{}[5m])), #))"
+_HELD = "(1 + # * (sum(last_over_time(trimtab:guard_times{}[1h])) - 1))"
+_TIMES = f"clamp_max({_ASKED} > {_HELD} or {_HELD} or {_ASKED}, #)"
+_WATCHES = "sum(trimtab:guard_times{} > #) * sum(avg_over_time(trimtab:load_replicas{}[5m])) or vector(0)"
 
 
-def guard_of(query: str) -> Guard | None:
-    """Return the numbers of a guard on a quantile of latency; None for a query of another form than the emitted one."""
-    found = _GUARDED.fullmatch(" ".join(query.split()))
-    if found is None:
+def _numbers(form: str, said: str) -> list[float] | None:
+    """Return the numbers of PromQL where a form has `#`, with any selector for `{}`; None where it is not of that form."""
+    pattern = re.escape(form).replace(r"\#", _NUMBER).replace(r"\{\}", r"\{[^}]*\}").replace(r"\.\.\.", ".*")
+    found = re.fullmatch(pattern, " ".join(said.split()))
+    return None if found is None else [float(number) for number in found.groups()]
+
+
+def guard_of(query: str, name: str, rules: Sequence[RecordingRule]) -> Guard | None:
+    """Return the numbers of a guard on a quantile of latency; None where query or rules have another form than the emitted."""
+    of = {rule.record: rule.expression for rule in rules if rule.labels.get("guard") == name}
+    off = _numbers(_WATCHES, query)
+    asks, times = _numbers(_ASKS, of.get(_OF_GUARDS[0], "")), _numbers(_TIMES, of.get(_OF_GUARDS[1], ""))
+    if off is None or asks is None or times is None or f'guard="{name}"' not in query:
         return None
-    quantile, limit_s, least, most = (float(number) for number in found.groups())
-    return Guard(limit_s=limit_s, quantile=quantile, least=least, most=most)
+    quantile, limit_s, least, most = asks
+    return Guard(
+        quantile=quantile,
+        limit_s=limit_s,
+        least=least,
+        most=most,
+        times_target_frac=times[0],
+        load_least=times[1],
+        kept_frac=times[2],
+        times_most=times[-1],
+        off=off[0],
+    )
 
 
 def _recording(rules: Json) -> Iterator[RecordingRule]:

@@ -17,6 +17,7 @@ from benchmarks.proving.fleet import P4D, Fleet, RunsTruth, kind_of
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import Verdict, judge, totals
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY
+from benchmarks.proving.world.rules import RecordingRule
 from benchmarks.proving.world.runs import Ground, Run, play_runs, taken_over
 from benchmarks.proving.world.service import Guard
 from hypothesis import given, strategies as st
@@ -192,17 +193,39 @@ def test_the_bound_lies_below_what_history_cost_and_above_nothing() -> None:
         assert 0 < bound_usd(fleet, claim()) < true.before_usd
 
 
-GUARD = (
-    'sum(min_over_time(trimtab:replicas_ready{namespace="prod",workload="chat"}[5m])) * clamp((sum(histogram_quantile(0.95,\n'
-    '  sum by (namespace, le) (rate(vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"}[5m]))))\n'
-    "  / 30.127) > 1, 1.2, 2) or vector(0)"
+OF = '{namespace="prod",workload="chat"}'
+OF_GUARD = '{namespace="prod",workload="chat",guard="latency-p95"}'
+WATCHES = (
+    f"sum(trimtab:guard_times{OF_GUARD} > 1.1) * sum(avg_over_time(trimtab:load_replicas{OF}[5m]))\n  or vector(0)"
 )
+ASKS = (
+    f"sum(min_over_time(trimtab:replicas_ready{OF}[5m])) * clamp((sum(histogram_quantile(0.95,\n"
+    '  sum by (namespace, le) (rate(vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"}[5m]))))\n'
+    "  / 30.127) > 1, 1.2, 2)"
+)
+ASKED = (
+    f"(sum(trimtab:guard_asks{OF_GUARD}) * 0.7 / clamp_min(sum(avg_over_time(trimtab:load_replicas{OF}[5m])), 0.001))"
+)
+HELD = f"(1 + 0.99712 * (sum(last_over_time(trimtab:guard_times{OF_GUARD}[1h])) - 1))"
+TIMES = f"clamp_max({ASKED} > {HELD} or {HELD} or {ASKED}, 2)"
+
+
+def guard_rules(asks: str = ASKS, times: str = TIMES) -> list[RecordingRule]:
+    return [
+        RecordingRule(record=f"trimtab:guard_{name}", expression=expression, labels={"guard": "latency-p95"})
+        for name, expression in (("asks", asks), ("times", times))
+    ]
 
 
 def test_a_guard_is_read_as_it_is_emitted_and_in_no_other_form() -> None:
-    assert guard_of(GUARD) == Guard(limit_s=30.127, quantile=0.95, least=1.2, most=2.0)
-    assert guard_of(GUARD.replace("min_over_time", "max_over_time")) is None
-    assert guard_of(GUARD.replace("[5m]", "[10m]")) is None
+    assert guard_of(WATCHES, "latency-p95", guard_rules()) == Guard(
+        quantile=0.95, limit_s=30.127, least=1.2, most=2.0, times_target_frac=0.7, kept_frac=0.99712, off=1.1
+    )
+    assert guard_of(WATCHES.replace("avg_over", "max_over"), "latency-p95", guard_rules()) is None
+    assert guard_of(WATCHES, "ttft-p95", guard_rules()) is None
+    assert guard_of(WATCHES, "latency-p95", guard_rules(asks=ASKS.replace("min_over_time", "max_over_time"))) is None
+    assert guard_of(WATCHES, "latency-p95", guard_rules(asks=ASKS.replace("[5m]", "[10m]"))) is None
+    assert guard_of(WATCHES, "latency-p95", guard_rules(times=TIMES.replace("clamp_max", "clamp_min"))) is None
 
 
 def backlog() -> Fleet:

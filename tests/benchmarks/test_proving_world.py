@@ -181,9 +181,38 @@ def test_a_guard_adds_to_the_replicas_that_served_while_latency_was_measured() -
 
     # 10 s lie in the bucket up to 10 s, whose 95th percentile reads as 9.75 s
     assert most([]) == 10
-    assert most([Guard(limit_s=9.7, quantile=0.95, least=1.2)]) == 12
-    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2)]) == 20
-    assert most([Guard(limit_s=9.8, quantile=0.95, least=1.2)]) == 10
+    assert most([Guard(limit_s=9.7, quantile=0.95, least=1.2, times_most=9.0)]) == 12
+    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2, times_most=9.0)]) == 20
+    assert most([Guard(limit_s=9.8, quantile=0.95, least=1.2, times_most=9.0)]) == 10
+    # three times the load at most, of which not quite five have been answered in five minutes; nothing up to so many times
+    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2, times_most=3.0)]) == 14
+    assert most([Guard(limit_s=2.0, quantile=0.95, least=1.2, times_most=3.0, off=3.0)]) == 10
+
+
+def test_a_guard_lets_go_of_what_it_remembers_little_by_little() -> None:
+    # given: five replicas for a load of 4, requests that take longer for ten minutes, and two hours after that
+    arrival_s = np.arange(0.0, 9000.0, 2.5)
+    played = play(
+        arrival_s,
+        np.where(arrival_s < 600.0, 12.0, 8.0),
+        server=Server(slots=1),
+        nodes=Nodes(boot_s=0.0, load_s=15.0),
+        start=Start.packed(5, 1),
+        horizon_s=9000.0,
+        scaling=Scaling(
+            minimum=5,
+            maximum=64,
+            target_frac=0.8,
+            capacity_req_s=0.1,
+            down_window_s=15,
+            guards=[Guard(limit_s=10.0, quantile=0.95, least=1.2, kept_frac=0.99, off=1.1)],
+        ),
+    )
+
+    after = played.replicas[80:]
+    assert after[0] > 6
+    assert after[-1] == 5
+    assert sorted(set(after), reverse=True) == list(dict.fromkeys(after))
 
 
 def test_a_quota_keeps_pods_pending() -> None:

@@ -1,4 +1,4 @@
-"""What the audit is told that an autoscaler guards is what its triggers say."""
+"""What the audit is told that an autoscaler guards is what its triggers say, with the limits of the replay."""
 
 import re
 from dataclasses import replace
@@ -10,6 +10,7 @@ from tests.emit.example import example_audit
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.facts import Autoscaler
+from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_TIMES
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.scaling_files import guarded_by
 from trimtab.policies.metrics import GUARD_WINDOW_S
@@ -23,16 +24,31 @@ SCALED = {
 }
 
 
+READS = re.compile(rf'{GUARD_TIMES}\{{namespace="(.*)",workload="(.*)",guard="(.*)"\}} > ')
+
+
 def emitted(facts):
-    """Each trigger on latency of each ScaledObject that is emitted, as (workload, quantile, window in seconds, limit)."""
-    for file in emit_plan(PLAN, facts).files:
-        for written in yaml.safe_load_all(file.text) if file.kind == "ScaledObject" else ():
-            subject = f"{written['metadata']['namespace']}/{written['spec']['scaleTargetRef']['name']}"
-            for trigger in written["spec"]["triggers"]:
-                said = " ".join(str(trigger["metadata"].get("query", "")).split())
+    """Each trigger on what a guard recorded, of each ScaledObject, as (workload, quantile, window in seconds, limit)."""
+    written = [found for file in emit_plan(PLAN, facts).files for found in objects_of(file)]
+    asks = {
+        (rule["labels"]["namespace"], rule["labels"]["workload"], rule["labels"]["guard"]): rule["expr"]
+        for rules in written
+        if rules["kind"] == "PrometheusRule"
+        for group in rules["spec"]["groups"]
+        for rule in group["rules"]
+        if rule.get("record") == GUARD_ASKS
+    }
+    for scaled in written:
+        for trigger in scaled["spec"]["triggers"] if scaled["kind"] == "ScaledObject" else ():
+            read = READS.search(trigger["metadata"].get("query", ""))
+            if read:
+                said = " ".join(asks[read.groups()].split())
                 found = re.search(r"histogram_quantile\(([\d.]+), .*\[(\d+)m\]\).*\) / ([\d.]+)\) > 1", said)
-                if found:
-                    yield subject, float(found[1]), int(found[2]) * 60, float(found[3])
+                yield f"{read[1]}/{read[2]}", float(found[1]), int(found[2]) * 60, float(found[3])
+
+
+def objects_of(file):
+    return [found for found in yaml.safe_load_all(file.text) if found] if file.path.endswith(".yaml") else []
 
 
 def test_the_targets_that_are_guarded_are_those_of_the_triggers():

@@ -3,7 +3,18 @@
 import pytest
 
 from trimtab.policies.keda import KedaPolicy, keda_memory, keda_step
-from trimtab.policies.metrics import MISSING, Others, Tolerance, average_value, guard, per_ready_pod
+from trimtab.policies.metrics import (
+    GUARD_HALF_LIFE_S,
+    GUARD_MOST,
+    MISSING,
+    Others,
+    Tolerance,
+    average_value,
+    guard,
+    guard_times,
+    guarded_replicas,
+    per_ready_pod,
+)
 from trimtab.policies.scaling import (
     HpaPolicy,
     Metric,
@@ -87,6 +98,27 @@ def test_a_guard_asks_for_nothing_within_its_limit_and_in_proportion_beyond():
     assert guard(0.99, 8) == 0
     assert guard(1.5, 8) == 12
     assert guard(7.0, 8) == 16
+
+
+def test_a_guard_on_latency_remembers_and_lets_go_by_halves():
+    # 6 replicas for a load of 3 at a target of 75 %, which asks for 4
+    times = guard_times(1.0, 6.0, 3.0, 0.75, 15)
+    assert times == 1.5
+    assert guarded_replicas(times, 3.0, 0.75) == 6
+    # the load has doubled, and with it what is asked for
+    assert guarded_replicas(times, 6.0, 0.75) == 12
+    for _ in range(GUARD_HALF_LIFE_S // 15):
+        times = guard_times(times, 0.0, 3.0, 0.75, 15)
+    assert times == pytest.approx(1.25)
+    assert guarded_replicas(1.1, 3.0, 0.75) == 0
+
+
+def test_a_guard_on_latency_asks_for_no_more_than_twice_what_the_load_asks_for():
+    assert guard_times(1.0, 40.0, 3.0, 0.75, 15) == GUARD_MOST
+    # fewer replicas than the load asks for were late: nothing is learned
+    assert guard_times(1.0, 3.0, 3.0, 0.75, 15) == 1.0
+    # without load there is nothing to be in proportion to
+    assert guarded_replicas(guard_times(1.0, 6.0, 0.0, 0.75, 15), 0.0, 0.75) == 0
 
 
 def test_waiting_beyond_its_limit_adds_replicas_where_demand_asks_for_none():

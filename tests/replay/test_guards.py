@@ -1,4 +1,7 @@
-"""Triggers on latency beside demand: they add replicas where answers are late for five minutes, and else change nothing."""
+"""Triggers on latency beside demand: they add replicas where answers are late for five minutes, and else change nothing.
+
+They remember how many more it took, let go of it by halves, and never ask for more than twice what the load asks for.
+"""
 
 import numpy as np
 import pytest
@@ -40,12 +43,12 @@ def history(arrivals):
     return ServiceHistory(arrivals=np.asarray(arrivals, dtype=float), step_s=15.0)
 
 
-def test_the_ratio_of_the_quantile_to_its_limit_times_the_replicas_that_served_is_asked_for():
+def test_the_ratio_of_the_quantile_to_its_limit_times_the_replicas_that_served_is_asked_for_and_let_go_by_halves():
     """3.4 replicas' worth for four that a rule at 90 % would keep: 0.85 busy, so that half of the answers are late."""
     policy = HpaPolicy(0.9, 1, 50)
 
     plain, guarded = (
-        replay_service(history([51.0] * 100), model(guards), policy, initial_replicas=4).held
+        replay_service(history([51.0] * 2_000), model(guards), policy, initial_replicas=4).held
         for guards in (NO_GUARDS, guarding())
     )
 
@@ -53,13 +56,16 @@ def test_the_ratio_of_the_quantile_to_its_limit_times_the_replicas_that_served_i
     # 1.5 x 4, and no more while the replicas that came are not those that served the whole five minutes
     assert guarded[0] == 4
     assert set(guarded[1:20]) == {6}
-    # once five minutes were in time, and another five have passed for the scale-down, demand alone speaks again
-    assert 4 in guarded[20:60]
-    assert guarded.max() == 6
+    # 6 of 3.78 that the load asks for are 1.59 times, of which 1.3 are left a quarter of an hour later: five
+    assert set(guarded[20:70]) == {6}
+    assert set(guarded[80:170]) == {5}
+    # in the end demand alone speaks, four are late, and the guard asks for more again: a minute in half an hour
+    assert set(guarded[170:]) == {4, 5}
+    assert (guarded[170:] == 4).mean() < 0.03
 
 
 @pytest.mark.parametrize(("shares", "replicas"), [((0.94, 0.96, 1, 1, 1, 1), 5), ((0.0,) * 6, 8)])
-def test_a_guard_asks_for_a_fifth_more_at_least_and_for_twice_as_many_at_most(shares, replicas):
+def test_a_guard_asks_for_a_seventh_more_at_least_and_for_twice_as_many_at_most(shares, replicas):
     found = replay_service(history([51.0] * 4), model(guarding(shares)), HpaPolicy(0.9, 1, 50), initial_replicas=4)
 
     assert found.held[1] == replicas
@@ -94,7 +100,7 @@ def test_guards_hear_as_late_as_the_rest_of_the_metrics():
 @given(
     seed=st.integers(0, 10_000),
     mean=st.floats(20, 400),
-    slow=st.floats(0.5, 1.0),
+    slow=st.floats(0.65, 1.0),
     target=st.sampled_from([0.6, 0.7, 0.8, 0.9]),
     shares=st.lists(st.floats(0, 1), min_size=6, max_size=6).map(sorted),
     required=st.sampled_from([0.9, 0.95, 0.99]),
@@ -103,7 +109,10 @@ def test_guards_hear_as_late_as_the_rest_of_the_metrics():
 def test_with_guards_a_slow_law_is_kept_more_and_never_less_and_never_for_less(
     seed, mean, slow, target, shares, required, to_none
 ):
-    """Replicas are slower than the rule takes them to be; half a point is what one replica sooner or later comes to."""
+    """Replicas are slower than the rule takes them to be, but in time with half of the load that they were planned for.
+
+    Half a point in time, and two percent of the replicas, are what one replica sooner or later comes to.
+    """
     rng = np.random.default_rng(seed)
     demand = history(rng.poisson(mean * (1 + 0.8 * np.sin(np.arange(2_000) / 200))))
     policy = HpaPolicy(target / slow, 0 if to_none else 1, 100)
@@ -114,7 +123,7 @@ def test_with_guards_a_slow_law_is_kept_more_and_never_less_and_never_for_less(
     guarded = replay_service(demand, model(guarding(shares, required), **law), rule, initial_replicas=5)
 
     assert guarded.attained_frac[0] >= plain.attained_frac[0] - 0.005
-    assert guarded.gpu_seconds.sum() >= plain.gpu_seconds.sum() * 0.995
+    assert guarded.gpu_seconds.sum() >= plain.gpu_seconds.sum() * 0.98
     if plain.attained_frac[0] < required - 0.05:
         assert guarded.attained_frac[0] > plain.attained_frac[0]
         assert guarded.gpu_seconds.sum() > plain.gpu_seconds.sum()

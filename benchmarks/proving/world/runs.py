@@ -1,8 +1,9 @@
 """Runs that come and go: a first-in-first-out queue of gangs of pods, nodes that stand or are started, spot that goes.
 
 A run starts when every one of its pods has a place (gang admission, as Kueue's all-or-nothing and Volcano's gang plugin
-document it); the head of the queue waits for its whole gang and nobody overtakes it. A pod takes the fullest node with room
-(`MostAllocated`), else a new node is started where nodes are elastic. A spot node that is taken ends the run that it held
+document it); the head of the queue waits for its whole gang and nobody overtakes it. A pod takes the emptiest node with room,
+as kube-scheduler scores nodes where nobody configures it (NodeResourcesFit, `LeastAllocated`; kubernetes.io/docs/reference/
+scheduling/config), else a new node is started where nodes are elastic. A spot node that is taken ends the run that it held
 part of; the run goes back to the head of the queue and resumes from its last checkpoint.
 """
 
@@ -208,12 +209,11 @@ class _World:
         ground, run = self.ground, live.run
         if ground.held and not any(begin <= now < end for begin, end in ground.held):
             return False
-        room = sorted(self.up, key=lambda node: (len(node.free), node.name))
-        free = {node.name: len(node.free) for node in room}
+        free = {node.name: len(node.free) for node in self.up}
         chosen: list[Node | None] = []
         for _ in range(run.pods):
-            fitting = [node for node in room if free[node.name] >= run.pod_gpus]
-            node = min(fitting, key=lambda one: (free[one.name], one.name)) if fitting else None
+            fitting = [node for node in self.up if free[node.name] >= run.pod_gpus]
+            node = min(fitting, key=lambda one: (-free[one.name], one.name)) if fitting else None
             if node is not None:
                 free[node.name] -= run.pod_gpus
             chosen.append(node)

@@ -64,15 +64,23 @@ class Server:
 
 
 class Guard(NamedTuple):
-    """Ask for the replicas that would bring a quantile of five minutes' latency back to its limit, where it is above.
+    """Ask for so many times the mean load's replicas as it took, when last it was late, to bring a quantile to its limit.
 
-    That is the fewest that were ready within those minutes, times the quantile over the limit, between `least` and `most`.
+    While the quantile of five minutes' latency is above its limit, that is the fewest replicas that were ready within those
+    minutes, times the quantile over the limit, between `least` and `most`, over the replicas for the mean load of the same
+    minutes; `times_most` at most. At each decision `kept_frac` of what is beyond once is left. Up to `off` times nothing
+    is asked for.
     """
 
-    limit_s: float
     quantile: float
+    limit_s: float
     least: float = 1.0
     most: float = 2.0
+    times_target_frac: float = 1.0
+    load_least: float = 1e-3
+    kept_frac: float = 0.0
+    times_most: float = 2.0
+    off: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +238,7 @@ def play(
         np.array(start.node_of, dtype=np.int64),
         np.array(start.speeds, dtype=np.float64),
         numbers,
-        np.array(rule.guards, dtype=np.float64).reshape(-1, 4),
+        np.array(rule.guards, dtype=np.float64).reshape(-1, len(Guard._fields)),
         asked.pods,
         asked.shown,
         ASK(asked.told),
@@ -330,6 +338,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
     sm_ring = np.zeros(_GUARD_TICKS)
     ready_ring = np.full(_GUARD_TICKS, n0)
+    came_ring = np.zeros(_GUARD_TICKS)
+    times = np.ones(len(guards))
     full_rate = slots / _slowness(slots, crowding, knee)
     head, tail, completed_tick, waiting_before, tail_before = 0, 0, 0, 0, 0
     t, tick = 0.0, 0
@@ -455,8 +465,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 values[at] = values[at - 1]
             sm_ring[tick % _GUARD_TICKS] = sm_sum
             ready_ring[tick % _GUARD_TICKS] = ready
+            came = completed_tick + waiting - waiting_before
+            came_ring[tick % _GUARD_TICKS] = max(came / TICK_S / capacity, 0.0)
             if follows == 0:
-                came = completed_tick + waiting - waiting_before
                 load_ring[tick % mean_ticks] = max(came / TICK_S / capacity, 0.0)
                 value = max((came + waiting) / TICK_S / capacity, 0.0)
                 value += load_ring.sum() / min(tick + 1, mean_ticks) - load_ring[tick % mean_ticks]
@@ -480,12 +491,12 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if follows != 2 and enough:
                 value = target * current  # as the emitted rule says: ready replicas with enough to do are kept
             asked = desired_replicas(current, value, target, tolerance, tolerance_down)
+            mean_load = came_ring.sum() / min(tick + 1, _GUARD_TICKS)
             for g in range(len(guards)):
-                counts = ring.sum(axis=0)
-                over = _quantile(counts, bounds, guards[g, 1]) / guards[g, 0]
-                if over > 1:
-                    over = ready_ring.min() * min(max(over, guards[g, 2]), guards[g, 3])
-                    asked = max(asked, desired_replicas(current, over, 1.0, tolerance, tolerance_down))
+                times[g] = _guard_times(times[g], guards[g], ring.sum(axis=0), bounds, ready_ring.min(), mean_load)
+                if times[g] > guards[g, 8]:
+                    more = times[g] * mean_load
+                    asked = max(asked, desired_replicas(current, more, target, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
             asked = min(max(asked, 1 if to_none else least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)
@@ -584,6 +595,16 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
         node_start[at] = max(node_start[at], 0.0)
         node_end[at] = min(node_end[at], horizon_s)
     return _Out(latency, node_start, node_end, n_nodes, activity, minutes, wanted_trace)
+
+
+@njit(cache=True)
+def _guard_times(before, guard, counts, bounds, served, load):  # type: ignore[no-untyped-def]  # compiled
+    """Return how many times the load's replicas a guard holds for right; numbers in the order of `Guard`."""
+    held, over = 1.0 + guard[6] * (before - 1.0), _quantile(counts, bounds, guard[0]) / guard[1]
+    if over > 1:
+        replicas = served * min(max(over, guard[2]), guard[3])
+        held = max(held, replicas * guard[4] / max(load, guard[5]))
+    return min(held, guard[7])
 
 
 @njit(cache=True)

@@ -44,6 +44,7 @@ from trimtab.emit.manifests.forecast_rules import (
     STEADY,
 )
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
+from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_TIMES
 from trimtab.emit.manifests.signals import SERVERS
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
@@ -85,7 +86,7 @@ SERIES: Mapping[str, str] = MappingProxyType(
         READY: "ready replicas",
         CURRENT: "replicas, ready or starting",
         SCALING: "demand that holds while replicas start; KEDA reads it, and an HPA on the mean of a window",
-        LOAD: "what arrives, without the queue; forecasts are made of it",
+        LOAD: "what arrives, without the queue; forecasts are made of it, and guards compare with it",
         STEADY: "the load, averaged: floors are made of it",
         FAST: "the load a cold start ahead, by the last minutes",
         SLOW: "the same by a longer past, with its floors",
@@ -95,6 +96,8 @@ SERIES: Mapping[str, str] = MappingProxyType(
         LOAD_FORECAST: "the forecast with its headroom, or the load of now if that is more",
         HELD: "the load that the replicas of an autoscaler serve which follows it",
         LOAD_WANTED: "load to have replicas for, queue included; the autoscaler of a forecasting policy reads it",
+        GUARD_ASKS: "by guard, while its target is late: the replicas that would bring it back to its limit",
+        GUARD_TIMES: "by guard: how many times the load's replicas that was, let go by halves; its trigger reads it",
     }
 )
 """What each recorded series is."""
@@ -201,9 +204,13 @@ triggers are guards, 0 until their limit is passed, so that they change nothing 
 "false"` makes a lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands
 beside every trigger.
 
-Guards ask for a fifth more than the replicas that served while the value was measured, at least, and twice as many at
-most. The audit's section on robustness shows what those on latency are worth where replicas are slower than planned, and
-what they cost where all goes as predicted: five minutes may be late in a month that is not.
+Guards ask for 15 % more than the replicas that served while the value was measured, at least, and for twice as many at
+most. Those on latency compare that with the replicas that the mean load of the same minutes asks for, and remember, as a
+recorded series, how many times as many it was. They ask for so many times the load's replicas and let go of half of what is
+beyond once in a quarter of an hour, until 1.1 times are left; so they follow the load. They never ask for more than twice
+the load's replicas: those that have half the load that they were planned for, and are still late, are not too few. The
+audit's section on robustness shows what these guards are worth where replicas are slower than planned, and what they cost
+where all goes as predicted: five minutes may be late in a month that is not.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
 so that a failed scrape makes demand unknown for a moment and never 0. How often a server is scraped is read from what was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from trimtab.fleet.columns import numbers, seconds_from, text
 from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Window
 from trimtab.fleet.pods import Pods, one_type, pods_of_runs
+from trimtab.fleet.unqueued import RunLengths, WaitingRuns, as_if_none_waited, run_lengths
 
 
 def job_observations(
@@ -17,30 +19,45 @@ def job_observations(
 ) -> dict[str, JobsObservation]:
     """Return the runs of each workload that started within the window or were running in it.
 
-    A run that never started, or lies outside the window, is left out; one that crosses an edge is cut there.
+    A run that never started, or lies outside the window, is left out; one that crosses an edge is cut there. `unqueued` has
+    those that were waiting when the window ended: neither started nor withdrawn.
     """
     names = np.array(text(jobs["workload"]), dtype=object)
     submit = seconds_from(jobs["submit"], window)
     start = seconds_from(jobs["start"], window)
     end = seconds_from(jobs["end"], window)
     ran = ~np.isnan(start) & (start < window.seconds) & (np.isnan(end) | (end > 0))
+    waits = (submit < window.seconds) & ((start >= window.seconds) | (np.isnan(start) & np.isnan(end)))
     gpus = numbers(jobs["gpus"])
     types = [_type_on(nodes, type_of_node) for nodes in text(jobs["node"])]
     checkpoint = {name: numbers(jobs[f"checkpoint_{name}_s"]) for name in ("interval", "save", "restore")}
     found = {}
     for name in dict.fromkeys(names[ran].tolist()):
-        mine, index = ran & (names == name), workloads[name]
-        found[name] = _observed(
+        mine, queued, index = ran & (names == name), waits & (names == name), workloads[name]
+        sizes, usual_gpus = pods.sizes(index), pods.usual_gpus(index)
+        begun = (names == name) & (start < window.seconds)
+        observed = _observed(
             submit[mine],
             start[mine],
             end[mine],
             gpus[mine],
-            pods_of_runs(gpus[mine], pods.sizes(index), pods.usual_gpus(index)),
+            pods_of_runs(gpus[mine], sizes, usual_gpus),
             _types([types[row] for row in np.flatnonzero(mine)], pods.types_of_runs(index, start[mine], end[mine])),
             window,
             {key: _median(values[mine]) for key, values in checkpoint.items()},
         )
+        waiting = WaitingRuns(
+            submit_s=submit[queued], gpus=gpus[queued], pods=pods_of_runs(gpus[queued], sizes, usual_gpus)
+        )
+        lengths = _lengths(start[begun], end[begun], window)
+        found[name] = replace(observed, unqueued=as_if_none_waited(observed, waiting, lengths, window))
     return found
+
+
+def _lengths(start: FloatArray, end: FloatArray, window: Window) -> RunLengths:
+    """Return how long runs last, of those that began by the window's end: what came after it is not known yet."""
+    ended = end <= window.seconds
+    return run_lengths(np.where(ended, end, float(window.seconds)) - start, ended)
 
 
 def _types(named: Sequence[str], likely: Sequence[str]) -> tuple[str, ...]:

@@ -155,6 +155,8 @@ class JobsObservation:
     checkpoint_interval_s: float | None = None
     checkpoint_save_s: float | None = None
     checkpoint_restore_s: float | None = None
+    unqueued: JobsObservation | None = None
+    """The same runs had none waited, with those that had not started by the window's end; None where they are these."""
 
     @property
     def count(self) -> int:
@@ -167,9 +169,10 @@ class JobsObservation:
         return self.start_s - self.submit_s
 
     def part(self, chosen: IntArray) -> JobsObservation:
-        """Return some of the runs, in the order asked for."""
+        """Return some of the runs, in the order asked for, as they came."""
         return replace(
             self,
+            unqueued=None,
             submit_s=self.submit_s[chosen],
             start_s=self.start_s[chosen],
             end_s=self.end_s[chosen],

@@ -136,4 +136,5 @@ def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
 
 
 def _jobs(jobs: JobsObservation, factor: float) -> JobsObservation:
-    return jobs.part(np.array(spread(range(jobs.count), factor), dtype=np.int64))
+    unqueued = None if jobs.unqueued is None else _jobs(jobs.unqueued, factor)
+    return replace(jobs.part(np.array(spread(range(jobs.count), factor), dtype=np.int64)), unqueued=unqueued)

@@ -15,11 +15,21 @@ ROUNDING = 1e-9
 MISSING = -1
 """What a metric recommends that nobody measured."""
 GUARD_MOST = 2.0
-"""A guard asks for at most so many times the ready replicas, however late the answers are."""
-GUARD_LEAST = 1.2
+"""A guard asks for at most so many times the ready replicas, however late the answers are.
+
+One on latency also for at most so many times those that the load asks for: replicas that have half the load that they were
+planned for and still answer late are not late for want of replicas.
+"""
+GUARD_LEAST = 1.15
 """And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
 GUARD_WINDOW_S = 300
 """Over which a guard on latency looks back."""
+GUARD_HALF_LIFE_S = 900
+"""In which half of what a guard on latency asks for beyond the load's replicas is let go, once answers are in time."""
+GUARD_OFF = 1.1
+"""Up to so many times the load's replicas a guard on latency asks for nothing: an HPA's usual tolerance."""
+GUARD_LEAST_LOAD = 1e-3
+"""The least mean load, in replicas, that what guards ask for is compared with."""
 
 
 class Others(NamedTuple):
@@ -78,6 +88,22 @@ def guard(ratio: float, ready: int) -> float:
     return min(max(ratio, GUARD_LEAST), GUARD_MOST) * ready if ratio > 1.0 else 0.0
 
 
+def guard_times(before: float, asked: float, load: float, target_frac: float, step_s: int) -> float:
+    """Return how many times the replicas for its load a guard on latency holds for right, a step after it was `before`.
+
+    `asked` are the replicas that `guard` asks for, 0 while the limit is kept, and `load` is the mean one of the same time:
+    answers that were late while replicas were fewer than the load asks for say nothing of how many it takes. It is raised at
+    once and let go of by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
+    """
+    held = 1.0 + (before - 1.0) * math.pow(0.5, step_s / GUARD_HALF_LIFE_S)
+    return min(max(held, asked * target_frac / max(load, GUARD_LEAST_LOAD)), GUARD_MOST)
+
+
+def guarded_replicas(times: float, load: float, target_frac: float) -> float:
+    """Return the replicas that a guard on latency asks for; 0 while what it remembers is too little to matter."""
+    return times * load / target_frac if times > GUARD_OFF else 0.0
+
+
 def with_others(
     others: Others,
     first: int,
@@ -91,7 +117,7 @@ def with_others(
     """Return what the first metric's recommendation and those of the others come to; MISSING where nothing may be done.
 
     A value that is NaN is missing; so are those of ready pods where there are none. Guards on latency ask for
-    `guarded_replicas`, 0 while every limit is kept, and are never missing.
+    `guarded_replicas`, 0 where they ask for nothing, and are never missing.
     """
     highest, missing = first, first == MISSING
     if others.duty_cycle_frac > 0.0:

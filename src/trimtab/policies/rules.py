@@ -37,6 +37,11 @@ class Rule(NamedTuple):
     """Second of the week, from Monday 00:00 UTC, at which step 0 begins."""
 
 
+def target_frac(rule: Rule) -> float:
+    """Return the load of a replica that an autoscaler aims at."""
+    return rule.keda.hpa.target_frac if rule.kind == RuleKind.KEDA else rule.hpa.target_frac
+
+
 def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) -> int:
     """Return the replicas, ready and starting together, that a rule wants after a step."""
     if rule.kind == RuleKind.HPA:

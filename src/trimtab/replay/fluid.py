@@ -14,8 +14,16 @@ import numpy as np
 
 from trimtab.policies import hedge
 from trimtab.policies.hedge import HedgePolicy, split
-from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST, GUARD_WINDOW_S, ROUNDING, guard
-from trimtab.policies.rules import Rule, decide
+from trimtab.policies.metrics import (
+    GUARD_LEAST,
+    GUARD_MOST,
+    GUARD_WINDOW_S,
+    ROUNDING,
+    guard,
+    guard_times,
+    guarded_replicas,
+)
+from trimtab.policies.rules import Rule, decide, target_frac
 from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import admit, compiled, inlined
 from trimtab.replay.nodes import most_of_late, nodes_for
@@ -451,7 +459,7 @@ def serve_history(
     queue, queue_seen, step = 0.0, 0.0, -1
     told = np.zeros((shape.late_steps + 1, 5))
     near, tabulated_frac = 1, -1.0
-    window, guarded = empty_window(guards, initial_replicas), 0.0
+    window, times, guarded = empty_window(guards, initial_replicas), 1.0, 0.0
     for t in range(len(arrivals)):
         # once per step of the history is early enough, and cheaper than at every decision
         if out_of_reach(requests, ok, allowed_misses):
@@ -504,7 +512,11 @@ def serve_history(
             if len(guards.required_frac) > 0:
                 slot, came = step % len(window.came), arrived if known else 0.0
                 watch(guards, window, slot, load_grid, duty_cycle_frac, (before_s, after_s), came, all_ready)
-                guarded = asked_by_guards(guards, window)
+                # over what has been seen so far
+                seen_s = min(step + 1, len(window.came)) * SYNC_S
+                mean_load = window.came.sum() / (shape.capacity_req_s * seen_s)
+                times = guard_times(times, asked_by_guards(guards, window), mean_load, target_frac(rule), SYNC_S)
+                guarded = guarded_replicas(times, mean_load, target_frac(rule))
 
             # what would wait longer than anybody does gives up
             # (where nothing is ready: longer than a single replica would take)

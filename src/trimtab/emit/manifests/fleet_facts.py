@@ -72,9 +72,10 @@ def _replicas(workload: Workload) -> int:
 
 
 def pods_if_none_waited(jobs: JobsObservation | None) -> int:
-    """Return the most pods of runs at once, had each started when it was submitted and taken as long as it did."""
+    """Return the most pods of runs at once, had each started when it was submitted and lasted as long as it takes."""
     if jobs is None or not jobs.count:
         return 0
+    jobs = jobs.unqueued or jobs
     ends_s = jobs.submit_s + (jobs.end_s - jobs.start_s)
     moments_s = np.concatenate([ends_s, jobs.submit_s])
     pods = np.concatenate([-jobs.pods, jobs.pods])

@@ -10,8 +10,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND, READY, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.latency_guards import latency_quantile
 from trimtab.emit.manifests.objects import ACTION, SAVING, Plain, action_notes
-from trimtab.emit.manifests.prometheus import latency_quantile
 from trimtab.plan.model import Action
 from trimtab.units import usd
 

@@ -2,8 +2,8 @@
 
 Every trigger asks for an average value, so that the autoscaler wants ceil(sum / threshold) replicas and takes the highest.
 The demand trigger is the replayed policy. The KV cache and latency triggers are guards: 0 until their limit is passed, so that
-they change nothing that was replayed while limits are kept; the audit's robustness replays the latency triggers too (and takes
-their targets from here). KV cache use alone misleads (it can stand at a third while the
+they change nothing that was replayed while limits are kept; the audit's robustness replays the latency triggers too
+(`latency_guards`). KV cache use alone misleads (it can stand at a third while the
 queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone. A service that goes to none has one more
 trigger, which wakes it: all others rest on its pods, and say 0 while there are none.
 """
@@ -18,20 +18,17 @@ from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.kubernetes import scale_target
+from trimtab.emit.manifests.latency_guards import guard_query, latency_guards, proportion, served_then
 from trimtab.emit.manifests.objects import Plain, dns_name, metadata
-from trimtab.emit.manifests.prometheus import external_series, latency_quantile
+from trimtab.emit.manifests.prometheus import external_series
 from trimtab.emit.manifests.week import CronSpan
-from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST, GUARD_WINDOW_S
 from trimtab.policies.scaling import SYNC_S
-from trimtab.units import S_PER_MIN
 
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
-_GUARD_WINDOW = f"{GUARD_WINDOW_S // S_PER_MIN}m"
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
 
@@ -108,29 +105,13 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
     yield _prometheus("demand", demand, f"{effect.hpa.target_frac:g}", facts)
     if known.service is None:
         return
-    ready = series(READY, known)
     if known.service.signals.kv_cache is not None:
         use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
-        yield _prometheus("kv-cache", _guard(ready, use, KV_CACHE_LIMIT_FRAC), "1", facts)
-    for target, quantile, limit_s in _guarded(known):
-        name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
-        yield _prometheus(name, _guard(ready, quantile, limit_s), "1", facts)
-
-
-def guarded_targets(known: WorkloadFacts) -> tuple[Target, ...]:
-    """Return the targets that a service's ScaledObject guards: those whose latency its server exports."""
-    return tuple(target for target, _, _ in _guarded(known))
-
-
-def _guarded(known: WorkloadFacts) -> Iterator[tuple[Target, str, float]]:
-    """Yield each target that is guarded, PromQL of its quantile, and the limit."""
-    service = known.service
-    if service is None:
-        return
-    for target in service.targets:
-        quantile = latency_quantile(service, target, known, window=_GUARD_WINDOW)
-        if quantile is not None and target.limit_s is not None:
-            yield target, quantile, target.limit_s
+        yield _prometheus(
+            "kv-cache", f"{served_then(known)} * {proportion(use, KV_CACHE_LIMIT_FRAC)} or vector(0)", "1", facts
+        )
+    for guard in latency_guards(known):
+        yield _prometheus(guard.name, guard_query(known, guard), f"{effect.hpa.target_frac:g}", facts)
 
 
 def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
@@ -150,17 +131,6 @@ def waking_query(wake: Wake) -> str:
 def _none_without_pods(demand: str, known: WorkloadFacts) -> str:
     """Return a demand that is 0 where no pod is ready to export it; where one is, its absence stays a fault."""
     return f"sum({demand}) or (vector(0) unless on () ({series(READY, known)} > 0))"
-
-
-def _guard(ready: str, value: str, limit: float) -> str:
-    """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown.
-
-    They are those that served while the value was measured: replicas that came since have not shown yet what they do, and
-    would else be multiplied again at every look.
-    """
-    over = f"sum({value}) / {limit:.6g}"
-    served = f"sum(min_over_time({ready}[{_GUARD_WINDOW}]))"
-    return f"{served} * clamp(({over}) > 1, {GUARD_LEAST:g}, {GUARD_MOST:g}) or vector(0)"
 
 
 def _prometheus(name: str, query: str, threshold: str, facts: EmitFacts) -> dict[str, Plain]:

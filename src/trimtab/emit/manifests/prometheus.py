@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.demand_rules import (
@@ -19,14 +20,14 @@ from trimtab.emit.manifests.demand_rules import (
     scaling_demand,
     series,
 )
-from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import forecast_records
+from trimtab.emit.manifests.latency_guards import guard_records, latency_guards, latency_quantile
 from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S
-from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_MIN
 
 _ABSENT_FOR = "5m"
@@ -41,6 +42,9 @@ def prometheus_rule(
 ) -> dict[str, Plain]:
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
     rules = demand_rules(known, facts, effect.hpa.metric)
+    # an HPA takes no further triggers
+    guards = known if facts.autoscaler is Autoscaler.KEDA else replace(known, service=None)
+    records = [*_records(effect, known, rules, loads=any(latency_guards(guards))), *guard_records(effect, guards)]
     name = dns_name("trimtab", known.short_name)
     about = metadata(name, [action], namespace=known.namespace)
     return {
@@ -49,32 +53,37 @@ def prometheus_rule(
         "metadata": {**about, "labels": {**MANAGED_BY, **facts.rule_labels}},
         "spec": {
             "groups": [
-                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(effect, known, rules))},
+                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": records},
                 {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known, facts))},
             ]
         },
     }
 
 
-def _records(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> Iterator[Mapping[str, Plain]]:
+def _records(
+    effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules, *, loads: bool
+) -> Iterator[Mapping[str, Plain]]:
     recorded = {
         PER_REPLICA: rules.per_replica,
         DEMAND: rules.total,
         READY: rules.ready,
         CURRENT: rules.current,
-        **_followed(effect, known, rules),
+        **_followed(effect, known, rules, loads=loads),
     }
     for name, expression in recorded.items():
         yield {"record": name, "expr": expression, "labels": {"workload": known.short_name}}
 
 
-def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> dict[str, str]:
-    """Return the rules of what an autoscaler on an external metric follows: the forecast, or demand that holds."""
+def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules, *, loads: bool) -> dict[str, str]:
+    """Return the rules of what an autoscaler on an external metric follows: the forecast, or demand that holds.
+
+    `loads`: record the load without the queue also where only guards read it.
+    """
     policy = effect.policy
     if isinstance(policy, ForecastPolicy):
         forecast = forecast_records(policy, series(LOAD, known), series(DEMAND, known), series("", known))
         return {LOAD: rules.load, **forecast}
-    arriving = {LOAD: rules.load} if effect.hpa.window_s > SYNC_S else {}
+    arriving = {LOAD: rules.load} if loads or effect.hpa.window_s > SYNC_S else {}
     return {**arriving, SCALING: scaling_demand(effect.hpa, known)}
 
 
@@ -180,16 +189,6 @@ def _target_missed(service: ServiceFacts, target: Target, known: WorkloadFacts) 
     """Return PromQL that is true while a latency target is missed; None where the server does not export it."""
     quantile = latency_quantile(service, target, known)
     return None if quantile is None else f"{quantile} > {target.limit_s:.6g}"
-
-
-def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, *, window: str = "1h") -> str | None:
-    """Return PromQL of the quantile that a target bounds, over the last `window`; None where it is not exported."""
-    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
-    histogram = names.get(target.metric)
-    if histogram is None or target.limit_s is None:
-        return None
-    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
-    return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
 
 
 def _alert(action: Action, name: str, expression: str, wait: str, summary: str, cure: str) -> dict[str, Plain]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, SERVING, Autoscaler, EmitFacts, WorkloadFacts, own_bounds
-from trimtab.emit.manifests.keda import guarded_targets, scaled_object
+from trimtab.emit.manifests.keda import scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
+from trimtab.emit.manifests.latency_guards import latency_guards
 from trimtab.emit.manifests.objects import Plain, dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.workload_patch import autoscaled_component, patchable
@@ -92,7 +93,10 @@ def guarded_by(effect: SetReplicaPolicy, known: WorkloadFacts | None, facts: Emi
         return "a HorizontalPodAutoscaler gets its demand alone"
     if known.service is None:
         return "its demand is GPU activity, and no request is measured"
-    return guarded_targets(known) or "it has no latency target that its server exports a histogram for"
+    return (
+        tuple(guard.target for guard in latency_guards(known))
+        or "it has no latency target that its server exports a histogram for"
+    )
 
 
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:

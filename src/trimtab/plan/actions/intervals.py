@@ -16,7 +16,7 @@ import numpy as np
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
 from trimtab.deployment.placement import is_measured_same
 from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.model import FloatArray
+from trimtab.fleet.model import FloatArray, JobsObservation
 from trimtab.levers.registry import lever_named
 from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.model import Plan, RunsSpend
@@ -107,7 +107,9 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
 def spend_of_runs(drafted: DraftPlan) -> Iterator[RunsSpend]:
     """Yield what each workload's runs cost under the whole plan, of those for which nodes come and go.
 
-    The work of a window is taken for a compound Poisson sum: its variance is the sum of the squares of the runs' own work.
+    The work of a window is taken for a compound Poisson sum: its variance is the sum of the squares of the runs' own work. What
+    runs that waited would have done besides is expected from the lengths of others; runs that wait together often are alike, so
+    that all of it may be nothing, or twice as much.
     """
     for index, deployment in drafted.in_force(drafted.everything).items():
         evaluator = drafted.enacted.evaluators[index]
@@ -121,9 +123,17 @@ def spend_of_runs(drafted: DraftPlan) -> Iterator[RunsSpend]:
         usage = drafted.enacted.outcome(index, deployment).usage(place)
         yield RunsSpend(
             micro_usd=fixed_cost(usage, drafted.enacted.market) // S_PER_HR,
-            lumps_frac=float(math.sqrt((work**2).sum()) / work.sum()),
+            lumps_frac=math.hypot(float(math.sqrt((work**2).sum()) / work.sum()), _expected_frac(jobs)),
             speed=_speed_of_work(place.speeds_of(jobs.gpu, jobs.count), held_s),
         )
+
+
+def _expected_frac(jobs: JobsObservation) -> float:
+    """Return the share of the runs' GPU-seconds that history does not show, because they waited."""
+    if jobs.unqueued is None:
+        return 0.0
+    seen, all_of_it = (float(((runs.end_s - runs.start_s) * runs.gpus).sum()) for runs in (jobs, jobs.unqueued))
+    return 1 - seen / all_of_it
 
 
 def cost_of_queues(drafted: DraftPlan) -> Iterator[int]:

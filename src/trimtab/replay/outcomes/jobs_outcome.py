@@ -35,9 +35,9 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     """Replay the workload's runs on nodes placed and held as the deployment says.
 
     Without release or schedule the nodes stay as history held them, and runs queue for them: those beyond the booked ones on
-    demand.
+    demand. Where nodes start for runs, none waits for another: what history left waiting runs too.
     """
-    jobs = case.workload.jobs
+    jobs = _runs_of(case, place)
     if jobs is None:
         raise ValueError(f"{case.workload.name} has no runs")
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
@@ -112,7 +112,7 @@ def felt_by_runs(case: Case, place: Placement, stress: Stress) -> Stress:
 
 def asked_gpus(case: Case, place: Placement) -> FloatArray:
     """Return the GPUs of the runs that ask for nodes in each hour (n_hours,), or may have to; none where their nodes stay."""
-    jobs, asked = case.workload.jobs, np.zeros(case.window.hours)
+    jobs, asked = _runs_of(case, place), np.zeros(case.window.hours)
     if jobs is None or (_startup(case, place.holding) is None and place.spot is None):
         return asked
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
@@ -121,6 +121,14 @@ def asked_gpus(case: Case, place: Placement) -> FloatArray:
     # what is asked for before the window counts in its first hour
     np.add.at(asked, np.clip(hour, 0, case.window.hours - 1), jobs.gpus)
     return asked
+
+
+def _runs_of(case: Case, place: Placement) -> JobsObservation | None:
+    """Return the runs that a place is asked for: as they came where nodes stay, as if none had waited where nodes start."""
+    jobs = case.workload.jobs
+    if jobs is None or jobs.unqueued is None or _startup(case, place.holding) is None:
+        return jobs
+    return jobs.unqueued
 
 
 def _shared_node_gpus(history: JobHistory, place: Placement) -> float | None:

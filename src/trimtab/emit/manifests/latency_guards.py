@@ -1,0 +1,113 @@
+"""Guards on latency: what is recorded of a target's quantile, and the trigger that asks for more replicas while it is late.
+
+Two series a target. `guard_asks` is there while the quantile of the last minutes is above its limit: the replicas that would
+bring it back in proportion, from those that served all that time: what came since has not shown what it does. `guard_times`
+remembers how many times the load's replicas that was, and lets go by halves (`policies.metrics.guard_times`, which is
+replayed). The trigger asks for that many times the mean load: replicas follow it while the guard remembers how slow they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.emit.manifests.demand_rules import LOAD, READY, pod_selector, series
+from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.objects import Plain
+from trimtab.fleet.model import Target
+from trimtab.policies.metrics import (
+    GUARD_HALF_LIFE_S,
+    GUARD_LEAST,
+    GUARD_LEAST_LOAD,
+    GUARD_MOST,
+    GUARD_OFF,
+    GUARD_WINDOW_S,
+)
+from trimtab.policies.scaling import SYNC_S
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_MIN
+
+GUARD_ASKS = "trimtab:guard_asks"
+GUARD_TIMES = "trimtab:guard_times"
+GUARD_WINDOW = f"{GUARD_WINDOW_S // S_PER_MIN}m"
+_REMEMBERED = "1h"
+"""How long a memory outlives a Prometheus that is down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyGuard:
+    """A target whose latency the server exports: the guard's name, and PromQL of the quantile."""
+
+    target: Target
+    name: str
+    quantile: str
+    limit_s: float
+
+
+def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, *, window: str = "1h") -> str | None:
+    """Return PromQL of the quantile that a target bounds, over the last `window`; None where it is not exported."""
+    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
+    histogram = names.get(target.metric)
+    if histogram is None or target.limit_s is None:
+        return None
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
+    return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
+
+
+def latency_guards(known: WorkloadFacts) -> Iterator[LatencyGuard]:
+    """Yield the guards of a service; none where no request of it is measured."""
+    service = known.service
+    for target in service.targets if service else ():
+        quantile = latency_quantile(service, target, known, window=GUARD_WINDOW) if service else None
+        if quantile is not None and target.limit_s is not None:
+            name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
+            yield LatencyGuard(target=target, name=name, quantile=quantile, limit_s=target.limit_s)
+
+
+def served_then(known: WorkloadFacts) -> str:
+    """Return PromQL of the replicas that were ready all through a guard's window."""
+    return f"sum(min_over_time({series(READY, known)}[{GUARD_WINDOW}]))"
+
+
+def proportion(value: str, limit: float) -> str:
+    """Return PromQL of how many times a value is over its limit, as far as a guard goes by it; nothing while it is within."""
+    return f"clamp((sum({value}) / {limit:.6g}) > 1, {GUARD_LEAST:g}, {GUARD_MOST:g})"
+
+
+def guard_records(effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    """Yield the recording rules of a service's guards, each after what it reads."""
+    load = f"clamp_min({_mean_load(known)}, {GUARD_LEAST_LOAD:g})"
+    kept = 0.5 ** (SYNC_S / GUARD_HALF_LIFE_S)
+    for guard in latency_guards(known):
+        labels: dict[str, Plain] = {
+            "namespace": known.namespace,
+            "workload": known.short_name,
+            "guard": guard.name,
+        }
+        asks, times = (_of_guard(name, known, guard) for name in (GUARD_ASKS, GUARD_TIMES))
+        asked = f"sum({asks}) * {effect.hpa.target_frac:.6g} / {load}"
+        held = f"1 + {kept:.10g} * (sum(last_over_time({times}[{_REMEMBERED}])) - 1)"
+        yield {
+            "record": GUARD_ASKS,
+            "expr": f"{served_then(known)} * {proportion(guard.quantile, guard.limit_s)}",
+            "labels": labels,
+        }
+        yield {
+            "record": GUARD_TIMES,
+            "expr": f"clamp_max(({asked}) > ({held}) or ({held}) or ({asked}), {GUARD_MOST:g})",
+            "labels": labels,
+        }
+
+
+def guard_query(known: WorkloadFacts, guard: LatencyGuard) -> str:
+    """Return what a guard's trigger asks: so many times the mean load, and 0 while it remembers nothing that matters."""
+    return f"sum({_of_guard(GUARD_TIMES, known, guard)} > {GUARD_OFF:g}) * {_mean_load(known)} or vector(0)"
+
+
+def _mean_load(known: WorkloadFacts) -> str:
+    return f"sum(avg_over_time({series(LOAD, known)}[{GUARD_WINDOW}]))"
+
+
+def _of_guard(name: str, known: WorkloadFacts, guard: LatencyGuard) -> str:
+    return f'{series(name, known)[:-1]},guard="{guard.name}"}}'
