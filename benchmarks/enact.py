@@ -33,7 +33,15 @@ from trimtab.check import check_folder
 from trimtab.check.cluster import cluster_of_bundle
 from trimtab.cli.settings import resolve
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
+from trimtab.deployment.effects import (
+    FleetEffect,
+    ReleaseNodes,
+    SetBatchPolicy,
+    SetPrecision,
+    SetReplicaPolicy,
+    SetTrainingMemory,
+    WorkloadEffect,
+)
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
@@ -44,6 +52,8 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import ProofResult, prove
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.service_outcome import as_emitted
 from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
@@ -149,7 +159,7 @@ def _read(fleet: ProvedFleet, folder: Path, withheld: Container[str]) -> Row:
         said = planned.deployments.get(names[index], Deployment())
         pages = [(lever, one) for lever, one in said.changes if isinstance(one, _BY_PAGE)]
         by_page += [f"{names[index]}: {one.describe()}" for _, one in pages]
-        read = found.get(index, Proposed()).deployment.plus(*pages)
+        read = _with_pages(found.get(index, Proposed()).deployment, pages, enacted.evaluators[index])
         if read.changes:
             in_force[index] = read
         elif names[index] in withheld and index not in found:
@@ -182,6 +192,29 @@ def _read(fleet: ProvedFleet, folder: Path, withheld: Container[str]) -> Row:
         faults=_faults(folder, fleet.bundle),
         review_passes=seen.passes and not seen.unjudged,
     )
+
+
+def _with_pages(found: Deployment, pages: Sequence[tuple[str, WorkloadEffect]], evaluator: Evaluator) -> Deployment:
+    """Return what objects make of a workload with what pages say done too.
+
+    A rule's threshold is requests a second, read as a share of what a replica serves: where pages make replicas serve more, the
+    same threshold is a smaller share.
+    """
+    read, law = found.plus(*pages), evaluator.case.law
+    if not pages or law is None:
+        return read
+    before, after = (
+        evaluator.place(one).replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts) for one in (found, read)
+    )
+    return Deployment.of(*((lever, _restated(one, before / after)) for lever, one in read.changes))
+
+
+def _restated(effect: WorkloadEffect, times: float) -> WorkloadEffect:
+    if not isinstance(effect, SetReplicaPolicy):
+        return effect
+    policy = as_emitted(effect.policy, times)
+    assert isinstance(policy, type(effect.policy))
+    return replace(effect, policy=policy)
 
 
 def _faults(folder: Path, bundle: Bundle) -> tuple[str, ...]:
