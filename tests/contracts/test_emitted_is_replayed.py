@@ -62,7 +62,8 @@ class Read:
 def read(emission):
     found = Read()
     for file in emission.files:
-        if file.path.endswith(".yaml") and file.stage is not ApplyStage.COMMIT and file.kind != "Helm values":
+        applied = file.stage not in (ApplyStage.COMMIT, ApplyStage.UNDO)
+        if file.path.endswith(".yaml") and applied and file.kind != "Helm values":
             for one in yaml.load_all(file.text, Loader=LOADER):
                 _read_object(one, found)
     return found
