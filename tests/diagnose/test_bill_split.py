@@ -8,8 +8,7 @@ from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, node, tables
 
 from trimtab.diagnose.bill_split import COLUMNS, UNSEEN, UNTAGGED, ChargeBasis, charges_of, spent_of_bill
-from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT
-from trimtab.diagnose.split import CostSplit
+from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit
 from trimtab.errors import BillError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
-from trimtab.diagnose.split import CostSplit
+from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit, DailySpend
 from trimtab.errors import BillError
 from trimtab.fleet.columns import seconds_from
 from trimtab.fleet.model import Fleet, FloatArray, IntArray

@@ -9,8 +9,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
-from trimtab.diagnose.split import CostSplit
+from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit, DailySpend
 from trimtab.fleet.model import Fleet, Window
 from trimtab.units import apportion
 

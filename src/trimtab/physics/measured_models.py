@@ -3,8 +3,8 @@
 `data/measured_models.csv` says under which names they go, what was measured with what, and in which unit. Encoders that share
 BERT-large's layers, width and heads do its arithmetic on a sequence; their own speed was not measured. Limits at p99 are those
 of MLPerf's Server scenario (mlcommons/inference, `mlperf.conf`), which its throughput keeps. The published rows of Whisper call
-their unit samples; it is tokens of the transcript: 349 a second on an L4 would be about 6 times its peak rate if they were clips of
-30 s (2 TFLOP each).
+their unit samples; it is tokens of the transcript: 349 a second on an L4 would be about 6 times its peak rate if they were
+clips of 30 s (2 TFLOP each).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.billed_rates import RATE_COLUMNS, BilledRate, billed_rates
+from trimtab.diagnose.billed import RATE_COLUMNS, BilledRate, billed_rates
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market

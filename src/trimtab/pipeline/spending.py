@@ -9,8 +9,7 @@ from datetime import date
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, Charges, charges_of, spent_of_bill
-from trimtab.diagnose.spent import DailySpend, spent_at_list
-from trimtab.diagnose.split import CostSplit, SplitBy
+from trimtab.diagnose.split import CostSplit, DailySpend, SplitBy, spent_at_list
 from trimtab.diagnose.weeks import IsoWeek, WeekSpend, week_spend
 from trimtab.errors import MissingPrice, UsageError
 from trimtab.fleet.build import build_fleet

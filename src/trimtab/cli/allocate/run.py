@@ -28,8 +28,7 @@ from trimtab.diagnose.bill_split import ChargeBasis
 from trimtab.diagnose.budgets import MonthEnd, month_end
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.spent import DailySpend
-from trimtab.diagnose.split import CostSplit
+from trimtab.diagnose.split import CostSplit, DailySpend
 from trimtab.emit.blocks import Block, Page, Section, Table, bullets
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.model import Fleet
