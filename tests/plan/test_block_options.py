@@ -10,7 +10,7 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import BookBlocks
-from trimtab.emit.manifests.block_order import block_order
+from trimtab.emit.manifests.orders import block_order
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Settings

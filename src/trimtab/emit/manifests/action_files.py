@@ -28,16 +28,14 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.batching import batching_page
-from trimtab.emit.manifests.block_order import block_order
 from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
-from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
-from trimtab.emit.manifests.program_settings import precision_page, training_page
+from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, spend_order
+from trimtab.emit.manifests.program_settings import batching_page, precision_page, training_page
 from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
