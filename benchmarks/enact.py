@@ -47,7 +47,7 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline import open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.planner import Planned
@@ -118,7 +118,8 @@ class ProvedFleet:
 
 def proved_fleet(name: str, bundle: Bundle, settings: Settings | None) -> ProvedFleet:
     """Plan and prove a fleet."""
-    planned, opened = plan_fleet(bundle, settings)
+    made = plan_and_prove(bundle, settings)
+    planned, opened = made.planned, made.opened
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
     return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=proven, facts=facts)

@@ -70,8 +70,8 @@ def untidy_in(bundle: Bundle) -> Untidy:
     settings = Settings()
     fleet, allocation = priced_history(bundle, settings)
     window = BilledWindow(fleet=fleet, allocation=allocation)
-    records, mess = cluster_records(bundle, (fleet,), fleet.window, settings)
-    return untidy(broken(records, settings.hygiene), offences(mess, settings.hygiene), records, [window])
+    records = cluster_records(bundle, (fleet,), fleet.window, settings)
+    return untidy(broken(records, settings.hygiene), offences(records, settings.hygiene), records, [window])
 
 
 def named_in(found: Untidy) -> Named:

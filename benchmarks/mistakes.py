@@ -35,7 +35,7 @@ from trimtab.deployment.effects import DeferRuns, UseSlots
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
-from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline import open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.plan.model import Change, Plan
 from trimtab.policies.deferral import DeferPolicy
@@ -71,7 +71,8 @@ class Row:
 def outputs() -> list[tuple[str, Files, EmitFacts]]:
     """Return valid output by name, with the facts that it was emitted with."""
     bundle = open_demo(DEMO)
-    planned, opened = plan_fleet(bundle)
+    made = plan_and_prove(bundle)
+    planned, opened = made.planned, made.opened
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
     facts = replace(facts, workloads=tuple(replace(one, pod_labels={"app": one.short_name}) for one in facts.workloads))
     keda, hpa = (replace(facts, autoscaler=each) for each in (Autoscaler.KEDA, Autoscaler.HPA))
@@ -226,7 +227,8 @@ def _alarms(catalog: Catalog) -> None:
     errors = warnings = folders = 0
     for demo in DEMO_FLEETS:
         bundle = open_demo(demo)
-        planned, opened = plan_fleet(bundle)
+        made = plan_and_prove(bundle)
+        planned, opened = made.planned, made.opened
         facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
         for autoscaler in Autoscaler:
             files = {

@@ -5,7 +5,8 @@ from hypothesis import given, settings, strategies as st
 from tests.diagnose.untidy_fleet import broken_usd, fault, found_in, pod
 from tests.fleets import FleetRows, at
 
-from trimtab.diagnose.broken import Call, crash_loop_s
+from trimtab.diagnose.broken import crash_loop_s
+from trimtab.diagnose.cluster_records import Call
 from trimtab.diagnose.findings import WasteKind
 
 

@@ -48,9 +48,9 @@ def found_in(rows, settings=SETTINGS):
     fleet = build_fleet(bundle, settings)
     billed = bill(fleet.usage, dict.fromkeys(fleet.usage.pools, RATE))
     window = BilledWindow(fleet=fleet, allocation=allocate(billed, fleet.holdings))
-    records, mess = cluster_records(bundle, (fleet,), fleet.window, settings)
+    records = cluster_records(bundle, (fleet,), fleet.window, settings)
     breakages = broken(records, settings.hygiene)
-    found = untidy(breakages, offences(mess, settings.hygiene), records, [window])
+    found = untidy(breakages, offences(records, settings.hygiene), records, [window])
     waste = waste_of(fleet, window.allocation, settings.bands, {}, frozenset(), broken_costs(breakages, window))
     assert sum(row.micro_usd for row in waste) == billed.total
     return found, {row.kind: row.micro_usd / RATE for row in waste}

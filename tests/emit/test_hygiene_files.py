@@ -14,7 +14,8 @@ from tests.sources.answering_server import answering
 
 from trimtab.catalog import load_catalog
 from trimtab.check import check_folder
-from trimtab.diagnose.broken import Breakage, Call
+from trimtab.diagnose.broken import Breakage
+from trimtab.diagnose.cluster_records import Call
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.offences import Offence, OffenceKind
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence, Untidy

@@ -16,21 +16,27 @@ XIDs: docs.nvidia.com/deploy/xid-errors, those whose action is to reset the GPU 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 
+from trimtab.diagnose.cluster_records import (
+    Call,
+    ClusterRecords,
+    HeldGpus,
+    Row,
+    distinct,
+    gpus_words,
+    number,
+    seconds,
+)
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.lost_time import NOBODY, LostSpan
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
-Row = Mapping[str, object]
-
-JOB_COLUMNS = ("job", "workload", "start", "end", "gpus", "state", "node", "checkpoint_interval_s")
-FAULT_COLUMNS = ("node", "device", "start", "end", "fault", "code", "lost_frac")
 FAILED_STATES = ("failed", "timeout", "node_fail", "preempted", "requeued")
 FATAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120, 140})
 """Double-bit ECC, internal halt, row remap failed, NVLink, off the bus, uncontained ECC, GSP timeout, GSP error, unrecovered
@@ -40,14 +46,6 @@ _NAMED = 3
 _NEARLY_FRAC = 0.25
 """What is counted from restarts and what readings say may differ so much of the time: lives differ in length."""
 _OWN = frozenset({"owned", "unknown", ""})
-
-
-class Call(Enum):
-    """Who can end it."""
-
-    OWNER = "workload owner"
-    PLATFORM = "platform team"
-    PROVIDER = "cloud provider's support"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,47 +80,12 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShape:
-    """What is known of a node: its GPUs and who rents it out."""
-
-    gpu_count: int
-    provider: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldGpus:
-    """A row of `allocations` that holds GPUs; the end of one that lasts is the history's."""
-
-    workload: str
-    pod: str
-    node: str
-    device: str
-    gpus: float
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenRecords:
-    """What is known of a history: rows of `jobs`, `pods` and `faults`, who held what, and when each GPU worked."""
-
-    end_s: float
-    jobs: Sequence[Row]
-    pods: Sequence[Row]
-    faults: Sequence[Row]
-    held: Sequence[HeldGpus]
-    nodes: Mapping[str, NodeShape]
-    active_hours: Mapping[str, Mapping[int, float]]
-    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
     breakage: Breakage
     spans: tuple[LostSpan, ...]
 
 
-def broken(records: BrokenRecords, settings: Hygiene) -> Broken:
+def broken(records: ClusterRecords, settings: Hygiene) -> Broken:
     """Return what was broken in a history, whatever it cost."""
     losses = [*_failed_runs(records, settings), *_crash_loops(records, settings), *_faults(records, settings)]
     return Broken(
@@ -134,7 +97,7 @@ def broken(records: BrokenRecords, settings: Hygiene) -> Broken:
 # Runs
 
 
-def _failed_runs(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
+def _failed_runs(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
     groups: dict[tuple[str, str, Call, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
     ran: dict[str, int] = defaultdict(int)
     faults = _faults_by_node(records.faults)
@@ -153,7 +116,7 @@ def _failed_runs(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
                 kind=WasteKind.FAILED_RUNS,
                 what=_STATE_WORDS[state],
                 subject=workload,
-                nodes=_names(span.node for span in spans),
+                nodes=distinct(span.node for span in spans),
                 items=tuple(str(job["job"]) for job, _ in runs),
                 call=call,
                 evidence=_run_evidence(runs, ran[workload], state, cause),
@@ -171,12 +134,14 @@ _STATE_WORDS = {
 }
 
 
-def _to_blame(job: Row, faults: Mapping[str, list[Row]], records: BrokenRecords, settings: Hygiene) -> tuple[Call, str]:
+def _to_blame(
+    job: Row, faults: Mapping[str, list[Row]], records: ClusterRecords, settings: Hygiene
+) -> tuple[Call, str]:
     """Return who can end a failure, and the fault on its nodes that came just before it, in words."""
-    ended_s = _seconds(job["end"])
+    ended_s = seconds(job["end"], records.end_s)
     for node in _nodes_of(job):
         for fault in faults.get(node, ()):
-            if 0 <= ended_s - _seconds(fault["start"]) <= settings.fault_to_failure_s:
+            if 0 <= ended_s - seconds(fault["start"], records.start_s) <= settings.fault_to_failure_s:
                 if fault["fault"] == "xid" and not is_fatal(fault):
                     return Call.OWNER, f"{_fault_words(fault)} came before it: a fault of the program"
                 return _vendor(node, records), f"{_fault_words(fault)} on its node came before it"
@@ -185,18 +150,18 @@ def _to_blame(job: Row, faults: Mapping[str, list[Row]], records: BrokenRecords,
     return Call.OWNER, ""
 
 
-def _lost_spans(job: Row, records: BrokenRecords) -> list[LostSpan]:
+def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
     """Return the time that a failed run lost: all of it, or what followed its last checkpoint, on each of its nodes."""
-    start_s, end_s = _seconds(job["start"]), _seconds(job["end"])
+    start_s, end_s = seconds(job["start"], records.start_s), seconds(job["end"], records.end_s)
     interval = job["checkpoint_interval_s"]
     if isinstance(interval, float) and interval > 0:
         start_s = max(start_s, end_s - (end_s - start_s) % interval)
-    nodes = _nodes_of(job) or _names(
+    nodes = _nodes_of(job) or distinct(
         held.node
         for held in records.held
         if held.workload == job["workload"] and held.start_s < end_s and held.end_s > start_s
     )
-    gpus = _number(job["gpus"]) / max(len(nodes), 1)
+    gpus = number(job["gpus"]) / max(len(nodes), 1)
     return [
         LostSpan(finding=0, node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s)
         for node in nodes
@@ -230,23 +195,23 @@ def crash_loop_s(restarts: int, life_s: float) -> float:
 
 def is_crash_looping(pod: Row, end_s: float, settings: Hygiene) -> bool:
     """Tell whether a pod's container crashed again and again, and still did when it was read."""
-    restarts, life_s = pod["restarts"], _number(pod["last_life_s"])
+    restarts, life_s = pod["restarts"], number(pod["last_life_s"])
     if not isinstance(restarts, int) or restarts < settings.crash_restarts or life_s >= settings.crash_life_s:
         return False
-    lately = isinstance(pod["last_ended"], datetime) and end_s - _seconds(pod["last_ended"]) <= settings.crash_life_s
+    lately = end_s - seconds(pod["last_ended"], -math.inf) <= settings.crash_life_s
     return pod["ended"] is None and (pod["waiting"] == "CrashLoopBackOff" or (lately and pod["ready"] is None))
 
 
-def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
+def _crash_loops(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
     held_by: dict[tuple[str, str], list[HeldGpus]] = defaultdict(list)
     for held in records.held:
         held_by[held.workload, held.pod].append(held)
     for pod in records.pods:
-        if not _number(pod["gpus"]) or not is_crash_looping(pod, records.end_s, settings):
+        if not number(pod["gpus"]) or not is_crash_looping(pod, records.end_s, settings):
             continue
-        restarts = int(_number(pod["restarts"]))
+        restarts = int(number(pod["restarts"]))
         lasting = [held for held in held_by[str(pod["workload"]), str(pod["pod"])] if held.end_s >= records.end_s]
-        began_s = _began(records.end_s - crash_loop_s(restarts, _number(pod["last_life_s"])), lasting, records)
+        began_s = _began(records.end_s - crash_loop_s(restarts, number(pod["last_life_s"])), lasting, records)
         spans = tuple(
             LostSpan(
                 finding=0,
@@ -265,10 +230,10 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
                 kind=WasteKind.FAILED_RUNS,
                 what="container in a crash loop",
                 subject=str(pod["workload"]),
-                nodes=_names(span.node for span in spans),
+                nodes=distinct(span.node for span in spans),
                 items=(str(pod["pod"]),),
                 call=Call.OWNER,
-                evidence=f"pod {pod['pod']}: {restarts} restarts{exits}; it holds {gpus_words(_number(pod['gpus']))}, about "
+                evidence=f"pod {pod['pod']}: {restarts} restarts{exits}; it holds {gpus_words(number(pod['gpus']))}, about "
                 f"{hours:.1f} h of that in the loop",
                 ongoing=True,
             ),
@@ -276,7 +241,7 @@ def _crash_loops(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
         )
 
 
-def _began(counted_s: float, held: Sequence[HeldGpus], records: BrokenRecords) -> float:
+def _began(counted_s: float, held: Sequence[HeldGpus], records: ClusterRecords) -> float:
     """Return when a crash loop began: as restarts count it, put right by when its GPUs last worked, if both nearly agree.
 
     Lives are taken to be as long as the last one, which is a few percent off. Where the program works its GPUs before each
@@ -300,7 +265,7 @@ def is_fatal(fault: Row) -> bool:
     return fault["fault"] in ("ecc", "row-remap") or (fault["fault"] == "xid" and fault["code"] in FATAL_XIDS)
 
 
-def _faults(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
+def _faults(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
     of_device: dict[str, list[HeldGpus]] = defaultdict(list)
     on_node: dict[str, list[HeldGpus]] = defaultdict(list)
     for held in records.held:
@@ -309,7 +274,7 @@ def _faults(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
     groups: dict[tuple[str, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
     for fault in records.faults:
         node = str(fault["node"])
-        if node not in records.nodes:
+        if node not in records.shapes:
             continue
         match fault["fault"]:
             case "cordoned" | "not-ready":
@@ -326,12 +291,12 @@ def _faults(records: BrokenRecords, settings: Hygiene) -> Iterator[_Loss]:
         yield _Loss(breakage=_of_faults(node, what, faults, records), spans=spans_of_all)
 
 
-def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]], records: BrokenRecords) -> Breakage:
-    devices = _names(str(fault["device"]) for fault, _ in faults if fault["device"])
+def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]], records: ClusterRecords) -> Breakage:
+    devices = distinct(str(fault["device"]) for fault, _ in faults if fault["device"])
     hours = sum(span.end_s - span.start_s for _, parts in faults for span in parts) / S_PER_HR
     slowed = [float(fault["lost_frac"]) for fault, _ in faults if isinstance(fault["lost_frac"], float)]
     of_speed = f", {max(slowed):.0%} slower at worst" if slowed else ""
-    ongoing = any(fault["end"] is None or _seconds(fault["end"]) >= records.end_s for fault, _ in faults)
+    ongoing = any(seconds(fault["end"], records.end_s) >= records.end_s for fault, _ in faults)
     by_people = faults[0][0]["fault"] in ("cordoned", "not-ready")
     return Breakage(
         kind=WasteKind.FAULTY_NODES,
@@ -346,16 +311,16 @@ def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]
     )
 
 
-def _out_of_service(fault: Row, records: BrokenRecords, settings: Hygiene) -> list[LostSpan]:
+def _out_of_service(fault: Row, records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
     start_s, end_s = _stretch(fault, records)
     if end_s - start_s < settings.cordoned_hr * S_PER_HR:
         return []
     node = str(fault["node"])
-    gpus = float(records.nodes[node].gpu_count)
+    gpus = float(records.shapes[node].gpu_count)
     return [LostSpan(finding=0, node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
 
 
-def _slowed(fault: Row, holders: Iterable[HeldGpus], records: BrokenRecords, settings: Hygiene) -> list[LostSpan]:
+def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
     lost = fault["lost_frac"]
     if not isinstance(lost, float) or lost < settings.throttled_frac:
         return []
@@ -375,7 +340,7 @@ def _slowed(fault: Row, holders: Iterable[HeldGpus], records: BrokenRecords, set
     ]
 
 
-def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: BrokenRecords) -> list[LostSpan]:
+def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: ClusterRecords) -> list[LostSpan]:
     """Return the time from a fault until the GPU worked again: of who held it, and of nobody in between."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
@@ -423,34 +388,17 @@ def _faults_by_node(faults: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _vendor(node: str, records: BrokenRecords) -> Call:
-    shape = records.nodes.get(node)
+def _vendor(node: str, records: ClusterRecords) -> Call:
+    shape = records.shapes.get(node)
     return Call.PLATFORM if shape is None or shape.provider in _OWN else Call.PROVIDER
 
 
-def _stretch(fault: Row, records: BrokenRecords) -> tuple[float, float]:
-    return _seconds(fault["start"]), _seconds(fault["end"]) if fault["end"] is not None else records.end_s
+def _stretch(fault: Row, records: ClusterRecords) -> tuple[float, float]:
+    return seconds(fault["start"], records.start_s), seconds(fault["end"], records.end_s)
 
 
 def _nodes_of(job: Row) -> tuple[str, ...]:
-    return _names(name.strip() for name in str(job["node"] or "").split(","))
-
-
-def gpus_words(gpus: float) -> str:
-    """Say so many GPUs: `1 GPU`, `2 GPUs`."""
-    return f"{gpus:g} GPU{'' if gpus == 1 else 's'}"
-
-
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _number(cell: object) -> float:
-    return float(cell) if isinstance(cell, int | float) else 0.0
-
-
-def _seconds(cell: object) -> float:
-    return cell.timestamp() if isinstance(cell, datetime) else 0.0
+    return distinct(name.strip() for name in str(job["node"] or "").split(","))
 
 
 def _day(cell: object) -> str:

@@ -1,13 +1,14 @@
-"""What `broken` and `hygiene` look at, from the tables of a bundle and the fleets of its windows."""
+"""What is known of a cluster when one looks for broken and untidy things, from a bundle's tables and its windows' fleets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 
 import numpy as np
 
-from trimtab.diagnose.broken import FAULT_COLUMNS, JOB_COLUMNS, BrokenRecords, HeldGpus, NodeShape, Row
-from trimtab.diagnose.offences import BUDGET_COLUMNS, NODE_COLUMNS, POD_COLUMNS, SCALER_COLUMNS, HygieneRecords
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
@@ -15,38 +16,99 @@ from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
+Row = Mapping[str, object]
+
+JOB_COLUMNS = ("job", "workload", "start", "end", "gpus", "state", "node", "checkpoint_interval_s")
+FAULT_COLUMNS = ("node", "device", "start", "end", "fault", "code", "lost_frac")
+POD_COLUMNS = (
+    "pod", "namespace", "workload", "owner_kind", "node", "phase", "gpus", "cpu_request", "memory_request_gib",
+    "memory_limit_gib", "created", "scheduled", "ready", "ended", "queue", "tolerations", "restarts", "waiting",
+    "last_exit", "last_ended", "last_life_s", "unschedulable",
+)  # fmt: skip
+SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
+BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
+NODE_COLUMNS = ("node", "provider", "instance_type", "gpu_count", "start", "end", "labels", "taints")
 _ALLOCATION_COLUMNS = ("workload", "owner_kind", "pod", "node", "device", "gpus", "start", "end")
 
 
-def cluster_records(
-    bundle: Bundle, fleets: Sequence[Fleet], window: Window, settings: Settings
-) -> tuple[BrokenRecords, HygieneRecords]:
+class Call(Enum):
+    """Who can end it."""
+
+    OWNER = "workload owner"
+    PLATFORM = "platform team"
+    PROVIDER = "cloud provider's support"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """What is known of a node: its GPUs and who rents it out."""
+
+    gpu_count: int
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGpus:
+    """A row of `allocations` that holds GPUs; the end of one that lasts is the history's."""
+
+    workload: str
+    pod: str
+    node: str
+    device: str
+    gpus: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecords:
+    """What is known of a history: rows of tables, who held what, and what each GPU did."""
+
+    start_s: float
+    end_s: float
+    jobs: Sequence[Row]
+    nodes: Sequence[Row]
+    """Those with GPUs."""
+    pods: Sequence[Row]
+    faults: Sequence[Row]
+    scalers: Sequence[Row]
+    budgets: Sequence[Row]
+    """Pod disruption budgets."""
+    shapes: Mapping[str, NodeShape]
+    """By node."""
+    held: Sequence[HeldGpus]
+    others: Sequence[HeldGpus]
+    """Pods without GPUs on GPU nodes, `gpus` 0."""
+    owner_kinds: Mapping[str, str]
+    notebooks: frozenset[str]
+    """Workloads that are notebooks."""
+    used_of: Mapping[tuple[str, float], float]
+    """(workload, GPUs of a pod) -> the most GPUs that any pod of that size used."""
+    active_hours: Mapping[str, Mapping[int, float]]
+    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
+    seen_hours: Mapping[str, frozenset[int]]
+    """Device -> the hours since 1970 in which it was read."""
+
+
+def cluster_records(bundle: Bundle, fleets: Sequence[Fleet], window: Window, settings: Settings) -> ClusterRecords:
     """Return the records of a bundle over a window, which the fleets' windows make up."""
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
     rows = bundle.table("allocations", _ALLOCATION_COLUMNS).to_pylist()
-    held = tuple(_held(row, start_s, end_s) for row in rows if row["gpus"] > 0)
-    others = tuple(_held(row, start_s, end_s) for row in rows if row["gpus"] == 0)
     nodes = bundle.table("nodes", NODE_COLUMNS).to_pylist()
     pods = bundle.table("pods", POD_COLUMNS).to_pylist()
     active, seen = _hours_of_devices(bundle, window, settings.bands.active_frac)
-    broken = BrokenRecords(
-        end_s=end_s,
-        jobs=_jobs(bundle, fleets),
-        pods=pods,
-        faults=bundle.table("faults", FAULT_COLUMNS).to_pylist(),
-        held=held,
-        nodes={row["node"]: NodeShape(gpu_count=row["gpu_count"], provider=row["provider"]) for row in nodes},
-        active_hours=active,
-    )
-    hygiene = HygieneRecords(
+    return ClusterRecords(
         start_s=start_s,
         end_s=end_s,
+        jobs=_jobs(bundle, fleets),
         nodes=[row for row in nodes if row["gpu_count"]],
         pods=pods,
+        faults=bundle.table("faults", FAULT_COLUMNS).to_pylist(),
         scalers=bundle.table("scalers", SCALER_COLUMNS).to_pylist(),
         budgets=bundle.table("disruption_budgets", BUDGET_COLUMNS).to_pylist(),
-        others=others,
-        held=held,
+        shapes={row["node"]: NodeShape(gpu_count=row["gpu_count"], provider=row["provider"]) for row in nodes},
+        held=tuple(_held(row, start_s, end_s) for row in rows if row["gpus"] > 0),
+        others=tuple(_held(row, start_s, end_s) for row in rows if row["gpus"] == 0),
         owner_kinds={row["workload"]: row["owner_kind"] or "" for row in rows}
         | {pod["workload"]: pod["owner_kind"] or "" for pod in pods},
         notebooks=frozenset(
@@ -56,25 +118,18 @@ def cluster_records(
         active_hours=active,
         seen_hours=seen,
     )
-    return broken, hygiene
 
 
 def _held(row: Row, start_s: float, end_s: float) -> HeldGpus:
-    start, end = row["start"], row["end"]
     return HeldGpus(
         workload=str(row["workload"]),
         pod=str(row["pod"]),
         node=str(row["node"]),
         device=str(row["device"] or ""),
         gpus=float(str(row["gpus"])),
-        start_s=max(start_s, _moment(start, start_s)),
-        end_s=min(end_s, _moment(end, end_s)),
+        start_s=max(start_s, seconds(row["start"], start_s)),
+        end_s=min(end_s, seconds(row["end"], end_s)),
     )
-
-
-def _moment(cell: object, absent_s: float) -> float:
-    stamp = getattr(cell, "timestamp", None)
-    return absent_s if stamp is None else float(stamp())
 
 
 def _jobs(bundle: Bundle, fleets: Sequence[Fleet]) -> list[Row]:
@@ -124,3 +179,37 @@ def _hours_of_devices(
         seen[name] = frozenset(hour[read].tolist())
         active[name] = dict(zip(hour[worked].tolist(), rows.best[worked].tolist(), strict=True))
     return active, seen
+
+
+# Cells
+
+
+def distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names without empty ones, each once, in order."""
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def pairs(cell: object) -> dict[str, str]:
+    """Return a cell of labels, which Arrow gives as pairs."""
+    pairs = cell.items() if isinstance(cell, Mapping) else cell if isinstance(cell, list) else ()
+    return {str(key): str(value) for key, value in pairs}
+
+
+def counted(count: int, what: str) -> str:
+    """Say so many of something: `1 pod`, `2 pods`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def number(cell: object) -> float:
+    """Return a cell as a number; 0 where it is empty."""
+    return float(cell) if isinstance(cell, int | float) else 0.0
+
+
+def seconds(cell: object, absent_s: float) -> float:
+    """Return a moment as seconds since 1970, and `absent_s` where the cell is empty."""
+    return cell.timestamp() if isinstance(cell, datetime) else absent_s
+
+
+def gpus_words(gpus: float) -> str:
+    """Say so many GPUs: `1 GPU`, `2 GPUs`."""
+    return f"{gpus:g} GPU{'' if gpus == 1 else 's'}"

@@ -17,23 +17,31 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.diagnose.broken import Call, HeldGpus, Row, gpus_words, is_crash_looping
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, LostSpan
-from trimtab.diagnose.offences import (
-    Found,
-    HygieneRecords,
-    Offence,
-    OffenceKind,
-    Offences,
+from trimtab.diagnose.broken import is_crash_looping
+from trimtab.diagnose.cluster_records import (
+    Call,
+    ClusterRecords,
+    HeldGpus,
+    Row,
     counted,
     distinct,
-    group_of,
+    gpus_words,
     number,
     pairs,
     seconds,
 )
-from trimtab.diagnose.standing_offences import budget_offences, scaler_offences, unlimited_pools
+from trimtab.diagnose.findings import WasteKind
+from trimtab.diagnose.lost_time import NOBODY, LostSpan
+from trimtab.diagnose.offences import (
+    Found,
+    Offence,
+    OffenceKind,
+    Offences,
+    budget_offences,
+    group_of,
+    scaler_offences,
+    unlimited_pools,
+)
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
@@ -42,10 +50,10 @@ GPU_TAINT = "nvidia.com/gpu"
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
 
 
-def offences(records: HygieneRecords, settings: Hygiene) -> Offences:
+def offences(records: ClusterRecords, settings: Hygiene) -> Offences:
     """Return what is untidy in a history, whatever it costs."""
     found: list[Found] = []
-    rules: tuple[Callable[[HygieneRecords, Hygiene], Iterable[Found]], ...] = (
+    rules: tuple[Callable[[ClusterRecords, Hygiene], Iterable[Found]], ...] = (
         _strays, _waiting, _notebooks, _unused,
     )  # fmt: skip
     for rule in rules:
@@ -63,7 +71,7 @@ def offences(records: HygieneRecords, settings: Hygiene) -> Offences:
 # Pods without GPUs
 
 
-def _strays(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+def _strays(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     holders = {held.workload for held in records.held}
     lives: dict[str, list[HeldGpus]] = defaultdict(list)
     for other in records.others:
@@ -97,7 +105,7 @@ def _strays(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
         )
 
 
-def _free_stretches(records: HygieneRecords) -> dict[str, list[tuple[float, float]]]:
+def _free_stretches(records: ClusterRecords) -> dict[str, list[tuple[float, float]]]:
     """Return, by node, the stretches of its life in which nobody held any of its GPUs."""
     held: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for hold in records.held:
@@ -121,12 +129,12 @@ def _both(stretches: Iterable[tuple[float, float]], start_s: float, end_s: float
             yield max(first_s, start_s), min(last_s, end_s)
 
 
-def _idle_kind(pods: Sequence[HeldGpus], records: HygieneRecords) -> WasteKind:
+def _idle_kind(pods: Sequence[HeldGpus], records: ClusterRecords) -> WasteKind:
     used = {held.node for held in records.held}
     return WasteKind.HOURS_NOT_USED if any(pod.node in used for pod in pods) else WasteKind.NON_GPU_PODS
 
 
-def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records: HygieneRecords) -> str:
+def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records: ClusterRecords) -> str:
     hours = sum(span.end_s - span.start_s for span in spans) / S_PER_HR
     where = (
         f"{counted(len(distinct(pod.pod for pod in pods)), 'pod')} on {', '.join(distinct(pod.node for pod in pods))}"
@@ -145,7 +153,7 @@ def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records
 # Nodes without a taint
 
 
-def _untainted(records: HygieneRecords, strays: set[str]) -> Iterator[Found]:
+def _untainted(records: ClusterRecords, strays: set[str]) -> Iterator[Found]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in records.nodes:
         if row["end"] is None or seconds(row["end"], records.end_s) >= records.end_s:
@@ -187,7 +195,7 @@ def keeps_others_out(taints: Mapping[str, str]) -> bool:
     return any(effect.rpartition(":")[2] in _KEEPS_OUT for effect in taints.values())
 
 
-def _strays_on(nodes: set[str], records: HygieneRecords) -> tuple[str, ...]:
+def _strays_on(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:
     follows = {name for name, kind in records.owner_kinds.items() if kind in _FOLLOWS_NODES}
     holders = {held.workload for held in records.held}
     return distinct(
@@ -195,7 +203,7 @@ def _strays_on(nodes: set[str], records: HygieneRecords) -> tuple[str, ...]:
     )
 
 
-def _kept_off(nodes: set[str], records: HygieneRecords) -> tuple[str, ...]:
+def _kept_off(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:
     """Return the workloads with GPUs on these nodes that do not tolerate the taint, or of which nobody knows."""
     tolerate = {str(pod["workload"]) for pod in records.pods if tolerates_gpu_taint(pairs(pod["tolerations"]))}
     held = {hold.workload for hold in records.held if hold.node in nodes and hold.end_s >= records.end_s}
@@ -214,7 +222,7 @@ def tolerates_gpu_taint(tolerations: Mapping[str, str]) -> bool:
 # Pods with GPUs
 
 
-def _waiting(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+def _waiting(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     """Yield the pods with GPUs that wait for a node, and those that wait on their node to start."""
     held = _pods(hold for hold in records.held if hold.end_s >= records.end_s)
     groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
@@ -245,7 +253,7 @@ def _waiting(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
         )
 
 
-def _wait_words(pod: Row, records: HygieneRecords) -> str:
+def _wait_words(pod: Row, records: ClusterRecords) -> str:
     hours = (records.end_s - seconds(pod["scheduled"] or pod["created"], records.end_s)) / S_PER_HR
     why = str((pod["waiting"] if pod["node"] is not None else pod["unschedulable"]) or "").rstrip(".")
     what = "holds" if pod["node"] is not None else "asks for"
@@ -262,7 +270,7 @@ def _pods(held: Iterable[HeldGpus]) -> dict[tuple[str, str], list[HeldGpus]]:
     return pods
 
 
-def idle_hours(held: Sequence[HeldGpus], records: HygieneRecords) -> list[int]:
+def idle_hours(held: Sequence[HeldGpus], records: ClusterRecords) -> list[int]:
     """Return the hours since 1970 in which GPUs held together were all read and none did anything, in order."""
     if any(not hold.device for hold in held):
         return []
@@ -290,7 +298,7 @@ def _runs_of(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, previous + 1
 
 
-def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: HygieneRecords) -> float:
+def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: ClusterRecords) -> float:
     """Return how much of the hour next to an idle stretch was idle too, 0..1.
 
     Work that stopped (or began) within the hour shows there as less activity than in the hour `beside` it, on the other side;
@@ -320,7 +328,7 @@ def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[
     ]
 
 
-def _notebooks(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+def _notebooks(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     spans: dict[str, list[LostSpan]] = defaultdict(list)
     longest: dict[str, int] = defaultdict(int)
     pods = _pods(hold for hold in records.held if hold.workload in records.notebooks)
@@ -334,23 +342,15 @@ def _notebooks(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
                 longest[workload] = max(longest[workload], after - first)
     for workload, mine in sorted(spans.items()):
         hours = sum(span.gpus * (span.end_s - span.start_s) for span in mine) / S_PER_HR
-        yield (
-            Offence(
-                kind=OffenceKind.NOTEBOOK,
-                subject=workload,
-                owner_kind=records.owner_kinds.get(workload, ""),
-                nodes=distinct(span.node for span in mine),
-                items=distinct(pod for name, pod in pods if name == workload),
-                call=Call.OWNER,
-                evidence=f"{hours:,.0f} GPU-hours idle beyond {settings.notebook_open_hr:g} h at a stretch, the longest "
-                f"stretch {longest[workload]} h",
-                counted_in=WasteKind.IDLE,
-            ),
-            mine,
+        evidence = (
+            f"{hours:,.0f} GPU-hours idle beyond {settings.notebook_open_hr:g} h at a stretch, the longest stretch "
+            f"{longest[workload]} h"
         )
+        items = (pod for name, pod in pods if name == workload)
+        yield _of_workload(OffenceKind.NOTEBOOK, workload, mine, items, evidence, records)
 
 
-def _unused(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
+def _unused(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     broken = {
         (str(pod["workload"]), str(pod["pod"]))
         for pod in records.pods
@@ -372,23 +372,12 @@ def _unused(records: HygieneRecords, settings: Hygiene) -> Iterator[Found]:
             pods[workload].append((pod, last - first))
     for workload, mine in sorted(spans.items()):
         told = ", ".join(f"{pod} for {hours} h" for pod, hours in pods[workload][:3])
-        yield (
-            Offence(
-                kind=OffenceKind.UNUSED,
-                subject=workload,
-                owner_kind=records.owner_kinds.get(workload, ""),
-                nodes=distinct(span.node for span in mine),
-                items=distinct(pod for pod, _ in pods[workload]),
-                call=Call.OWNER,
-                evidence=f"none of its GPUs did anything up to the end of the history: {told}",
-                counted_in=WasteKind.IDLE,
-                ongoing=True,
-            ),
-            mine,
-        )
+        evidence = f"none of its GPUs did anything up to the end of the history: {told}"
+        items = (pod for pod, _ in pods[workload])
+        yield _of_workload(OffenceKind.UNUSED, workload, mine, items, evidence, records, ongoing=True)
 
 
-def _over_asked(records: HygieneRecords) -> Iterator[Found]:
+def _over_asked(records: ClusterRecords) -> Iterator[Found]:
     spans: dict[tuple[str, float, float], list[LostSpan]] = defaultdict(list)
     pods: dict[tuple[str, float, float], list[str]] = defaultdict(list)
     for (workload, pod), held in _pods(records.held).items():
@@ -402,20 +391,39 @@ def _over_asked(records: HygieneRecords) -> Iterator[Found]:
             replace(span, lost_frac=1.0 - used / gpus) for span in _idle_spans(held, records.start_s, records.end_s)
         ]
     for (workload, gpus, used), mine in sorted(spans.items()):
-        yield (
-            Offence(
-                kind=OffenceKind.OVER_ASKED,
-                subject=workload,
-                owner_kind=records.owner_kinds.get(workload, ""),
-                nodes=distinct(span.node for span in mine),
-                items=tuple(pods[workload, gpus, used]),
-                call=Call.OWNER,
-                evidence=f"{counted(len(pods[workload, gpus, used]), 'pod')} held {gpus_words(gpus)} each; none ever had more "
-                f"than {used:g} at work",
-                counted_in=WasteKind.OVER_PARALLEL,
-            ),
-            mine,
+        items = pods[workload, gpus, used]
+        evidence = (
+            f"{counted(len(items), 'pod')} held {gpus_words(gpus)} each; none ever had more than {used:g} at work"
         )
+        yield _of_workload(
+            OffenceKind.OVER_ASKED, workload, mine, items, evidence, records, counted_in=WasteKind.OVER_PARALLEL
+        )
+
+
+def _of_workload(
+    kind: OffenceKind,
+    workload: str,
+    spans: Sequence[LostSpan],
+    items: Iterable[str],
+    evidence: str,
+    records: ClusterRecords,
+    *,
+    counted_in: WasteKind = WasteKind.IDLE,
+    ongoing: bool = False,
+) -> Found:
+    """Return an offence that a workload's owner can end, with the GPU time that it took."""
+    offence = Offence(
+        kind=kind,
+        subject=workload,
+        owner_kind=records.owner_kinds.get(workload, ""),
+        nodes=distinct(span.node for span in spans),
+        items=distinct(items),
+        call=Call.OWNER,
+        evidence=evidence,
+        counted_in=counted_in,
+        ongoing=ongoing,
+    )
+    return offence, list(spans)
 
 
 def _at_once(held: Sequence[HeldGpus]) -> float:

@@ -1,24 +1,16 @@
-"""What an offence is, and what is known of a cluster when one is looked for."""
+"""What an offence is, and those that cost nothing by themselves: autoscalers, node pools without limits, disruption budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 
-from trimtab.diagnose.broken import Call, HeldGpus, Row
+from trimtab.diagnose.cluster_records import Call, ClusterRecords, Row, distinct, number, pairs
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.lost_time import LostSpan
 
-POD_COLUMNS = (
-    "pod", "namespace", "workload", "owner_kind", "node", "phase", "gpus", "cpu_request", "memory_request_gib",
-    "memory_limit_gib", "created", "scheduled", "ready", "ended", "queue", "tolerations", "restarts", "waiting",
-    "last_exit", "last_ended", "last_life_s", "unschedulable",
-)  # fmt: skip
-SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
-BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
-NODE_COLUMNS = ("node", "provider", "instance_type", "gpu_count", "start", "end", "labels", "taints")
 _GROUP_LABELS = (
     "karpenter.sh/nodepool", "karpenter_sh_nodepool", "eks.amazonaws.com/nodegroup", "eks_amazonaws_com_nodegroup",
     "cloud.google.com/gke-nodepool", "cloud_google_com_gke_nodepool", "kubernetes.azure.com/agentpool",
@@ -64,31 +56,6 @@ class Offence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HygieneRecords:
-    """What is known of a history: rows of tables, who held what, and what each GPU did."""
-
-    start_s: float
-    end_s: float
-    nodes: Sequence[Row]
-    pods: Sequence[Row]
-    scalers: Sequence[Row]
-    budgets: Sequence[Row]
-    """Pod disruption budgets."""
-    others: Sequence[HeldGpus]
-    """Pods without GPUs on GPU nodes, `gpus` 0."""
-    held: Sequence[HeldGpus]
-    owner_kinds: Mapping[str, str]
-    notebooks: frozenset[str]
-    """Workloads that are notebooks."""
-    used_of: Mapping[tuple[str, float], float]
-    """(workload, GPUs of a pod) -> the most GPUs that any pod of that size used."""
-    active_hours: Mapping[str, Mapping[int, float]]
-    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
-    seen_hours: Mapping[str, frozenset[int]]
-    """Device -> the hours since 1970 in which it was read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Offences:
     """Every offender, and the GPU time that each took; spans name offences by their number."""
 
@@ -106,27 +73,84 @@ def group_of(row: Row) -> str:
     return name or str(row["instance_type"])
 
 
-def distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names without empty ones, each once, in order."""
-    return tuple(dict.fromkeys(name for name in names if name))
+# Offences that cost nothing by themselves
 
 
-def pairs(cell: object) -> dict[str, str]:
-    """Return a cell of labels, which Arrow gives as pairs."""
-    pairs = cell.items() if isinstance(cell, Mapping) else cell if isinstance(cell, list) else ()
-    return {str(key): str(value) for key, value in pairs}
+def _free(
+    kind: OffenceKind, subject: str, items: Iterable[str], call: Call, evidence: str, owner_kind: str = ""
+) -> Found:
+    offence = Offence(
+        kind=kind,
+        subject=subject,
+        owner_kind=owner_kind,
+        nodes=(),
+        items=distinct(items),
+        call=call,
+        evidence=evidence,
+        counted_in=None,
+    )
+    return offence, []
 
 
-def counted(count: int, what: str) -> str:
-    """Say so many of something: `1 pod`, `2 pods`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def scaler_offences(records: ClusterRecords) -> Iterator[Found]:
+    """Yield the workloads with GPUs whose autoscalers fight, cannot move, or look at CPU alone."""
+    with_gpus = {held.workload for held in records.held}
+    by_target: dict[str, list[Row]] = defaultdict(list)
+    for scaler in records.scalers:
+        if scaler["target"] in with_gpus:
+            by_target[str(scaler["target"])].append(scaler)
+    for target, scalers in sorted(by_target.items()):
+        # KEDA makes an HPA of its own for each ScaledObject, named after it
+        made = {f"keda-hpa-{scaler['name']}" for scaler in scalers if scaler["kind"] == "ScaledObject"}
+        own = [scaler for scaler in scalers if scaler["name"] not in made]
+        faults = [fault for scaler in own for fault in _scaler_faults(scaler)]
+        if len(own) > 1:
+            faults.append(f"{' and '.join(str(scaler['name']) for scaler in own)} both scale it")
+        if faults:
+            names = (f"{scaler['kind']}/{scaler['name']}" for scaler in own)
+            kind = records.owner_kinds.get(target, "")
+            yield _free(OffenceKind.SCALER, target, names, Call.OWNER, "; ".join(faults), kind)
 
 
-def number(cell: object) -> float:
-    """Return a cell as a number; 0 where it is empty."""
-    return float(cell) if isinstance(cell, int | float) else 0.0
+def _scaler_faults(scaler: Row) -> Iterator[str]:
+    least, most = scaler["min_replicas"], scaler["max_replicas"]
+    if isinstance(least, float) and least == most:
+        yield f"{scaler['name']} has {least:g} replicas as floor and as ceiling"
+    triggers = [trigger.strip() for trigger in str(scaler["triggers"] or "").split(";") if trigger.strip()]
+    if triggers and all(trigger.partition(" ")[0] in ("cpu", "memory") for trigger in triggers):
+        yield f"{scaler['name']} scales on {', '.join(triggers)}, which says nothing of its GPUs"
 
 
-def seconds(cell: object, absent_s: float) -> float:
-    """Return a moment as seconds since 1970, and `absent_s` where the cell is empty."""
-    return cell.timestamp() if isinstance(cell, datetime) else absent_s
+def unlimited_pools(records: ClusterRecords) -> Iterator[Found]:
+    """Yield the Karpenter pools with GPUs that may buy without end."""
+    groups = {group_of(row) for row in records.nodes}
+    for scaler in records.scalers:
+        if scaler["kind"] == "NodePool" and scaler["name"] in groups and not pairs(scaler["limits"]):
+            said = "a Karpenter pool with GPUs and without `limits`: one wrong replica count buys without end"
+            yield _free(OffenceKind.UNLIMITED, str(scaler["name"]), (), Call.PLATFORM, said)
+
+
+def budget_offences(records: ClusterRecords) -> Iterator[Found]:
+    """Yield budgets that let no pod go though all are healthy, and services of several replicas that have none."""
+    budgeted = {str(budget["workload"]) for budget in records.budgets}
+    for budget in records.budgets:
+        healthy, expected = number(budget["healthy"]), number(budget["expected"])
+        if (
+            budget["allowed"] == 0
+            and expected
+            and healthy >= expected
+            and str(budget["workload"]) in records.owner_kinds
+        ):
+            said = (
+                f"{budget['name']} lets no pod go though all {expected:g} are healthy: its nodes can never be drained"
+            )
+            yield _free(OffenceKind.BUDGET, str(budget["workload"]), (str(budget["name"]),), Call.OWNER, said)
+    replicas: dict[str, set[str]] = defaultdict(set)
+    for pod in records.pods:
+        if number(pod["gpus"]) and pod["owner_kind"] == "Deployment" and pod["phase"] == "Running":
+            replicas[str(pod["workload"])].add(str(pod["pod"]))
+    for workload, pods in sorted(replicas.items()):
+        # where no budget was read at all nobody knows whether there are any
+        if records.budgets and len(pods) > 1 and workload not in budgeted | records.notebooks:
+            said = f"{len(pods)} replicas and no disruption budget: a drain may take them all at once"
+            yield _free(OffenceKind.BUDGET, workload, sorted(pods), Call.OWNER, said, "Deployment")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.diagnose.broken import Breakage, Broken, BrokenRecords
+from trimtab.diagnose.broken import Breakage, Broken
+from trimtab.diagnose.cluster_records import ClusterRecords
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.lost_time import LostSpan, lost_time
 from trimtab.diagnose.offences import Offence, Offences
@@ -74,7 +75,7 @@ def broken_costs(found: Broken, window: BilledWindow) -> tuple[BrokenCost, ...]:
     return tuple(costs)
 
 
-def untidy(found: Broken, mess: Offences, records: BrokenRecords, windows: Sequence[BilledWindow]) -> Untidy:
+def untidy(found: Broken, mess: Offences, records: ClusterRecords, windows: Sequence[BilledWindow]) -> Untidy:
     """Price everything found over windows that follow one another; a broken thing that cost nothing is left out."""
     of_workload = _cost_of_workloads(windows)
     broken = [
@@ -137,7 +138,7 @@ def _cost_of_workloads(windows: Sequence[BilledWindow]) -> dict[str, int]:
     return costs
 
 
-def _retried(breakage: Breakage, cost: Cost, of_workload: Mapping[str, int], records: BrokenRecords) -> str:
+def _retried(breakage: Breakage, cost: Cost, of_workload: Mapping[str, int], records: ClusterRecords) -> str:
     """Say what failed attempts add to each run of their workload that completed."""
     whole = of_workload.get(breakage.subject, 0)
     completed = sum(job["workload"] == breakage.subject and job["state"] == "completed" for job in records.jobs)

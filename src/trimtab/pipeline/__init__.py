@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
     from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
-    from trimtab.pipeline.auditing import SEED, Progress, audit, plan_fleet, what_if
+    from trimtab.pipeline.auditing import SEED, Progress, audit, plan_and_prove, what_if
     from trimtab.pipeline.fitting import fit
     from trimtab.pipeline.opening import HistorySplit, open_demo, open_fleet, open_trace, priced_history, split_window
     from trimtab.pipeline.reviewing import review
@@ -26,7 +26,7 @@ _LAZY: dict[str, str] = {
     "open_demo": "trimtab.pipeline.opening",
     "open_fleet": "trimtab.pipeline.opening",
     "open_trace": "trimtab.pipeline.opening",
-    "plan_fleet": "trimtab.pipeline.auditing",
+    "plan_and_prove": "trimtab.pipeline.auditing",
     "priced_history": "trimtab.pipeline.opening",
     "review": "trimtab.pipeline.reviewing",
     "split_window": "trimtab.pipeline.opening",
@@ -46,7 +46,7 @@ __all__ = [
     "open_demo",
     "open_fleet",
     "open_trace",
-    "plan_fleet",
+    "plan_and_prove",
     "priced_history",
     "review",
     "split_window",

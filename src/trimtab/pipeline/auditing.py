@@ -14,11 +14,10 @@ from trimtab.catalog.price_changes import changed
 from trimtab.catalog.questions import shown
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.diagnose.broken import Broken, BrokenRecords, broken
-from trimtab.diagnose.cluster_records import cluster_records
+from trimtab.diagnose.broken import Broken, broken
+from trimtab.diagnose.cluster_records import ClusterRecords, cluster_records
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.hygiene import offences
-from trimtab.diagnose.offences import HygieneRecords
 from trimtab.diagnose.spend import spend_by, spend_by_workload, week_activity
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
@@ -136,6 +135,7 @@ def audited(
     history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
     records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings)
+    breakages = broken(records, opened.settings.hygiene)
     found = _audit(
         name or bundle_name(bundle),
         bundle,
@@ -146,7 +146,7 @@ def audited(
         market,
         opened.settings,
         opened.degraded,
-        broken(records[0], opened.settings.hygiene),
+        breakages,
     )
     day = market.at or fit.window.end.date()
     held = inventory(owned, fit.usage, opened.selling, day)
@@ -166,7 +166,7 @@ def audited(
     )
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(
-        found, owned=held, robustness=stressed, undeclared=missing, untidy=_untidy(records, opened, history)
+        found, owned=held, robustness=stressed, undeclared=missing, untidy=_untidy(breakages, records, opened, history)
     )
     made = ProvenPlan(planned=planned, proven=proven, opened=opened)
     if scenario is None:
@@ -189,21 +189,6 @@ def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
     return {name: guarded_by(effect, facts.workload(name), facts) for name, effect in scaled.items()}
 
 
-def plan_fleet(
-    bundle: Bundle,
-    settings: Settings | None = None,
-    catalog: Catalog | None = None,
-    *,
-    at: date | None = None,
-    owned: Sequence[Owned] = (),
-    store: OutcomeStore | None = None,
-    progress: Progress | None = None,
-) -> tuple[Planned, Opened]:
-    """Plan a fleet as `audit` does: what `trimtab commit` buys is what the audit of that day buys."""
-    made = plan_and_prove(bundle, settings, catalog, at=at, owned=owned, store=store, progress=progress)
-    return made.planned, made.opened
-
-
 def plan_and_prove(
     bundle: Bundle,
     settings: Settings | None = None,
@@ -214,7 +199,10 @@ def plan_and_prove(
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> ProvenPlan:
-    """Plan a fleet and prove the plan as `audit` does, and stop there; raises as that does."""
+    """Plan a fleet and prove the plan as `audit` does, and stop there; raises as that does.
+
+    What `trimtab commit` buys comes from here, so that it is what the audit of that day buys.
+    """
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, Scenario())
     planned, proven = _planned(opened, Scenario(), tell)
@@ -412,7 +400,7 @@ def _audit(
     )
 
 
-def _untidy(records: tuple[BrokenRecords, HygieneRecords], opened: Opened, history: Bill) -> Untidy:
+def _untidy(breakages: Broken, records: ClusterRecords, opened: Opened, history: Bill) -> Untidy:
     """Return what was broken and untidy in the whole history, the proof window too, with what it cost."""
     settings, proof = opened.settings.hygiene, opened.proof
     later = bill(proof.usage, opened.market.rates_of_days(proof.usage.pools, proof.window), opened.owned)
@@ -420,7 +408,7 @@ def _untidy(records: tuple[BrokenRecords, HygieneRecords], opened: Opened, histo
         BilledWindow(fleet=fleet, allocation=allocate(billed, fleet.holdings))
         for fleet, billed in ((opened.fit, history), (proof, later))
     ]
-    return untidy(broken(records[0], settings), offences(records[1], settings), records[0], windows)
+    return untidy(breakages, offences(records, settings), records, windows)
 
 
 def _ended(planned: Planned, workload: Workload) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.levers.commit_advice import Advice
-from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline import open_demo, plan_and_prove
 from trimtab.pipeline.opening import carried_at
 from trimtab.plan.commit_after import ordered_layers, usage_after
 from trimtab.plan.commitments.commit_report import (
@@ -91,12 +91,10 @@ def _report(options: CommitOptions, tell: Tell) -> CommitReport:
     if not options.as_it_was or options.after_plan:
         allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
         with outcome_cache() as store:
-            planned, opened = plan_fleet(
-                bundle, allowed, catalog, at=options.at, owned=held.owned, store=store, progress=tell
-            )
-        usage, window, notes = usage_after(planned), opened.fit.window, opened.degraded
+            made = plan_and_prove(bundle, allowed, catalog, at=options.at, owned=held.owned, store=store, progress=tell)
+        usage, window, notes = usage_after(made.planned), made.opened.fit.window, made.opened.degraded
         basis = AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN
-        ordered = None if options.quotes else ordered_layers(planned, day)
+        ordered = None if options.quotes else ordered_layers(made.planned, day)
     return commit_report(
         usage,
         window,
