@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
 from trimtab._version import __version__
@@ -190,21 +191,29 @@ def table_html(
     first = (question.page - 1) * PAGE_ROWS
     shown = asked.rows[first : first + PAGE_ROWS]
     most = max((value for row in table.rows if isinstance(value := row.get(bars), float)), default=0.0) or 1.0
-    head = tag("tr", *(_head(column, question, place) for column in table.columns))
+    head = (_head(column, question, place) for column in table.columns)
     rows = [
         tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
         for row in shown
     ]
-    body = tag(
-        "div", tag("table", tag("thead", head), tag("tbody", *rows), class_="data"), class_="scroll", tabindex="0"
-    )
     return join(
         [
             _filter(question, place) if filtered else Html(),
-            body if rows else tag("p", "Nothing is like that.", class_="soft"),
+            _scrolling(head, rows) if rows else tag("p", "Nothing is like that.", class_="soft"),
             _under(asked, question, place),
         ]
     )
+
+
+def short_table(table: DataTable) -> Html:
+    """Return a table of few rows, in the order that they have."""
+    head = (tag("th", column.title, scope="col", class_=_classes(column)) for column in table.columns)
+    return _scrolling(head, [tag("tr", *(_cell(column, row) for column in table.columns)) for row in table.rows])
+
+
+def _scrolling(head: Iterable[Html], rows: Sequence[Html]) -> Html:
+    table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="data")
+    return tag("div", table, class_="scroll", tabindex="0")
 
 
 def _filter(question: TableQuestion, place: TablePlace) -> Html:
@@ -222,11 +231,11 @@ def _filter(question: TableQuestion, place: TablePlace) -> Html:
 
 
 def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Html:
-    classes = " ".join(name for name, holds in (("num", column.right), ("less", column.less)) if holds) or None
+    classes = _classes(column)
     if not column.title:
         return tag("td", class_=classes)
     ordered = question.sort == column.key
-    down = not question.down if ordered else column.right
+    down = not question.down if ordered else column.format.right
     query = {**place.kept, "sort": column.key, "down": str(int(down))}
     arrow = (" ↓" if question.down else " ↑") if ordered else ""
     link = tag("a", f"{column.title}{arrow}", href=f"{place.path}?{urlencode(query)}")
@@ -234,30 +243,34 @@ def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Htm
     return tag("th", link, scope="col", class_=classes, aria_sort=order)
 
 
+def _classes(column: DataColumn, *, cut: bool = False) -> str | None:
+    names = (("num", column.format.right), ("less", column.less), ("cut", cut))
+    return " ".join(name for name, holds in names if holds) or None
+
+
 def _cell(
     column: DataColumn,
     row: Row,
-    links: Mapping[str, Mapping[str, str]],
-    bars: str,
-    most: float,
-    keys: Mapping[str, str],
+    links: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    bars: str = "",
+    most: float = 1.0,
+    keys: Mapping[str, str] = MappingProxyType({}),
 ) -> Html:
     value = row[column.key]
     key = keys.get(value) if isinstance(value, str) else None
-    words = breakable(safe(column.show(value)))
+    words = breakable(safe(column.format.show(value)))
     address = links.get(column.key, {}).get(value) if isinstance(value, str) else None
     if address:
         words = tag("a", words, href=address)
     if column.key == "kept":
         words = tag("span", words, class_="tone-good" if value else "tone-bad")
     bar: str = ""
-    share = row.get(bars) if bars and column.key != bars and not column.right and not column.less else None
+    share = row.get(bars) if bars and column.key != bars and not column.format.right and not column.less else None
     if isinstance(share, float):
         bar = tag("span", class_=f"bar long-{round(100 * min(share / most, 1.0))}")
-    unbroken = max(map(len, column.show(value).replace("/", " ").split()), default=0)
-    names = (("num", column.right), ("less", column.less), ("cut", unbroken > _LONG_WORD))
+    unbroken = max(map(len, column.format.show(value).replace("/", " ").split()), default=0)
     mark = tag("span", class_=f"key {key}") if key else Html()
-    return tag("td", mark, words, bar, class_=" ".join(name for name, holds in names if holds) or None)
+    return tag("td", mark, words, bar, class_=_classes(column, cut=unbroken > _LONG_WORD))
 
 
 def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html:

@@ -10,8 +10,9 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from trimtab.emit.document import AuditDocument
@@ -143,7 +144,7 @@ class Library:
         with self._access:
             if entry not in self._boards:
                 self._boards[entry] = UnderWay(stage="waiting for its turn", done_frac=0.0)
-                self._worker.submit(self._make, entry)
+                self._worker.submit(self._make, entry).add_done_callback(partial(self._ended, entry))
             self._boards.move_to_end(entry)
             return self._boards[entry]
 
@@ -152,24 +153,28 @@ class Library:
         self._closed.set()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _make(self, entry: AuditEntry) -> None:
+    def _make(self, entry: AuditEntry) -> Switchboard | Refused:
         def tell(stage: str, done_frac: float) -> None:
             if self._closed.is_set():
                 raise _Closed
             self._set(entry, UnderWay(stage=stage, done_frac=done_frac))
 
-        try:
-            made = self.source.plan(entry.name, tell)
-            fault = _unlike(self.document(entry), made)
-            self._set(entry, Refused(reason=fault) if fault else Switchboard(made))
-        except TrimtabError as error:
-            self._set(entry, Refused(reason=str(error)))
-        except BaseException:
-            # a fault of the program: the page says that there are no switches, the log says why
-            self._set(entry, Refused(reason="the plan could not be made again; the server's log says why"))
-            if not self._closed.is_set():
-                log.exception("the plan of audit %s could not be made again", entry.name)
-            raise
+        made = self.source.plan(entry.name, tell)
+        fault = _unlike(self.document(entry), made)
+        return Refused(reason=fault) if fault else Switchboard(made)
+
+    def _ended(self, entry: AuditEntry, work: Future[Switchboard | Refused]) -> None:
+        if work.cancelled() or self._closed.is_set():
+            return
+        match work.exception():
+            case None:
+                self._set(entry, work.result())
+            case TrimtabError() as error:
+                self._set(entry, Refused(reason=str(error)))
+            case error:
+                # a fault of the program: the page says that there are no switches, the log says why
+                self._set(entry, Refused(reason="the plan could not be made again; the server's log says why"))
+                log.error("the plan of audit %s could not be made again", entry.name, exc_info=error)
 
     def _set(self, entry: AuditEntry, state: Switchboard | UnderWay | Refused) -> None:
         with self._access:

@@ -17,9 +17,9 @@ from trimtab.physics.models import known_models
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.pipeline.fitting import fit
 from trimtab.units import MS_PER_S
-from trimtab.web.layout import Place, page, panel, safe
+from trimtab.web.layout import Place, page, panel, short_table
 from trimtab.web.questions import BadQuestion, number, word
-from trimtab.web.tables import DataColumn, DataTable, Row, Value
+from trimtab.web.tables import MONEY, SMALL_MONEY, DataColumn, DataTable, Row, Value
 
 _MOST_ANSWERS = 64
 _MOST_ROWS = 25
@@ -91,33 +91,17 @@ def picker_page(asked: ServingWanted | None, ways: tuple[ServingOption, ...]) ->
     if not ways:
         words = "Nothing that is sold on demand keeps these limits; loosen one of them."
         return page(place, _form(asked), panel("What works", tag("p", words)))
-    table = ways_table(ways)
-    head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column in table.columns))
-    rows = [
-        tag("tr", *(tag("td", safe(column.show(row[column.key])), class_=_style(column)) for column in table.columns))
-        for row in table.rows
-    ]
     picture = tag("div", cost_against_time(serving_ways(ways)), class_="wide")
     return page(
         place,
         _form(asked),
         panel(
             "What works, cheapest first",
-            tag(
-                "div",
-                tag("table", tag("thead", head), tag("tbody", *rows), class_="data"),
-                class_="scroll",
-                tabindex="0",
-            ),
+            short_table(ways_table(ways)),
             lead="The best way on each GPU; cost with its 80% interval.",
         ),
         tag("div", panel("Cost against time", picture), class_="wide"),
     )
-
-
-def _style(column: DataColumn) -> str | None:
-    names = [name for name, holds in (("num", column.title[:1] in "$#"), ("less", column.less)) if holds]
-    return " ".join(names) or None
 
 
 def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
@@ -128,8 +112,6 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             "gpus": shown.label,
             "setup": shown.setup,
             "usd_per_mtok": way.usd_per_mtok.value,
-            "usd_per_mtok_low": way.usd_per_mtok.low,
-            "usd_per_mtok_high": way.usd_per_mtok.high,
             "interval": f"{way.usd_per_mtok.low:.3f}-{way.usd_per_mtok.high:.3f}",
             "usd_hr": way.usd_hr,
             "tpot_ms": way.tpot_s.value * MS_PER_S,
@@ -141,23 +123,15 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
         title="Ways to serve",
         columns=(
             DataColumn(key="gpus", title="GPUs"),
-            DataColumn(key="usd_per_mtok", title="$/M tokens", show=_three),
+            DataColumn(key="usd_per_mtok", title="$/M tokens", format=SMALL_MONEY),
             DataColumn(key="interval", title="80% interval", less=True),
-            DataColumn(key="usd_hr", title="$/hour", show=_two),
-            DataColumn(key="tpot_ms", title="#ms a token", show=_two, less=True),
+            DataColumn(key="usd_hr", title="$/hour", format=MONEY),
+            DataColumn(key="tpot_ms", title="ms a token", format=MONEY, less=True),
             DataColumn(key="setup", title="how", less=True),
             DataColumn(key="where", title="where"),
         ),
         rows=list(best.values())[:_MOST_ROWS],
     )
-
-
-def _two(value: Value) -> str:
-    return f"{value:,.2f}" if isinstance(value, int | float) else ""
-
-
-def _three(value: Value) -> str:
-    return f"{value:,.3f}" if isinstance(value, int | float) else ""
 
 
 def _form(asked: ServingWanted | None) -> Html:

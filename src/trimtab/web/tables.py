@@ -5,11 +5,11 @@ Cells are raw values; how a person reads them is said by the column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from trimtab.emit.document import AuditDocument, SpendPart
+from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import percent
 from trimtab.safe_text import csv_text
 
@@ -19,29 +19,27 @@ Row = Mapping[str, Value]
 PAGE_ROWS = 50
 
 
-def _plain(value: Value) -> str:
-    return "" if value is None else str(value)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How a person reads the values of a column; numbers stand to the right."""
+
+    show: Callable[[Value], str]
+    right: bool = False
 
 
-def _money(value: Value) -> str:
-    return f"{value:,.2f}" if isinstance(value, int | float) else ""
+def _number(digits: int) -> Format:
+    return Format(
+        show=lambda value: f"{value:,.{digits}f}" if isinstance(value, int | float) else "",
+        right=True,
+    )
 
 
-def _share(value: Value) -> str:
-    return percent(value, 1) if isinstance(value, int | float) else "–"
-
-
-def _hours(value: Value) -> str:
-    return f"{value:,.0f}" if isinstance(value, int | float) else ""
-
-
-def _headline(value: Value) -> str:
-    """Return what a verdict says first; the workload's page has all of it."""
-    return str(value or "").partition(";")[0]
-
-
-def _kept(value: Value) -> str:
-    return "✓ kept" if value else "✗ missed"
+WORDS = Format(show=lambda value: "" if value is None else str(value))
+HEADLINE = Format(show=lambda value: str(value or "").partition(";")[0])
+"""What a verdict says first; the workload's page has all of it."""
+KEPT = Format(show=lambda value: "✓ kept" if value else "✗ missed")
+SHARE = Format(show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True)
+WHOLE, MONEY, SMALL_MONEY = _number(0), _number(2), _number(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +48,8 @@ class DataColumn:
 
     key: str
     title: str
-    show: Callable[[Value], str] = _plain
+    format: Format = WORDS
     less: bool = False
-
-    @property
-    def right(self) -> bool:
-        """Tell whether it holds numbers."""
-        return self.show in (_money, _share, _hours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +114,14 @@ def query(**parts: str) -> str:
     return urlencode({key: value for key, value in parts.items() if value})
 
 
+def _table(
+    key: str, title: str, columns: tuple[DataColumn, ...], items: Iterable[object], **attributes: str
+) -> DataTable:
+    """Return a table whose columns are attributes of its items, called as the column's key or as `attributes` say."""
+    rows = [{column.key: getattr(item, attributes.get(column.key, column.key)) for column in columns} for item in items]
+    return DataTable(key=key, title=title, columns=columns, rows=rows)
+
+
 def workloads(document: AuditDocument) -> DataTable:
     """Return the workloads with what they cost and what their readings say."""
     said = {verdict.workload: verdict.headline for verdict in document.verdicts}
@@ -132,17 +133,19 @@ def workloads(document: AuditDocument) -> DataTable:
             DataColumn(key="workload", title="workload"),
             DataColumn(key="team", title="team", less=True),
             DataColumn(key="kind", title="type", less=True),
-            DataColumn(key="usd_mo", title="$/month", show=_money),
-            DataColumn(key="share_frac", title="share", show=_share, less=True),
-            DataColumn(key="activity_frac", title="GPU active", show=_share),
-            DataColumn(key="verdict", title="what its readings say", show=_headline, less=True),
+            DataColumn(key="usd_mo", title="$/month", format=MONEY),
+            DataColumn(key="share_frac", title="share", format=SHARE, less=True),
+            DataColumn(key="activity_frac", title="GPU active", format=SHARE),
+            DataColumn(key="verdict", title="what its readings say", format=HEADLINE, less=True),
         ),
         rows=[
             {
-                **_spend(row),
                 "workload": row.name,
                 "team": row.team or (row.name if row.name in teams_known else None),
                 "kind": row.kind,
+                "usd_mo": row.usd_mo,
+                "share_frac": row.share_frac,
+                "activity_frac": row.activity_frac,
                 "verdict": said.get(row.name, ""),
             }
             for row in document.spend.by_workload
@@ -152,114 +155,62 @@ def workloads(document: AuditDocument) -> DataTable:
 
 def teams(document: AuditDocument) -> DataTable:
     """Return what each team costs."""
-    return _spend_table("teams", "Teams", "team", document.spend.by_team)
+    columns = (DataColumn(key="team", title="team"), *_SPEND)
+    return _table("teams", "Teams", columns, document.spend.by_team, team="name")
 
 
 def kinds(document: AuditDocument) -> DataTable:
     """Return what each type of workload costs."""
-    return _spend_table("types", "Workload types", "type", document.spend.by_kind)
+    columns = (DataColumn(key="type", title="type"), *_SPEND)
+    return _table("types", "Workload types", columns, document.spend.by_kind, type="name")
 
 
-def _spend_table(key: str, title: str, what: str, rows: Sequence[SpendPart]) -> DataTable:
-    return DataTable(
-        key=key,
-        title=title,
-        columns=(
-            DataColumn(key=what, title=what),
-            DataColumn(key="usd_mo", title="$/month", show=_money),
-            DataColumn(key="share_frac", title="share", show=_share),
-            DataColumn(key="gpu_hours", title="GPU-hours", show=_hours, less=True),
-            DataColumn(key="activity_frac", title="GPU active", show=_share),
-        ),
-        rows=[{**_spend(row), what: row.name} for row in rows],
-    )
-
-
-def _spend(row: SpendPart) -> dict[str, Value]:
-    return {
-        "usd_mo": row.usd_mo,
-        "share_frac": row.share_frac,
-        "gpu_hours": row.gpu_hours,
-        "activity_frac": row.activity_frac,
-    }
+_SPEND = (
+    DataColumn(key="usd_mo", title="$/month", format=MONEY),
+    DataColumn(key="share_frac", title="share", format=SHARE),
+    DataColumn(key="gpu_hours", title="GPU-hours", format=WHOLE, less=True),
+    DataColumn(key="activity_frac", title="GPU active", format=SHARE),
+)
 
 
 def waste(document: AuditDocument) -> DataTable:
     """Return what the bill buys."""
-    return DataTable(
-        key="waste",
-        title="What the bill buys",
-        columns=(
-            DataColumn(key="kind", title="what"),
-            DataColumn(key="usd_mo", title="$/month", show=_money),
-            DataColumn(key="share_frac", title="share", show=_share),
-            DataColumn(key="meaning", title="meaning", less=True),
-        ),
-        rows=[
-            {"kind": row.kind, "usd_mo": row.usd_mo, "share_frac": row.share_frac, "meaning": row.meaning}
-            for row in document.waste
-        ],
+    columns = (
+        DataColumn(key="kind", title="what"),
+        DataColumn(key="usd_mo", title="$/month", format=MONEY),
+        DataColumn(key="share_frac", title="share", format=SHARE),
+        DataColumn(key="meaning", title="meaning", less=True),
     )
+    return _table("waste", "What the bill buys", columns, document.waste)
 
 
 def actions(document: AuditDocument) -> DataTable:
     """Return the plan's actions."""
-    return DataTable(
-        key="actions",
-        title="Actions",
-        columns=(
-            DataColumn(key="id", title="id"),
-            DataColumn(key="subject", title="on"),
-            DataColumn(key="effect", title="what to do"),
-            DataColumn(key="saving_usd_mo", title="saves $/month", show=_money),
-            DataColumn(key="standalone_usd_mo", title="alone", show=_money, less=True),
-            DataColumn(key="last_in_usd_mo", title="last in", show=_money, less=True),
-            DataColumn(key="effort_weeks", title="weeks", show=_hours, less=True),
-            DataColumn(key="risk", title="risk"),
-            DataColumn(key="lever", title="lever", less=True),
-        ),
-        rows=[
-            {
-                "id": action.id,
-                "subject": action.subject,
-                "effect": action.effect,
-                "saving_usd_mo": action.saving_usd_mo,
-                "standalone_usd_mo": action.standalone_usd_mo,
-                "last_in_usd_mo": action.last_in_usd_mo,
-                "effort_weeks": action.effort_weeks,
-                "risk": action.risk,
-                "lever": action.lever,
-            }
-            for action in document.plan.actions
-        ],
+    columns = (
+        DataColumn(key="id", title="id"),
+        DataColumn(key="subject", title="on"),
+        DataColumn(key="effect", title="what to do"),
+        DataColumn(key="saving_usd_mo", title="saves $/month", format=MONEY),
+        DataColumn(key="standalone_usd_mo", title="alone", format=MONEY, less=True),
+        DataColumn(key="last_in_usd_mo", title="last in", format=MONEY, less=True),
+        DataColumn(key="effort_weeks", title="weeks", format=WHOLE, less=True),
+        DataColumn(key="risk", title="risk"),
+        DataColumn(key="lever", title="lever", less=True),
     )
+    return _table("actions", "Actions", columns, document.plan.actions)
 
 
 def targets(document: AuditDocument) -> DataTable:
     """Return what each target attains in the proof."""
-    return DataTable(
-        key="targets",
-        title="Targets in the proof",
-        columns=(
-            DataColumn(key="workload", title="workload"),
-            DataColumn(key="target", title="target"),
-            DataColumn(key="before_frac", title="before", show=_share, less=True),
-            DataColumn(key="required_frac", title="required", show=_share),
-            DataColumn(key="attained_frac", title="attained", show=_share),
-            DataColumn(key="kept", title="", show=_kept),
-        ),
-        rows=[
-            {
-                "workload": target.workload,
-                "target": target.target,
-                "before_frac": target.before_frac,
-                "required_frac": target.required_frac,
-                "attained_frac": target.attained_frac,
-                "kept": target.kept,
-            }
-            for target in document.proof.targets
-        ],
+    columns = (
+        DataColumn(key="workload", title="workload"),
+        DataColumn(key="target", title="target"),
+        DataColumn(key="before_frac", title="before", format=SHARE, less=True),
+        DataColumn(key="required_frac", title="required", format=SHARE),
+        DataColumn(key="attained_frac", title="attained", format=SHARE),
+        DataColumn(key="kept", title="", format=KEPT),
     )
+    return _table("targets", "Targets in the proof", columns, document.proof.targets)
 
 
 def hours(document: AuditDocument) -> DataTable:
@@ -269,9 +220,9 @@ def hours(document: AuditDocument) -> DataTable:
         key="hours",
         title="Bill by hour",
         columns=(
-            DataColumn(key="hour", title="hour from the start", show=_hours),
-            DataColumn(key="before_usd", title="before, $", show=_money),
-            DataColumn(key="after_usd", title="with the plan, $", show=_money),
+            DataColumn(key="hour", title="hour from the start", format=WHOLE),
+            DataColumn(key="before_usd", title="before, $", format=MONEY),
+            DataColumn(key="after_usd", title="with the plan, $", format=MONEY),
         ),
         rows=[
             {"hour": hour, "before_usd": before, "after_usd": after}
