@@ -24,14 +24,17 @@ from trimtab.errors import InputError, UnknownName
 from trimtab.inputs.files import read_bytes, read_text
 from trimtab.units import S_PER_HR
 
+HISTORY = "history"
+"""The folder of kept audits in a state folder."""
 _KEPT = "kept.jsonl"
 _FORMER = ("audit.json", "plan.json", "seal")
 log = logging.getLogger(__name__)
 
 
-def kept_audits() -> list[Path]:
-    """Return the folders of the history, oldest first; one that a crash left unfinished is none of it."""
-    kept = _folders()
+def kept_audits(state: Path | None = None) -> list[Path]:
+    """Return the folders of a state folder's history (default: `state_folder`), oldest first; none that a crash left undone."""
+    history = _history() if state is None else state / HISTORY
+    kept = _folders(history)
     if trusts_others() or not kept or (user := user_key()) is None:
         return kept
     sealed = [folder for folder in kept if _is_mine(folder, user)]
@@ -41,7 +44,7 @@ def kept_audits() -> list[Path]:
             "set %s=1 to take them",
             len(kept) - len(sealed),
             len(kept),
-            _history(),
+            history,
             TRUST_VARIABLE,
         )
     return sealed
@@ -107,7 +110,7 @@ def _added(fresh: Path) -> Path:
     A rename onto a folder with files fails, so that nothing is ever replaced: of two audits that end at once, one counts on.
     """
     while True:
-        folder = _history() / f"{max(map(number_of, _folders()), default=0) + 1:06d}"
+        folder = fresh.parent / f"{max(map(number_of, _folders(fresh.parent)), default=0) + 1:06d}"
         try:
             return fresh.rename(folder)
         except OSError:
@@ -115,8 +118,7 @@ def _added(fresh: Path) -> Path:
                 raise
 
 
-def _folders() -> list[Path]:
-    history = _history()
+def _folders(history: Path) -> list[Path]:
     parts = [part for part in history.iterdir() if part.name.isdecimal()] if history.is_dir() else []
     return sorted(parts, key=number_of)
 
@@ -163,4 +165,4 @@ def _last() -> Path:
 
 
 def _history() -> Path:
-    return state_folder() / "history"
+    return state_folder() / HISTORY

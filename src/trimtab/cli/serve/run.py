@@ -9,13 +9,12 @@ from pathlib import Path
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.history import held_commitments
-from trimtab.cli.kept_audits import kept_audits, number_of, recall
+from trimtab.cli.kept_audits import HISTORY, kept_audits, number_of, recall
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.screen import say
 from trimtab.cli.serve import ServeOptions
 from trimtab.cli.settings import resolve
-from trimtab.cli.state import STATE_VARIABLE
 from trimtab.cli.what_if.run import DEMO_PREFIX
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
@@ -25,8 +24,6 @@ from trimtab.pipeline import open_demo, open_fleet
 from trimtab.pipeline.auditing import Progress, ProvenPlan, audited, plan_and_prove
 from trimtab.tables.bundle import Bundle
 from trimtab.web.library import AuditEntry, Library
-
-_HISTORY = "history"
 
 
 def run_serve(options: ServeOptions) -> None:
@@ -66,11 +63,8 @@ def _source(options: ServeOptions) -> _Audits:
         with progress_bar(quiet=options.quiet) as tell:
             return _demonstration(options.demo, plans, tell)
     folder = options.audits
-    if folder is None:
-        return _Kept(plans=plans)
-    if (folder / _HISTORY).is_dir():
-        os.environ[STATE_VARIABLE] = str(folder)
-        return _Kept(plans=plans)
+    if folder is None or (folder / HISTORY).is_dir():
+        return _Kept(plans=plans, state=folder)
     return _Files(plans=plans, folder=folder)
 
 
@@ -110,15 +104,16 @@ class _Kept:
     """The history that `trimtab audit` keeps."""
 
     plans: _Plans
+    state: Path | None
 
     def entries(self) -> Sequence[AuditEntry]:
         return [
             AuditEntry(name=str(number_of(folder)), stamp=str(folder.stat().st_mtime_ns))
-            for folder in reversed(kept_audits())
+            for folder in reversed(kept_audits(self.state))
         ]
 
     def document(self, name: str) -> AuditDocument:
-        return recall(next(folder for folder in kept_audits() if str(number_of(folder)) == name))
+        return recall(next(folder for folder in kept_audits(self.state) if str(number_of(folder)) == name))
 
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         return self.plans.again(self.document(name).fleet, tell)

@@ -21,6 +21,7 @@ from trimtab.emit.document.audit import (
 from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
+    FoundPart,
     HygienePart,
     OwnedPart,
     OwnedSpendPart,
@@ -69,6 +70,7 @@ __all__ = [
     "CoveragePart",
     "EffortSensitivityPart",
     "EvidencePart",
+    "FoundPart",
     "HeatMapPart",
     "HeldPart",
     "HygienePart",

@@ -86,48 +86,17 @@ class WastePart(Part):
     """The workloads that carry most of it."""
 
 
-class BrokenPart(Part):
-    """Something broken that took GPU time: failed runs, a crash loop, a node or a GPU out of order."""
+class FoundPart(Part):
+    """Something broken or untidy: what it is, of whom, where, what it cost, and who can end it."""
 
     kind: str
-    """The kind of waste that its dollars of the fit window are counted under."""
-    what: str
-    """What it is."""
+    """Of something broken, the kind of waste that its dollars of the fit window are counted under; else what is untidy."""
     subject: str
-    """The workload or the node."""
+    """The workload, the node or the group of nodes."""
     nodes: tuple[str, ...]
-    """Nodes on which it happened."""
+    """Nodes on which it is or happened."""
     items: tuple[str, ...]
-    """Runs, pods or GPUs, those that lost most first."""
-    usd: float
-    """Dollars over the whole history, the proof window included."""
-    usd_mo: float
-    """The same as dollars a month."""
-    gpu_hours: float
-    """GPU-hours that it took over the whole history."""
-    usd_hr: float | None
-    """Dollars an hour while it lasts; null where it was over when the history ended."""
-    call: str
-    """Who can end it: workload owner, platform team or cloud provider's support."""
-    evidence: str
-    """What it rests on."""
-    retried: str
-    """What failed attempts add to the cost of runs that completed; empty where it is no workload's."""
-
-
-class HygienePart(Part):
-    """An offender: a workload or a group of nodes that is untidy. Its dollars are part of waste that is counted already."""
-
-    kind: str
-    """What is untidy."""
-    subject: str
-    """The workload, or the group of nodes."""
-    owner_kind: str
-    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or where nobody told."""
-    nodes: tuple[str, ...]
-    """Nodes on which it is."""
-    items: tuple[str, ...]
-    """Pods, or nodes where these are the offenders."""
+    """Runs, pods, nodes or GPUs, those that lost most first."""
     usd: float
     """Dollars over the whole history, the proof window included."""
     usd_mo: float
@@ -136,12 +105,28 @@ class HygienePart(Part):
     """GPU-hours that it took over the whole history."""
     usd_hr: float | None
     """Dollars an hour while it lasts; null where it does not cost without a break up to the end of the history."""
-    counted_in: str
-    """The kind of waste that its dollars are part of; empty where it costs nothing."""
     call: str
-    """Who can end it."""
+    """Who can end it: workload owner, platform team or cloud provider's support."""
     evidence: str
     """What it rests on."""
+
+
+class BrokenPart(FoundPart):
+    """Something broken that took GPU time: failed runs, a crash loop, a node or a GPU out of order."""
+
+    what: str
+    """What it is."""
+    retried: str
+    """What failed attempts add to the cost of runs that completed; empty where it is no workload's."""
+
+
+class HygienePart(FoundPart):
+    """An offender: a workload or a group of nodes that is untidy. Its dollars are part of waste that is counted already."""
+
+    owner_kind: str
+    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or where nobody told."""
+    counted_in: str
+    """The kind of waste that its dollars are part of; empty where it costs nothing."""
     unschedulable: tuple[str, ...]
     """Workloads that its patch keeps off these nodes until they tolerate the taint."""
     daemons: tuple[str, ...]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trimtab.diagnose.broken import Breakage
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
-from trimtab.diagnose.untidy import CostlyBreakage, CostlyOffence
+from trimtab.diagnose.offences import Offence
+from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
 from trimtab.emit.document import (
     BrokenPart,
     CoveragePart,
+    FoundPart,
     HygienePart,
     OwnedPart,
     OwnedSpendPart,
@@ -104,41 +107,34 @@ def waste_parts(rows: Sequence[Waste], audit: Audit) -> tuple[WastePart, ...]:
 
 def broken_part(row: CostlyBreakage, history_hr: int) -> BrokenPart:
     """Return the part of a broken thing; `history_hr` are the hours that its cost is of."""
-    breakage, cost = row.breakage, row.cost
-    return BrokenPart(
-        kind=breakage.kind.value,
-        what=breakage.what,
-        subject=breakage.subject,
-        nodes=breakage.nodes,
-        items=breakage.items,
-        usd=usd_cents(cost.micro_usd),
-        usd_mo=month_usd(cost.micro_usd, history_hr),
-        gpu_hours=round(cost.gpu_hours, _GPU_HOUR_DIGITS),
-        usd_hr=None if cost.usd_hr is None else round(cost.usd_hr, 2),
-        call=breakage.call.value,
-        evidence=breakage.evidence,
-        retried=row.retried,
-    )
+    shared = _found_part(row.breakage, row.cost, history_hr).model_dump()
+    return BrokenPart(**shared, what=row.breakage.what, retried=row.retried)
 
 
 def hygiene_part(row: CostlyOffence, history_hr: int) -> HygienePart:
     """Return the part of an offender; `history_hr` are the hours that its cost is of."""
-    offence, cost = row.offence, row.cost
+    offence = row.offence
     return HygienePart(
-        kind=offence.kind.value,
-        subject=offence.subject,
+        **_found_part(offence, row.cost, history_hr).model_dump(),
         owner_kind=offence.owner_kind,
-        nodes=offence.nodes,
-        items=offence.items,
+        counted_in=offence.counted_in.value if offence.counted_in is not None and row.cost.micro_usd else "",
+        unschedulable=offence.unschedulable,
+        daemons=offence.daemons,
+    )
+
+
+def _found_part(found: Breakage | Offence, cost: Cost, history_hr: int) -> FoundPart:
+    return FoundPart(
+        kind=found.kind.value,
+        subject=found.subject,
+        nodes=found.nodes,
+        items=found.items,
         usd=usd_cents(cost.micro_usd),
         usd_mo=month_usd(cost.micro_usd, history_hr),
         gpu_hours=round(cost.gpu_hours, _GPU_HOUR_DIGITS),
         usd_hr=None if cost.usd_hr is None else round(cost.usd_hr, 2),
-        counted_in=offence.counted_in.value if offence.counted_in is not None and cost.micro_usd else "",
-        call=offence.call.value,
-        evidence=offence.evidence,
-        unschedulable=offence.unschedulable,
-        daemons=offence.daemons,
+        call=found.call.value,
+        evidence=found.evidence,
     )
 
 

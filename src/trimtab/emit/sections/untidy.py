@@ -86,9 +86,9 @@ def hygiene_blocks(document: AuditDocument) -> list[Block]:
 
 
 def _kind_row(kind: str, rows: Sequence[HygienePart]) -> TableRow:
-    who = [f"{row.subject} {dollars(row.usd_mo)}{_now(row.usd_hr)}" for row in rows[:_NAMED]]
+    who = [f"{row.subject}{_cost(row.usd_mo)}{_now(row.usd_hr)}" for row in rows[:_NAMED]]
     if len(rows) > _NAMED:
-        who.append(f"{len(rows) - _NAMED} more {dollars(sum(row.usd_mo for row in rows[_NAMED:]))}")
+        who.append(f"{len(rows) - _NAMED} more{_cost(sum(row.usd_mo for row in rows[_NAMED:]))}")
     counted = dict.fromkeys(row.counted_in for row in rows if row.counted_in)
     return TableRow(
         cells=(strong(kind), Amount(sum(row.usd_mo for row in rows)), "; ".join(who), ", ".join(counted)),
@@ -113,6 +113,10 @@ def _notes(row: HygienePart) -> Iterator[str]:
 
 def _name(subject: str, what: str) -> Cell:
     return (strong(subject), f": {what}")
+
+
+def _cost(usd_mo: float) -> str:
+    return f" {dollars(usd_mo)}" if usd_mo else ""
 
 
 def _now(usd_hr: float | None) -> str:

@@ -175,14 +175,15 @@ def hami_holds(server: Prometheus, watch: Watch, devices: Collection[str]) -> Sh
         or 1.0
         for key in memory
     }
-    told = SharedHolds()
+    told, known = SharedHolds(), set[tuple[Named, str]]()
     for name in _HAMI_MEMORY:
         seen = presence(server, name + server.matching(), _HAMI_LABELS, watch.grid)
         for values, counts in seen.items():
             key = _hami_key(dict(zip(_HAMI_LABELS, values, strict=True)))
             (namespace, pod), node, device = key
-            if (namespace, pod, device) in {(hold.namespace, hold.pod, hold.device) for hold in told.holds}:
+            if ((namespace, pod), device) in known:
                 continue
+            known.add(((namespace, pod), device))
             told.stated.add((namespace, pod))
             told.holds += [
                 Hold(

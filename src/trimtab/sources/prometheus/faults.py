@@ -59,7 +59,9 @@ def _xids(server: Prometheus, grid: HourGrid, node_of: NodeOf) -> Iterator[Row]:
     """Yield a row where a board's last XID becomes another: it stands until the next one, or until the number is gone."""
     query = f"max_over_time({_XID}{server.matching()}[1h])"
     for labels, values in _hourly(server, query, grid).values():
-        codes = np.nan_to_num(values).astype(np.int64)
+        # hours without a reading go on with the last one: a gap neither ends an XID nor begins it anew
+        last_read = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(grid.hours)))
+        codes = np.where(last_read < 0, 0, values[last_read]).astype(np.int64)
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         for at, hour in enumerate(changes.tolist()):
             if not codes[hour]:
