@@ -20,25 +20,25 @@ PAGE_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class CellFormat:
     """How a person reads the values of a column; numbers stand to the right."""
 
     show: Callable[[Value], str]
     right: bool = False
 
 
-def _number(digits: int) -> Format:
-    return Format(
+def _number(digits: int) -> CellFormat:
+    return CellFormat(
         show=lambda value: f"{value:,.{digits}f}" if isinstance(value, int | float) else "",
         right=True,
     )
 
 
-WORDS = Format(show=lambda value: "" if value is None else str(value))
-HEADLINE = Format(show=lambda value: str(value or "").partition(";")[0])
+WORDS = CellFormat(show=lambda value: "" if value is None else str(value))
+HEADLINE = CellFormat(show=lambda value: str(value or "").partition(";")[0])
 """What a verdict says first; the workload's page has all of it."""
-KEPT = Format(show=lambda value: "✓ kept" if value else "✗ missed")
-SHARE = Format(show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True)
+KEPT = CellFormat(show=lambda value: "✓ kept" if value else "✗ missed")
+SHARE = CellFormat(show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True)
 WHOLE, MONEY, SMALL_MONEY = _number(0), _number(2), _number(3)
 
 
@@ -48,7 +48,7 @@ class DataColumn:
 
     key: str
     title: str
-    format: Format = WORDS
+    format: CellFormat = WORDS
     less: bool = False
 
 
