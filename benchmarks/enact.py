@@ -55,7 +55,7 @@ from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.service_outcome import as_emitted
 from trimtab.review import read_objects, review_fleet
-from trimtab.review.deployments import Proposed, proposed_deployment
+from trimtab.review.deployments import Proposed, proposed_deployments
 from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.tables.bundle import Bundle, read_bundle
@@ -150,11 +150,9 @@ def _read(fleet: ProvedFleet, folder: Path, withheld: Container[str]) -> Row:
     cases |= {names[index]: one.case for index, one in enacted.evaluators.items()}
     held_before = enacted.held_before  # as `trimtab review` knows it, which reads the whole history
     seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned, held_before=held_before)
-    found = {
-        index: proposed_deployment(planned.cases[names[index]], enacted.market, manifests)
-        for index in enacted.evaluators
-        if names[index] in manifests.workloads
-    }
+    named = [names[index] for index in enacted.evaluators if names[index] in manifests.workloads]
+    known = {name: planned.cases[name] for name in named}
+    found = {names.index(name): one for name, one in proposed_deployments(known, enacted.market, manifests).items()}
     in_force, by_page, by_hand = dict[int, Deployment](), list[str](), dict[int, Deployment]()
     for index in enacted.evaluators:
         said = planned.deployments.get(names[index], Deployment())

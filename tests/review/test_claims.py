@@ -26,7 +26,7 @@ def test_a_claim_counts_as_the_gpus_that_its_template_asks_for_wherever_that_sta
 
     found = read(*((made, pods) if first else (pods, made)))
 
-    assert (found.pods["ml/m"].gpus, found.pods["ml/m"].devices) == (2, ())
+    assert (found.pods["ml/m"].gpus, found.pods["ml/m"].parts) == (2, ())
     assert found.unread == []
 
 
@@ -35,7 +35,7 @@ def test_a_claim_of_an_instance_is_a_part_of_a_gpu():
 
     found = read(deployment(resourceClaimTemplateName="small"), made).pods["ml/m"]
 
-    assert (found.gpus, found.devices) == (None, ("nvidia.com/mig-1g.5gb",))
+    assert (found.gpus, found.parts) == (None, (("nvidia.com/mig-1g.5gb", 1),))
 
 
 def test_a_claim_by_name_counts_and_one_that_is_not_there_says_nothing():

@@ -127,6 +127,17 @@ def propose(
     return SlotOffers(fitting=tuple(worth), refused=+refused)
 
 
+def slots_on(workload: Workload, offering: Offering, market: Market, assumptions: Assumptions) -> Iterator[UseSlots]:
+    """Yield every slot of a node in which a workload runs, whatever it costs, whoever admits it and whoever is beside it."""
+    source = market.gpu(workload.gpu)
+    if source is None or workload.gpus_per_pod < 1:
+        return
+    for slot in _slots(workload, offering, market):
+        speed = _speed(workload, source, offering, slot.board, market, assumptions, None)
+        if isinstance(speed, Estimate):
+            yield slot.effect(speed, work_ratio(source, slot.board))
+
+
 def _quieter(slot: UseSlots, fitting: Sequence[UseSlots]) -> int:
     """Return in how many classes of less busy neighbours it could have the same slot."""
     return sum(

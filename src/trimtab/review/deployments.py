@@ -9,6 +9,7 @@ NodePools).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -44,16 +45,20 @@ from trimtab.levers import (
     right_size,
     scale_to_zero,
     schedule,
+    sharing,
     spot,
 )
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
+from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.replica_law import leaves_enough
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import DeclaredPods, Manifests, Scaler
 from trimtab.review.node_groups import GROUP_NAME_LABELS, NODE_GROUP, together
-from trimtab.review.pools import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
+from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
 from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.shares import MIG_SLICE, PLUGIN_CONFIG_LABEL, AskedShare, slot_of
 from trimtab.review.timetables import held_hours, is_timetable
 from trimtab.sources.kubernetes.objects import number
 from trimtab.tables.workloads import WorkloadKind
@@ -99,16 +104,52 @@ class Proposed:
     changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)
 
 
-def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Proposed:
-    """Return what manifests make of a workload; as it is where they say nothing of it."""
+def proposed_deployments(cases: Mapping[str, Case], market: Market, manifests: Manifests) -> dict[str, Proposed]:
+    """Return what manifests make of some workloads, by name; as they are where they say nothing of them.
+
+    No object says for how long those that take turns on GPUs are at work: they are replayed beside the least busy neighbours
+    that all of them are, with the replicas that they then have.
+    """
+    found = {name: _proposed(case, market, manifests, 0.0) for name, case in cases.items()}
+    taking_turns: dict[tuple[Pool, int], list[str]] = defaultdict(list)
+    for name, proposed in found.items():
+        slots = proposed.deployment.sharing
+        if slots is not None and slots.others:
+            taking_turns[slots.pool, slots.shared.slots_per_node].append(name)
+    for names in taking_turns.values():
+        found |= _beside_one_another({name: cases[name] for name in names}, market, manifests)
+    return found
+
+
+def _beside_one_another(cases: Mapping[str, Case], market: Market, manifests: Manifests) -> dict[str, Proposed]:
+    found: dict[str, Proposed] = {}
+    for busy_frac in sharing.BUSY_CLASSES:
+        found = {name: _proposed(case, market, manifests, busy_frac) for name, case in cases.items()}
+        if all(_leaves_others_time(case, found[name].deployment) for name, case in cases.items()):
+            return found
+    for name, proposed in found.items():
+        _warn(
+            proposed, name, (),
+            f"takes turns on GPUs, and those that do are at work for more than {sharing.BUSY_CLASSES[-1]:.0%} of an hour: in "
+            "truth it waits for longer than replayed",
+            "make fewer shares of a GPU, or use MIG or nodes of its own",
+        )  # fmt: skip
+    return found
+
+
+def _leaves_others_time(case: Case, deployment: Deployment) -> bool:
+    evaluator = Evaluator(case=case)
+    return leaves_enough(case, evaluator.place(deployment), evaluator.outcome(deployment))
+
+
+def _proposed(case: Case, market: Market, manifests: Manifests, busy_frac: float) -> Proposed:
+    """Return what manifests make of a workload, in time slices beside others that are at work for `busy_frac` of an hour."""
     name, found = case.workload.name, Proposed()
     pods, scalers = manifests.pods.get(name), manifests.scalers.get(name, [])
-    if pods is not None and pods.devices:
-        found.refused = f"asks for {', '.join(pods.devices)}: shares of GPUs are not modelled"
-        return found
     pool = None if pods is None else _node_pool(pods, case.workload, manifests, found)
     if pods is not None and not found.refused:
-        _place(pods, pool, case, market, found)
+        share = _asked_share(pods, pool, manifests, found)
+        _place(pods, pool, share, busy_frac, case, market, found)
     if not found.refused and len(scalers) == 1 and is_timetable(scalers[0]):
         _timetable(scalers[0], case, found)
     elif not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
@@ -221,14 +262,62 @@ def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, foun
             )  # fmt: skip
 
 
-def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
+def _shares_its_pool(pods: DeclaredPods, manifests: Manifests) -> bool:
+    """Tell whether pods of another workload select the same pools."""
+    mine = _selected_pools(pods, manifests)
+    return bool(mine) and any(
+        _selected_pools(other, manifests) == mine
+        for name, other in manifests.pods.items()
+        if name != pods.workload and not manifests.is_placeholder(other)
+    )
+
+
+def _asked_share(pods: DeclaredPods, pool: NodePool | None, manifests: Manifests, found: Proposed) -> AskedShare | None:
+    """Return the parts of GPUs or nodes that its pods ask for; None for nodes of its own, or where that is refused."""
+    config = manifests.sharing.get(pool.labels.get(PLUGIN_CONFIG_LABEL, "")) if pool is not None else None
+    if len(pods.parts) > 1:
+        found.refused = f"asks for {', '.join(name for name, _ in pods.parts)} together, which is not modelled"
+    elif pods.parts:
+        resource, count = pods.parts[0]
+        if resource.startswith(MIG_SLICE):
+            return AskedShare(resource=resource, count=count, sharing=None)
+        if config is not None and resource == config.resource:
+            return AskedShare(resource=resource, count=count, sharing=config)
+        found.refused = (
+            f"asks for {resource}, and none of these objects says what that is: the pool's label {PLUGIN_CONFIG_LABEL} and a "
+            "ConfigMap with that configuration would"
+        )
+    elif pods.gpus and config is not None and config.resource == GPU:
+        return AskedShare(resource=GPU, count=pods.gpus, sharing=config)
+    elif pods.gpus and pool is not None and _shares_its_pool(pods, manifests):
+        return AskedShare(resource=GPU, count=pods.gpus, sharing=None)
+    return None
+
+
+def _place(
+    pods: DeclaredPods,
+    pool: NodePool | None,
+    share: AskedShare | None,
+    busy_frac: float,
+    case: Case,
+    market: Market,
+    found: Proposed,
+) -> None:
     """Say on which nodes its pods run: the cheapest that they may, on spot where that is allowed."""
+    if found.refused:
+        return
     workload = case.workload
     asked = pods.selected(*INSTANCE_TYPE_LABELS)
     types = (asked,) if asked else (() if pool is None else pool.instance_types)
     found.gives_nodes_back = pool is not None and pool.elastic
     home = workload.pool
-    if types and (offering := _cheapest(types, workload, market)) is not None:
+    offering = _cheapest(types, workload, market) if types else None
+    if share is not None and offering is not None and _in_slots(share, offering, busy_frac, case, market, found):
+        return
+    if pods.parts and not types:
+        found.refused = f"asks for {pods.parts[0][0]} of nodes that these objects do not name"
+        return
+    if offering is not None:
         smaller = _smaller(pods, workload, market)
         if any(effect.pool == offering.pool for effect in smaller):
             pass  # fewer GPUs a run, on nodes of their own: that effect says where
@@ -245,6 +334,28 @@ def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market
         return
     if pool is not None and "spot" in pool.capacity_types:
         _spot(home, case, market, found)
+
+
+def _in_slots(
+    share: AskedShare,
+    offering: Offering,
+    busy_frac: float,
+    case: Case,
+    market: Market,
+    found: Proposed,
+) -> bool:
+    """Tell whether its pods share nodes; say in which slots of them, or why that is not known."""
+    if share.resource == GPU and share.sharing is None and share.count >= offering.gpus_per_node:
+        return False
+    slot = slot_of(share, case.workload, offering, market, case.settings.assumptions, busy_frac)
+    if slot is not None:
+        found.changes.append((sharing.NAME, slot))
+    elif share.resource == GPU and share.sharing is None:
+        return False
+    else:
+        of = offering.pool.instance_type
+        found.refused = f"asks for {share.count} x {share.resource} of {of}: how it would run there is not known"
+    return True
 
 
 def _cheapest(types: tuple[str, ...], workload: Workload, market: Market) -> Offering | None:
@@ -473,6 +584,9 @@ def _fragments(pool: NodePool | None, case: Case, found: Proposed) -> None:
 
 def _room(pods: DeclaredPods | None, pool: NodePool | None, case: Case, found: Proposed) -> int:
     """Return how many replicas a pool's limit has room for, on the nodes that were found for it."""
+    if pods is not None and pods.parts and pool is not None:
+        resource, count = pods.parts[0]
+        return pool.part_limits[resource] // count if resource in pool.part_limits else NO_LIMIT
     each = pods.gpus if pods is not None and pods.gpus else max(1, math.ceil(case.workload.gpus_per_pod))
     if pool is not None and pool.gpu_limit is not None:
         return pool.gpu_limit // each
@@ -489,6 +603,8 @@ def _rollout(
         return
     files = (*(() if pods is None else pods.files), pool.file)
     limit = f"{pool.node_limit} nodes" if pool.gpu_limit is None else f"{pool.gpu_limit} GPUs"
+    if pods is not None and pods.parts:
+        limit = f"{pool.part_limits[pods.parts[0][0]]} x {pods.parts[0][0]}"
     surge = math.ceil(_SURGE_FRAC * most)
     if room < most:
         _warn(

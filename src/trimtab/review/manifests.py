@@ -8,6 +8,7 @@ scaledobject-spec), Karpenter's NodePool v1 (karpenter.sh/docs/concepts/nodepool
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
+from trimtab.review.shares import MIG_SLICE, GpuSharing, sharing_configs
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
@@ -26,7 +28,7 @@ _REPLICATED = frozenset(
 _RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
-    "Namespace", "Service", "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+    "Namespace", "Service", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
     "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
@@ -42,6 +44,14 @@ _CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedGpus:
+    """Whole GPUs, and parts of GPUs by the extended resource that they are."""
+
+    whole: int
+    parts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPods:
     """What the objects say of one workload's pods; None and empty where they do not say."""
 
@@ -51,8 +61,8 @@ class DeclaredPods:
     files: tuple[str, ...]
     replicas: int | None = None
     gpus: int | None = None
-    devices: tuple[str, ...] = ()
-    """Extended resources other than whole GPUs that it asks for."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Extended resources other than whole GPUs that it asks for, each with how many."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Taint, ...] | None = None
     priority_class: str = ""
@@ -73,7 +83,7 @@ class DeclaredPods:
             files=tuple(dict.fromkeys((*other.files, *self.files))),
             replicas=other.replicas if self.replicas is None else self.replicas,
             gpus=other.gpus if self.gpus is None else self.gpus,
-            devices=self.devices or other.devices,
+            parts=self.parts or other.parts,
             node_selector=tuple({**dict(other.node_selector), **dict(self.node_selector)}.items()),
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
             priority_class=self.priority_class or other.priority_class,
@@ -81,14 +91,17 @@ class DeclaredPods:
             claims=self.claims or other.claims,
         )
 
-    def with_claims(self, claimed: Mapping[str, tuple[int, tuple[str, ...]]]) -> DeclaredPods:
+    def with_claims(self, claimed: Mapping[str, AskedGpus]) -> DeclaredPods:
         """Return the pods with the whole GPUs and the parts of GPUs that their claims ask for, where those are known."""
         known = [claimed[name] for name in self.claims if name in claimed]
         if not known:
             return self
-        devices = sorted({*self.devices, *(part for _, parts in known for part in parts)})
-        gpus = sum(count for count, _ in known)
-        return replace(self, gpus=(self.gpus or 0) + gpus if gpus else self.gpus, devices=tuple(devices), claims=())
+        parts = Counter(dict(self.parts))
+        for asked in known:
+            parts.update(asked.parts)
+        gpus = sum(asked.whole for asked in known)
+        parts_of_all = tuple(sorted(parts.items()))
+        return replace(self, gpus=(self.gpus or 0) + gpus if gpus else self.gpus, parts=parts_of_all, claims=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +165,10 @@ class Manifests:
     priorities: dict[str, float] = field(default_factory=dict)
     """Of priority classes, by name."""
     unread: list[Unread] = field(default_factory=list)
-    claimed: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """`kind name` of a ResourceClaim or a template of one -> the whole GPUs, and the parts of GPUs, that it asks for."""
+    claimed: dict[str, AskedGpus] = field(default_factory=dict)
+    """`kind name` of a ResourceClaim or a template of one -> what it asks for."""
+    sharing: dict[str, GpuSharing | None] = field(default_factory=dict)
+    """Name of a configuration of the device plugin -> how it shares GPUs; None: not at all."""
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -221,6 +236,8 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.claimed[f"{kind} {name}"] = _claimed(
             at(body, *(("spec", "spec") if kind.endswith("Template") else ("spec",)))
         )
+    elif kind == "ConfigMap":
+        found.sharing |= dict(sharing_configs(body))
     elif kind == "PriorityClass":
         found.priorities[name] = number(body, "value") or 0.0
     elif kind == "PrometheusRule":
@@ -256,7 +273,7 @@ def _put(found: Manifests, pods: DeclaredPods) -> None:
 def _gpu_groups(ray_service: Object) -> list[Object]:
     """Return the worker groups of a RayService whose pods ask for GPUs (KubeRay v1, RayClusterSpec)."""
     groups = listed(ray_service, "spec", "rayClusterConfig", "workerGroupSpecs")
-    return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, ())]
+    return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, {})]
 
 
 def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
@@ -269,7 +286,7 @@ def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
 
 def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     template, replicas = _held_in(kind, body)
-    gpus, devices = _devices(template, f"{file}: {kind} {workload}")
+    gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
     return DeclaredPods(
         kind=kind,
@@ -277,7 +294,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         files=(file,),
         replicas=None if replicas is None or kind in _RUNS else int(replicas),
         gpus=gpus,
-        devices=devices,
+        parts=tuple(sorted(parts.items())),
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
         priority_class=text(template, "priorityClassName"),
@@ -291,28 +308,29 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     )
 
 
-def _claimed(spec: object) -> tuple[int, tuple[str, ...]]:
+def _claimed(spec: object) -> AskedGpus:
     """Return the whole GPUs that a claim asks for, and the parts of GPUs as the extended resources that they would be."""
     asked = [each for each in requests_of(spec) if each.device_class in GPU_CLASSES and not each.is_admin]
     whole = [each for each in asked if not each.profile and each.device_class != MIG_CLASS]
-    parts = {f"nvidia.com/mig-{each.profile or 'any'}" for each in asked if each not in whole}
-    return sum(int(each.count or 1) for each in whole), tuple(sorted(parts))
+    parts = Counter[str]()
+    for each in asked:
+        if each not in whole:
+            parts[f"{MIG_SLICE}{each.profile or 'any'}"] += int(each.count or 1)
+    return AskedGpus(whole=sum(int(each.count or 1) for each in whole), parts=parts)
 
 
-def _devices(template: Object, where: str) -> tuple[int | None, tuple[str, ...]]:
-    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices.
+def _devices(template: Object, where: str) -> tuple[int | None, dict[str, int]]:
+    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and parts of GPUs.
 
     A predictor of KServe says those of its model's server beside the containers.
     """
-    gpus, others = None, set()
+    asked = Counter[str]()
     for container in (*listed(template, "containers"), object_at(template, "model")):
         limits = {**object_at(container, "resources", "requests"), **object_at(container, "resources", "limits")}
         for key, value in limits.items():
-            if key == GPU:
-                gpus = (gpus or 0) + whole_number(value, f"{where}, {GPU}")
-            elif str(key).startswith("nvidia.com/"):
-                others.add(str(key))
-    return gpus, tuple(sorted(others))
+            if str(key).startswith("nvidia.com/"):
+                asked[str(key)] += whole_number(value, f"{where}, {key}")
+    return asked.pop(GPU, None), dict(asked)
 
 
 def _affinity(template: Object) -> Iterator[tuple[str, str]]:
@@ -402,8 +420,10 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
     if path == "/spec/replicas":
         return replace(pods, replicas=whole_number(value, where))
-    if path.endswith("/resources/limits/nvidia.com~1gpu"):
-        return replace(pods, gpus=whole_number(value, where))
+    if "/resources/limits/nvidia.com~1" in path:
+        resource = path.rpartition("/")[2].replace("~1", "/")
+        amount = whole_number(value, where)
+        return replace(pods, gpus=amount) if resource == GPU else replace(pods, parts=((resource, amount),))
     if source := claim_source(path):
         return replace(pods, claims=(*pods.claims, f"{source} {value}"))
     if "/nodeSelector/" in path:

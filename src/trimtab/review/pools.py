@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trimtab.errors import InputError
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
@@ -56,6 +56,8 @@ class NodePool:
     """Whether nodes that nothing needs are given back."""
     least_nodes: int = 0
     """How many nodes it keeps whatever is asked for."""
+    part_limits: Mapping[str, int] = field(default_factory=dict)
+    """The most parts of GPUs that it may have, by resource."""
 
     @property
     def instance_types(self) -> tuple[str, ...]:
@@ -78,7 +80,11 @@ def node_pool(name: str, file: str, body: Object) -> NodePool:
     """Return a NodePool object as a pool of nodes."""
     template = object_at(body, "spec", "template", "spec")
     needs = listed(template, "requirements")
-    limit = at(body, "spec", "limits", GPU)
+    limits = {
+        resource: whole_number(value, f"{file}: NodePool {name}, limit of {resource}")
+        for resource, value in object_at(body, "spec", "limits").items()
+        if str(resource).startswith("nvidia.com/")
+    }
     return NodePool(
         name=name,
         file=file,
@@ -92,8 +98,9 @@ def node_pool(name: str, file: str, body: Object) -> NodePool:
             Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
             for taint in listed(template, "taints")
         ),
-        gpu_limit=None if limit is None else whole_number(limit, f"{file}: NodePool {name}, limit of {GPU}"),
+        gpu_limit=limits.pop(GPU, None),
         consolidates=text(body, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
+        part_limits=limits,
     )
 
 

@@ -17,7 +17,7 @@ from trimtab.plan.program.pool_use import summed
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained
-from trimtab.review.deployments import ManifestFault, Proposed, Weight, proposed_deployment, unmatched
+from trimtab.review.deployments import ManifestFault, Proposed, Weight, proposed_deployments, unmatched
 from trimtab.review.manifests import Manifests, Unread
 from trimtab.units import per_month, usd
 
@@ -127,11 +127,11 @@ def review_fleet(
     enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned), held_before=held_before)
     named = {*proposed.workloads, *(present.workloads if present else ())}
     places = [index for index, workload in enumerate(fleet.workloads) if workload.name in named and index in evaluators]
-    after = {index: proposed_deployment(evaluators[index].case, market, proposed) for index in places}
-    before = {
-        index: Proposed() if present is None else proposed_deployment(evaluators[index].case, market, present)
-        for index in places
-    }
+    judged = {fleet.workloads[index].name: evaluators[index].case for index in places}
+    changed = proposed_deployments(judged, market, proposed)
+    in_force = {} if present is None else proposed_deployments(judged, market, present)
+    after = {index: changed[fleet.workloads[index].name] for index in places}
+    before = {index: in_force.get(fleet.workloads[index].name, Proposed()) for index in places}
     bills = _Bills(enacted)
     start = {index: before[index] for index in places}
     cost = first = bills.cost(start)
@@ -150,7 +150,7 @@ def review_fleet(
         workloads=tuple(sorted(rows, key=lambda row: row.workload)),
         findings=(
             *unmatched(proposed, cases),
-            *(finding for judged in after.values() for finding in judged.findings),
+            *(finding for made in after.values() for finding in made.findings),
         ),
         unread=(*proposed.unread, *_unknown(proposed, cases)),
     )
@@ -159,7 +159,7 @@ def review_fleet(
 def _unknown(proposed: Manifests, known: Container[str]) -> Iterator[Unread]:
     """Yield what asks for GPUs and never ran: no history tells what it would cost."""
     for name, pods in sorted(proposed.pods.items()):
-        if name not in known and (pods.gpus or pods.devices) and not proposed.is_placeholder(pods):
+        if name not in known and (pods.gpus or pods.parts) and not proposed.is_placeholder(pods):
             why = "this history does not have it: what it costs is not counted"
             yield Unread(what=f"{pods.kind} {name}", file=pods.files[0], why=why)
 
