@@ -56,10 +56,12 @@ def read(*objects):
     return read_objects(("emitted.yaml", one) for one in yaml.safe_load_all(yaml.safe_dump_all(objects)))
 
 
-@pytest.mark.parametrize("make", [scaled_object, horizontal_pod_autoscaler])
+@pytest.mark.parametrize(
+    ("autoscaler", "make"), [(Autoscaler.KEDA, scaled_object), (Autoscaler.HPA, horizontal_pod_autoscaler)]
+)
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, make):
-    facts, effect = example_facts(Autoscaler.KEDA), SetReplicaPolicy(policy=POLICIES[name], metric="requests")
+def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, autoscaler, make):
+    facts, effect = example_facts(autoscaler), SetReplicaPolicy(policy=POLICIES[name], metric="requests")
     chat, rank = facts.workload("prod/chat-api"), facts.workload("prod/search-rank")
     other = SetReplicaPolicy(policy=hpa(1, 5).policy, metric="requests")
     manifests = read(
@@ -70,6 +72,21 @@ def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, mak
     (scaler,) = manifests.scalers["prod/chat-api"]
 
     assert scaling_of(scaler, REPLICA, manifests.records).policy == POLICIES[name]
+
+
+def test_the_guards_of_an_hpa_are_read_as_limits_and_named():
+    facts, effect = example_facts(Autoscaler.HPA), SetReplicaPolicy(policy=POLICIES["demand"], metric="requests")
+    chat = facts.workload("prod/chat-api")
+    manifests = read(
+        prometheus_rule(of_effect(effect), effect, chat, facts),
+        horizontal_pod_autoscaler(of_effect(effect), effect, chat, facts),
+    )
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    found = scaling_of(scaler, REPLICA, manifests.records)
+
+    assert found.policy == POLICIES["demand"]
+    assert len([note for note in found.notes if "beyond its limit" in note]) == 2, "the cache and the latency target"
 
 
 def test_a_forecast_that_counts_on_another_autoscaler_is_refused():

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from trimtab.emit.manifests.objects import APPLIES_ONCE
+from trimtab.emit.manifests.objects import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
@@ -100,6 +100,8 @@ class Scaler:
     namespace: str
     file: str
     spec: Object
+    assumes: str = ""
+    """What its target counts on that no object brings about, where it says so."""
 
     @property
     def workload(self) -> str:
@@ -210,7 +212,14 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     elif kind in _REPLICATED or kind in _RUNS:
         _put(found, _pods(kind, f"{namespace}/{name}", file, body))
     elif kind in _AUTOSCALERS:
-        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(body, "spec"))
+        scaler = Scaler(
+            kind=kind,
+            name=name,
+            namespace=namespace,
+            file=file,
+            spec=object_at(body, "spec"),
+            assumes=text(body, "metadata", "annotations", ASSUMES),
+        )
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
         found.pools[name] = node_pool(name, file, body)
