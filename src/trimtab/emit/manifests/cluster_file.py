@@ -26,7 +26,6 @@ from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
 from trimtab.units import HR_PER_WEEK
 
-
 _SERIES = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 """Prometheus data model, metric names."""
 
