@@ -335,8 +335,9 @@ OWNERS = {
     "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
     "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
     "StatefulSet": ("apps/v1", ("template", "spec")),
+    "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1."""
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1, Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)

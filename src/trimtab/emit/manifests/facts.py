@@ -25,7 +25,7 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
-RAY_SERVICE, INFERENCE_SERVICE = "RayService", "InferenceService"
+RAY_SERVICE, INFERENCE_SERVICE, NOTEBOOK = "RayService", "InferenceService", "Notebook"
 SERVING = SCALABLE | {RAY_SERVICE, INFERENCE_SERVICE}
 """Kinds whose pods serve for good; the last two scale themselves (Ray Serve, KServe)."""
 SLURM = "slurm"
