@@ -231,6 +231,9 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     elif kind == "NodePool":
         found.pools[name] = node_pool(name, file, body)
         found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, body)]
+    elif kind == "Nodegroup" and text(body, "spec", "capacityType") == "CAPACITY_BLOCK":
+        why = "nodes in capacity blocks are not modelled: pods are taken to run on the group behind them"
+        found.unread.append(Unread(what=f"{kind} {text(body, 'spec', 'name') or name}", file=file, why=why))
     elif kind in GROUP_KINDS:
         found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
     elif kind in ("ResourceClaim", "ResourceClaimTemplate"):

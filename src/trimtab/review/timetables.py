@@ -22,8 +22,8 @@ def is_timetable(scaler: Scaler) -> bool:
     triggers = listed(scaler.spec, "triggers")
     return (
         scaler.kind == NOTEBOOK_TIMETABLE
-        or bool(triggers)
-        and all(text(trigger, "type") == "cron" for trigger in triggers)
+        or (bool(triggers)
+        and all(text(trigger, "type") == "cron" for trigger in triggers))
     )
 
 

@@ -39,6 +39,7 @@ from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Wit
 from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
+from trimtab.emit.manifests.node_groups import group_script_path
 from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, spend_order
 from trimtab.emit.manifests.program_settings import batching_page, precision_page, training_page
@@ -79,7 +80,9 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield page_file(
                 action,
                 f"book-{name}",
-                block_order(action, change.subject, effect, node_class_name(scope.facts)),
+                block_order(
+                    action, change.subject, effect, node_class_name(scope.facts), script=_script(change, scope)
+                ),
                 ApplyStage.COMMIT,
             )
         case (
@@ -103,6 +106,12 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def _script(change: Change, scope: Scope) -> str:
+    """Return the script that makes a workload's node groups; empty where Karpenter makes its nodes, or a person does."""
+    spec = scope.spec(change.subject)
+    return group_script_path(spec) if spec is not None and spec.by_group else ""
 
 
 def node_class_name(facts: EmitFacts) -> str:
