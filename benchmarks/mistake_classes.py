@@ -380,7 +380,7 @@ def _label_of_series(files: Files, rng: random.Random) -> Mistake | None:
     return changed(files, rng, wanted, another, "PrometheusRule", "ScaledObject", patches=False)
 
 
-_REAL_LABELS = frozenset({"mode", "node", "code", "le"})
+_REAL_LABELS = frozenset({"mode", "node", "code", "le", "pid", "uid"})
 """What a misspelt label could be by chance that series have too."""
 
 

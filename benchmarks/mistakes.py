@@ -1,6 +1,9 @@
 """Mistakes made in what `trimtab emit` writes, by a mutator that knows no check: which `trimtab emit --check` finds, by class.
 
-Run: python -m benchmarks.mistakes [--count 500] [--seed 3] [--half design|held-out]; --alarms: every demonstration's own output
+Run: python -m benchmarks.mistakes [--count 500] [--seed 3] [--half design|held-out]
+     python -m benchmarks.mistakes --alarms: every demonstration's own output
+     python -m benchmarks.mistakes --plans N [--seed S] [--limit-s S]: what is emitted for plans drawn at random, any effects on
+         any workloads of a cluster (`tests/emit/strategies.py`), beside a dump of it
 
 The valid output is that of a demonstration's plan with KEDA and with HPAs, and of the same plan with runs deferred (Kueue) and
 a service in MIG slices. Beside it stands a dump of the cluster (workloads, namespaces, a Service, a node class, Prometheus),
@@ -16,6 +19,7 @@ import argparse
 import json
 import random
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
+from tests.emit.test_any_plan import FACTS, plans
 
 from benchmarks.mistake_classes import CLASSES
 from benchmarks.mistake_mutations import Files, Mistake, meaning
@@ -33,6 +39,7 @@ from trimtab.check import Cluster, ObjectFault, Severity, check_folder, read_clu
 from trimtab.check.cluster import cluster_of_bundle
 from trimtab.deployment.effects import DeferRuns, UseSlots
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
 from trimtab.pipeline import open_demo, plan_and_prove
@@ -45,6 +52,8 @@ from trimtab.units import S_PER_HR
 
 DEMO = "two-hundred-k"
 _TRIES = 40
+_TOLD = 50
+"""Random plans after which it is said how far it is."""
 _TEMPLATED = frozenset({"Deployment", "StatefulSet"})
 
 
@@ -135,7 +144,7 @@ def dump(facts: EmitFacts) -> list[dict[str, Any]]:
         *objects,
         _object("v1", "Service", "prometheus-operated", "monitoring"),
         _object("monitoring.coreos.com/v1", "Prometheus", "kube-prometheus-stack", "monitoring", rules),
-        _object("karpenter.k8s.aws/v1", "EC2NodeClass", "default"),
+        *(_object(f"{one.group}/v1", one.kind, one.name) for one in NODE_CLASSES.values()),
     ]
 
 
@@ -165,11 +174,15 @@ def valid_outputs(catalog: Catalog) -> list[Valid]:
     """Return the valid outputs with their clusters."""
     made = []
     for name, files, facts in outputs():
-        with tempfile.TemporaryDirectory() as place:
-            (Path(place) / "cluster.yaml").write_text(yaml.safe_dump_all(dump(facts)), encoding="utf-8")
-            cluster = read_cluster(Path(place) / "cluster.yaml")
+        cluster = _cluster(facts)
         made.append(Valid(name=name, files=files, cluster=cluster, errors=found(files, cluster, catalog)))
     return made
+
+
+def _cluster(facts: EmitFacts) -> Cluster:
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "cluster.yaml").write_text(yaml.safe_dump_all(dump(facts)), encoding="utf-8")
+        return read_cluster(Path(place) / "cluster.yaml")
 
 
 def mistakes(valid: list[Valid], names: list[str], count: int, seed: int) -> Iterator[tuple[str, Valid, Mistake]]:
@@ -200,7 +213,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--half", choices=("design", "held-out"))
     parser.add_argument("--alarms", action="store_true", help="only check what is emitted for every demonstration")
+    parser.add_argument("--plans", type=int, metavar="N", help="only check what is emitted for so many random plans")
+    parser.add_argument(
+        "--limit-s", type=float, default=600.0, help="with --plans: processor seconds after which no more"
+    )
     arguments = parser.parse_args()
+    if arguments.plans:
+        _random_plans(load_catalog(), arguments.plans, arguments.seed, arguments.limit_s)
+        return
     if arguments.alarms:
         _alarms(load_catalog())
         return
@@ -241,6 +261,57 @@ def _alarms(catalog: Catalog) -> None:
             errors, warnings, folders = errors + len(wrong), warnings + len(faults) - len(wrong), folders + 1
         print(f"{demo}: checked", flush=True)
     print(json.dumps({"benchmark": "mistakes", "folders": folders, "false_alarms": errors, "warnings": warnings}))
+
+
+def _random_plans(catalog: Catalog, count: int, seed: int, limit_s: float) -> None:
+    """Check what is emitted for random plans: every error is an object that a server refuses, or that selects nothing."""
+    folders = set[int]()
+    objects = checked = 0
+    said = Counter[str]()
+    known: list[tuple[EmitFacts, Cluster]] = []
+
+    @seeded(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(plan=plans(), facts=FACTS)
+    def check(plan: Plan, facts: EmitFacts) -> None:
+        nonlocal objects, checked
+        # no machine is called so, and its label would be a fault indeed
+        if time.process_time() > limit_s or "h100 sxm" in repr(plan):
+            return
+        cluster = next((cluster for other, cluster in known if other == facts), None)
+        if cluster is None:
+            known.append((facts, cluster := _cluster(facts)))
+        files = {file.path: file.text for file in emit_plan(plan, facts).files}
+        manifests = [text for path, text in files.items() if path.endswith(".yaml")]
+        checked += 1
+        folders.add(hash(tuple(sorted(files.items()))))
+        objects += sum(text.count("\napiVersion:") + text.startswith("apiVersion:") for text in manifests)
+        if checked % _TOLD == 0:
+            print(f"{checked} plans, {objects} objects, {said.total()} errors, {time.process_time():.0f} s", flush=True)
+        for fault in found(files, cluster, catalog) if manifests else ():
+            said[str(fault)[:200]] += 1
+            print(f"error: {fault}", flush=True)
+
+    check()
+    print(
+        json.dumps(
+            {
+                "benchmark": "mistakes",
+                "seed": seed,
+                "random_plans": checked,
+                "different_folders": len(folders),
+                "objects": objects,
+                "errors": said.total(),
+                "cpu_s": round(time.process_time()),
+            }
+        )
+    )
 
 
 def _report(rows: list[Row], design: list[str], false_alarms: int, seed: int) -> None:

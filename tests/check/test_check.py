@@ -137,6 +137,32 @@ def test_short_labels_of_different_series_that_are_a_letter_apart_are_two_labels
     assert [str(one) for one in found if one.value in ("mode", "node")] == []
 
 
+def rules_of(*queries):
+    rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(queries)]
+    return yaml.safe_dump({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": {"name": "a"},
+        "spec": {"groups": [{"name": "a", "rules": rules}]},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "known"), [("yod", False), ("poq", False), ("pid", True)])
+def test_a_short_label_that_no_series_has_is_a_slip_of_the_one_that_the_others_read_by(label, known, tmp_path):
+    others = ['kube_pod_info{pod=~"a-.+"}', 'kube_pod_status_ready{pod=~"b-.+"}']
+
+    found = checked(tmp_path, {"rules.yaml": rules_of(*others, f"sum by ({label}) (kube_pod_labels)")}, cluster=None)
+
+    assert [(one.value, one.cure) for one in found.errors] == ([] if known else [(label, "write pod")])
+
+
+def test_a_short_label_of_ones_own_that_is_used_twice_is_no_slip(tmp_path):
+    queries = ['kube_pod_info{pod="a"}', 'kube_pod_info{pod="b"}', "kube_pod_info{pod='c'}"]
+    own = ['max by (pop) (team:load{pop="x"})', 'team:load{pop="y"}']
+
+    found = checked(tmp_path, {"rules.yaml": rules_of(*queries, *own)}, cluster=None).errors
+
+    assert [one.value for one in found if one.value == "pop"] == []
+
+
 def patched(kind, body):
     patch = {"target": {"kind": kind, "name": "vision-exp([-.].*)?"}, "patch": yaml.safe_dump(body)}
     return yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": [patch]})

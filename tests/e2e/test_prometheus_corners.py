@@ -119,6 +119,13 @@ def more_servers(page):
         page.add(f"{name}_count", np.arange(STEPS) * 12.0, **tgi)
     for bound, share in (("0.5", 0.25), ("2.0", 1.0), ("+Inf", 1.0)):
         page.add("tgi_request_duration_bucket", np.arange(STEPS) * 12.0 * share, **tgi, le=bound)
+    batcher = {"namespace": "prod", "pod": "own-0", "batcher": "embed"}
+    page.add("trimtab_batcher_running", 4.0, **batcher)
+    page.add("trimtab_batcher_waiting", 2.0, **batcher)
+    for outcome, each in (("answered", 10.0), ("failed", 1.0), ("refused_full", 2.0)):
+        page.add("trimtab_batcher_requests_total", np.arange(STEPS) * each, **batcher, outcome=outcome)
+    for bound, share in (("0.1", 5.0), ("0.5", 10.0), ("+Inf", 11.0)):
+        page.add("trimtab_batcher_latency_seconds_bucket", np.arange(STEPS) * share, **batcher, le=bound)
     triton = {"namespace": "prod", "pod": "tr-0", "model": "bert", "version": "1"}
     page.add("nv_inference_pending_request_count", 5.0, **triton)
     page.add("nv_inference_request_success", np.arange(STEPS) * 20.0, **triton)
@@ -276,6 +283,16 @@ def test_triton_lands_in_demand_with_failures_beside_successes(bundle):
     assert (row["completed"], row["failed"], row["waiting_mean"]) == (20.0, 1.0, 5.0)
     assert ttft["ttft_le_s"] == [0.1, float("inf")]
     assert ttft["ttft_count"] == [10.0, 10.0]
+
+
+def test_our_batcher_lands_in_demand_with_what_it_refused(bundle):
+    row = demand(bundle, "prod/own")[10]
+    buckets = bundle.table("demand", ["workload", "latency_le_s", "latency_count"])
+    latency = buckets.filter(pc.equal(buckets["workload"], "prod/own")).to_pylist()[10]
+
+    assert (row["arrivals"], row["completed"], row["failed"]) == (13.0, 10.0, 3.0)
+    assert (row["running_mean"], row["waiting_mean"], row["server"]) == (4.0, 2.0, "trimtab-batcher")
+    assert latency["latency_count"] == [5.0, 5.0, 1.0]
 
 
 def test_a_gpu_under_gkes_own_dcgm_is_held_by_the_exported_pod_on_its_node(bundle):

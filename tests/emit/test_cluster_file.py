@@ -54,6 +54,29 @@ workloads:
     assert (chat.pod_labels, chat.owner_kind, chat.replicas) == ({"app": "chat"}, "StatefulSet", 24)
 
 
+def test_a_server_of_ones_own_is_read_by_the_names_that_are_declared():
+    facts = declared(
+        """
+workloads:
+  prod/chat-api:
+    metrics: {completed: infer_done_total, waiting: infer_queue, latency: infer_seconds}
+"""
+    )
+
+    service = facts.workload("prod/chat-api").service
+    assert (service.signals.completed, service.signals.waiting, service.signals.kv_cache) == (
+        "infer_done_total",
+        "infer_queue",
+        None,
+    )
+    assert service.server_is_known
+
+
+def test_a_metric_that_no_series_can_be_called_is_refused():
+    with pytest.raises(BundleError, match="completed"):
+        parse_cluster_file("workloads: {prod/chat-api: {metrics: {completed: 'rate(x[1m])'}}}", where="cluster.yaml")
+
+
 def test_a_misspelt_workload_is_answered_with_the_nearest():
     with pytest.raises(UnknownName, match="prod/chat-api"):
         declared("workloads: {prod/chat-ap: {replicas: 2}}")

@@ -1,5 +1,6 @@
 """The reference page of the emitters is what the code says, and walks every effect and series."""
 
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -9,6 +10,7 @@ from tests.emit.test_manifests import PLAN, forecasting
 
 from trimtab.deployment.effects import Effect
 from trimtab.emit.emitters_reference import SERIES, WRITTEN, emitters_page
+from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "emitters.md"
@@ -26,8 +28,8 @@ def test_every_effect_says_what_it_becomes():
 
 def test_every_recorded_series_has_its_meaning():
     recorded = set()
-    for plan in (PLAN, forecasting()):
-        for file in emit_plan(plan, example_facts()).files:
+    for plan, autoscaler in product((PLAN, forecasting()), Autoscaler):
+        for file in emit_plan(plan, example_facts(autoscaler)).files:
             if file.kind == "PrometheusRule":
                 groups = yaml.safe_load(file.text)["spec"]["groups"]
                 recorded |= {rule["record"] for rule in groups[0]["rules"]}

@@ -39,20 +39,41 @@ def emitted(facts):
         if rule.get("record") == GUARD_ASKS
     }
     for scaled in written:
-        for trigger in scaled["spec"]["triggers"] if scaled["kind"] == "ScaledObject" else ():
-            read = READS.search(trigger["metadata"].get("query", ""))
+        for query in asked_of(scaled, written):
+            read = READS.search(query)
             if read:
                 said = " ".join(asks[read.groups()].split())
                 found = re.search(r"histogram_quantile\(([\d.]+), .*\[(\d+)m\]\).*\) / ([\d.]+)\) > 1", said)
                 yield f"{read[1]}/{read[2]}", float(found[1]), int(found[2]) * 60, float(found[3])
 
 
+def asked_of(scaled, written):
+    """The PromQL that an autoscaler follows: of triggers, or of what external metrics are recorded from."""
+    if scaled["kind"] == "ScaledObject":
+        return [trigger["metadata"].get("query", "") for trigger in scaled["spec"]["triggers"]]
+    if scaled["kind"] != "HorizontalPodAutoscaler":
+        return []
+    recorded = {
+        (rule["record"].replace(":", "_"), rule["labels"].get("workload"), rule["labels"].get("guard")): rule["expr"]
+        for rules in written
+        if rules["kind"] == "PrometheusRule"
+        for rule in rules["spec"]["groups"][0]["rules"]
+    }
+    metrics = [metric["external"]["metric"] for metric in scaled["spec"]["metrics"] if metric["type"] == "External"]
+    labels = [metric["selector"]["matchLabels"] for metric in metrics]
+    return [
+        recorded[metric["name"], of["workload"], of.get("guard")] for metric, of in zip(metrics, labels, strict=True)
+    ]
+
+
 def objects_of(file):
-    return [found for found in yaml.safe_load_all(file.text) if found] if file.path.endswith(".yaml") else []
+    bodies = yaml.safe_load_all(file.text) if file.path.endswith(".yaml") else ()
+    return [found for found in bodies if found and "kind" in found]
 
 
-def test_the_targets_that_are_guarded_are_those_of_the_triggers():
-    facts = example_facts(Autoscaler.KEDA)
+@pytest.mark.parametrize("autoscaler", Autoscaler)
+def test_the_targets_that_are_guarded_are_those_of_the_triggers(autoscaler):
+    facts = example_facts(autoscaler)
 
     told = {
         (name, target.required_frac, GUARD_WINDOW_S, target.limit_s)
@@ -65,11 +86,12 @@ def test_the_targets_that_are_guarded_are_those_of_the_triggers():
     assert told == set(emitted(facts))
 
 
-@pytest.mark.parametrize("name", sorted(SCALED))
-def test_an_autoscaler_that_takes_no_further_triggers_guards_nothing(name):
-    facts = example_facts(Autoscaler.HPA)
+def test_a_cache_that_fills_asks_for_replicas_whichever_autoscaler_there_is():
+    for autoscaler in Autoscaler:
+        written = [found for file in emit_plan(PLAN, example_facts(autoscaler)).files for found in objects_of(file)]
+        queries = [query for scaled in written for query in asked_of(scaled, written)]
 
-    assert guarded_by(SCALED[name], facts.workload(name), facts) == "a HorizontalPodAutoscaler gets its demand alone"
+        assert any("vllm:kv_cache_usage_perc" in query and "/ 0.95) > 1" in query for query in queries), autoscaler
 
 
 @pytest.mark.parametrize("name", sorted(SCALED))

@@ -14,11 +14,20 @@ from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import SharedPool
-from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, StartBeforeRuns, UseOffering, UseSlots
+from trimtab.deployment.effects import (
+    SetCapacityType,
+    SetGpuCount,
+    SetPrecision,
+    SetReplicas,
+    StartBeforeRuns,
+    UseOffering,
+    UseSlots,
+)
 from trimtab.emit.manifests.demand_rules import DEMAND
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
 
@@ -326,8 +335,9 @@ OWNERS = {
     "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
     "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
     "StatefulSet": ("apps/v1", ("template", "spec")),
+    "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1."""
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1, Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)
@@ -560,6 +570,22 @@ def test_the_folder_of_a_stage_is_built_whole_and_holds_nothing_else(folder, kub
     dashboards = ["ConfigMap"] if folder == "monitoring" else []
     assert sorted(made) == sorted([*written, *dashboards])
     assert "Component" not in made
+
+
+def test_an_autoscaler_says_what_its_target_counts_on_that_no_object_does():
+    fewer_bits = SetPrecision(
+        before=WeightFormat.BF16, after=WeightFormat.FP8, speed=SAME, speed_there=SAME, saved_gib=7.0,
+        model="mistralai/Mistral-7B-Instruct-v0.3",
+    )  # fmt: skip
+    scaling = next(change for action in PLAN.actions for change in action.changes if change.subject == CHAT)
+    emission = emit_plan(of_action("a8", scaling, Change(subject=CHAT, effect=fewer_bits)), example_facts())
+    alone = emit_plan(of_action("a8", scaling), example_facts())
+
+    for kind in ("ScaledObject", "PrometheusRule"):
+        (body,), (usual,) = kinds(emission, kind), kinds(alone, kind)
+        assert body["metadata"]["annotations"]["trimtab.dev/assumes"] == "its model in fp8, not bf16"
+        assert "trimtab.dev/assumes" not in usual["metadata"]["annotations"]
+    assert any("counts on its model in fp8" in left.reason for left in emission.withheld)
 
 
 # --- Rules, as Prometheus evaluates them ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Clusters without Karpenter: node groups of the provider, and what Cluster Autoscaler must know of them."""
 
+import re
 import subprocess
 from dataclasses import replace
 from itertools import pairwise
@@ -11,12 +12,13 @@ from tests.emit.example import P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType, UseSlots
+from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetCapacityType, UseSlots
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
+from trimtab.policies.blocks import BlockCalendar
 from trimtab.provenance import Basis, Estimate
 
 PLAN = example_audit().plan
@@ -108,6 +110,35 @@ def test_the_spot_group_is_grown_before_the_one_behind_it():
     assert "spot" in levels[20][0]
     assert "fallback" in levels[10][0]
     assert levels[1] == [".*"], "groups of others stay where they were"
+
+
+def test_blocks_have_a_group_each_that_is_grown_before_the_one_on_demand(golden, tmp_path):
+    pool = Pool("aws", "p5.48xlarge", "us-west-2")
+    effect = BookBlocks(
+        pool=pool, calendar=BlockCalendar((2, 2, 2, 2, 2, 0, 0)), rate_micro_usd_hr=31_464_000,
+        on_demand_micro_usd_hr=55_040_000,
+    )  # fmt: skip
+    facts = without_karpenter(example_facts())
+    home = replace(facts.workload(RUNS), pool=pool, gpus_per_node=8, gpus_per_pod=8.0)
+    plan = replace(PLAN, actions=(replace(PLAN.actions[0], changes=(Change(subject=RUNS, effect=effect),)),))
+
+    emission = emit_plan(plan, replace(facts, workloads=(home,)))
+
+    (script,) = of_kind(emission, "script of a node group")
+    golden(f"node-groups/blocks/{script.path}", script.text)
+    (tmp_path / "group.sh").write_text(script.text, encoding="utf-8")
+    subprocess.run(["bash", "-n", str(tmp_path / "group.sh")], check=True)
+    (order,) = [file for file in emission.files if file.path.startswith("orders/book-")]
+    assert f"bash {script.path}" in order.text
+    assert "ec2nodeclass" not in order.text
+    (expander,) = of_kind(emission, "ConfigMap")
+    levels = yaml.safe_load(yaml.safe_load(expander.text)["data"]["priorities"])
+    (blocks,), (behind,) = levels[20], levels[10]
+    made = re.search(r"^NAME=(\S+)-\"", script.text, re.MULTILINE)[1] + "-0123456789abcdef0"
+    assert len(made) <= 63
+    assert re.match(blocks, f"eks-{made}-a1b2c3d4-0000")
+    assert not re.match(blocks, re.sub(r"\[0-9a-f\].*", "a1b2c3d4-0000", behind.removeprefix("^")))
+    assert patched(emission)["spec"]["nodeSelector"]["trimtab.dev/node-pool"] in script.text
 
 
 def test_what_no_group_carries_is_left_to_a_person_and_no_pod_is_sent_there():

@@ -11,6 +11,7 @@ from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
+from trimtab.emit.manifests.deferral import notebook_hours
 from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import Autoscaler, NodeMaker
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
@@ -56,10 +57,12 @@ def read(*objects):
     return read_objects(("emitted.yaml", one) for one in yaml.safe_load_all(yaml.safe_dump_all(objects)))
 
 
-@pytest.mark.parametrize("make", [scaled_object, horizontal_pod_autoscaler])
+@pytest.mark.parametrize(
+    ("autoscaler", "make"), [(Autoscaler.KEDA, scaled_object), (Autoscaler.HPA, horizontal_pod_autoscaler)]
+)
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, make):
-    facts, effect = example_facts(Autoscaler.KEDA), SetReplicaPolicy(policy=POLICIES[name], metric="requests")
+def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, autoscaler, make):
+    facts, effect = example_facts(autoscaler), SetReplicaPolicy(policy=POLICIES[name], metric="requests")
     chat, rank = facts.workload("prod/chat-api"), facts.workload("prod/search-rank")
     other = SetReplicaPolicy(policy=hpa(1, 5).policy, metric="requests")
     manifests = read(
@@ -70,6 +73,21 @@ def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, mak
     (scaler,) = manifests.scalers["prod/chat-api"]
 
     assert scaling_of(scaler, REPLICA, manifests.records).policy == POLICIES[name]
+
+
+def test_the_guards_of_an_hpa_are_read_as_limits_and_named():
+    facts, effect = example_facts(Autoscaler.HPA), SetReplicaPolicy(policy=POLICIES["demand"], metric="requests")
+    chat = facts.workload("prod/chat-api")
+    manifests = read(
+        prometheus_rule(of_effect(effect), effect, chat, facts),
+        horizontal_pod_autoscaler(of_effect(effect), effect, chat, facts),
+    )
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    found = scaling_of(scaler, REPLICA, manifests.records)
+
+    assert found.policy == POLICIES["demand"]
+    assert len([note for note in found.notes if "beyond its limit" in note]) == 2, "the cache and the latency target"
 
 
 def test_a_forecast_that_counts_on_another_autoscaler_is_refused():
@@ -94,6 +112,33 @@ def test_an_emitted_timetable_holds_the_hours_of_the_plan(hours):
 
     assert is_timetable(scaler)
     assert held_hours(scaler) == effect.hours_of_week
+
+
+@pytest.mark.parametrize(
+    "hours", [range(8, 20), [*range(20, 24), *range(144, 168), 0, 1], [h for h in range(168) if h % 24 in (3, 4, 9)]]
+)
+def test_the_timetables_of_a_notebook_hold_the_hours_of_the_plan(hours):
+    effect, facts = SetSchedule(hours_of_week=tuple(sorted(hours))), example_facts()
+    spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in held_stretches(effect.hours_of_week)))
+
+    manifests = read(*notebook_hours(of_effect(effect), facts.workload("notebooks/bo"), spans))
+
+    (scaler,) = manifests.scalers["notebooks/bo"]
+    assert is_timetable(scaler)
+    assert held_hours(scaler) == effect.hours_of_week
+    assert not manifests.pods, "a timetable's own pods hold no GPU and are no workload of the fleet"
+
+
+def test_a_notebook_that_is_only_stopped_is_not_guessed():
+    facts = example_facts()
+    objects = notebook_hours(
+        of_effect(SetSchedule(hours_of_week=(8,))),
+        facts.workload("notebooks/bo"),
+        cron_spans(((8 * S_PER_HR, 9 * S_PER_HR),)),
+    )
+    (scaler,) = read(*(one for one in objects if "start" not in one["metadata"]["name"])).scalers["notebooks/bo"]
+
+    assert "only stopped" in held_hours(scaler)
 
 
 def test_a_timetable_in_another_time_zone_is_not_guessed():

@@ -168,6 +168,28 @@ def test_an_autoscaler_on_requests_follows_demand(bundle):
     assert found.passes
 
 
+COUNTS_ON = "{trimtab.dev/assumes: 'its model in fp8, not bf16'}"
+RULE = """
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {{name: api, namespace: prod}}
+spec:
+  groups: [{{name: load, rules: [{{record: 'team:load', expr: 'sum(rate(http_requests_total[1m])) / {capacity}'}}]}}]
+"""
+
+
+@pytest.mark.parametrize(("capacity", "warned"), [(10, 1), (6.25, 0)])
+def test_an_autoscaler_that_counts_on_what_no_object_does_is_told_as_the_cause(bundle, capacity, warned):
+    counting = hpa(pods_metric("team_load", "0.8")).replace("{name: api,", f"{{annotations: {COUNTS_ON}, name: api,")
+
+    found = reviewed(bundle, on_pool() + RULE.format(capacity=capacity) + counting)
+
+    causes = [fault.what for fault in found.findings if "its model in fp8, not bf16" in fault.what]
+    assert len(causes) == warned, found.findings
+    assert not (warned and found.passes), "a replica serves 6.25, which is what makes the rule break"
+
+
 def test_the_changes_of_workloads_add_up_to_the_change_of_the_bill(bundle):
     found = reviewed(bundle, on_pool() + hpa(REQUESTS))
 

@@ -1,4 +1,4 @@
-"""Metrics of model servers as they spell them: vLLM (V0, V1), SGLang, TGI, Triton, Ray Serve. Facts, no queries.
+"""Metrics of model servers as they spell them: vLLM (V0, V1), SGLang, TGI, Triton, Ray Serve, our batcher. Facts, no queries.
 
 Names: the published wheels vllm 0.33.0, sglang 0.5.23 and ray 2.60.0; triton-inference-server/server
 docs/user_guide/metrics.md; huggingface/text-generation-inference docs/source/reference/metrics.md (all November 2026).
@@ -109,6 +109,16 @@ SERVERS: tuple[ServerMetrics, ...] = (
         waiting=("ray_serve_deployment_queued_queries",),
         latency="ray_serve_deployment_processing_latency_ms",
         bucket_s=1 / MS_PER_S,
+    ),
+    ServerMetrics(
+        server="trimtab-batcher",
+        title="trimtab's batcher",
+        completed=("trimtab_batcher_requests_total",),
+        # those that it refused came all the same: they count as demand
+        failed='outcome=~"failed|refused_.+"',
+        running=("trimtab_batcher_running",),
+        waiting=("trimtab_batcher_waiting",),
+        latency="trimtab_batcher_latency_seconds",
     ),
 )
 """Every server known."""

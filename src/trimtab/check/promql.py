@@ -145,6 +145,12 @@ def exported() -> frozenset[str]:
     return frozenset(names - {""})
 
 
+@cache
+def exported_labels() -> frozenset[str]:
+    """Return the names of labels that series of the usual exporters have (`data/labels.csv`)."""
+    return frozenset(row["label"] for row in rows("labels.csv"))
+
+
 _OF_PROMETHEUS = frozenset({"up", "ALERTS", "scrape_samples_scraped", "scrape_duration_seconds"})
 """Series that Prometheus itself writes."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trimtab.check.documents import Document
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, one_slip, placed
-from trimtab.check.promql import Query, Selector, exported, read_query, unknown_series
+from trimtab.check.promql import Query, Selector, exported, exported_labels, read_query, unknown_series
 from trimtab.check.references import World
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
@@ -166,7 +166,14 @@ class _Labels:
     overall: Counter[str]
 
     def meant(self, label: str, series: Iterable[str], beside: Collection[str]) -> str | None:
-        """Return the label named more often of which this one is a slip; a short one only where the same series has it."""
+        """Return the label named more often of which this one is a slip, and which no exporter's series have.
+
+        Real short labels are a letter apart (`mode`, `node`): one that no exporter has is a slip if the same series has the
+        other, or if the folder names it but this once.
+        """
+        if label in exported_labels():
+            return None
+        once = self.overall[label] == 1
         there = {other for name in series for other in self.of_series[name]}
         fits = [
             other
@@ -174,7 +181,7 @@ class _Labels:
             if (count > self.overall[label] or other in _OWNERS)
             and label not in _OWNERS
             and other not in beside
-            and (len(label) > _SHORT or other in there)
+            and (len(label) > _SHORT or other in there or once)
             and one_slip(label, other)
         ]
         return max(fits, key=lambda other: (self.overall[other], other), default=None)

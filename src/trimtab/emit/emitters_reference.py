@@ -30,7 +30,13 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredToleration, DeclaredWorkload
+from trimtab.emit.manifests.cluster_file import (
+    ClusterFile,
+    DeclaredMetrics,
+    DeclaredNodeClass,
+    DeclaredToleration,
+    DeclaredWorkload,
+)
 from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, LOAD_WANTED, PER_REPLICA, READY, SCALING
 from trimtab.emit.manifests.emission import STAGE_MEANING
 from trimtab.emit.manifests.forecast_rules import (
@@ -44,7 +50,7 @@ from trimtab.emit.manifests.forecast_rules import (
     STEADY,
 )
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
-from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_TIMES
+from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_LOAD, GUARD_TIMES
 from trimtab.emit.manifests.signals import SERVERS
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
@@ -98,6 +104,7 @@ SERIES: Mapping[str, str] = MappingProxyType(
         LOAD_WANTED: "load to have replicas for, queue included; the autoscaler of a forecasting policy reads it",
         GUARD_ASKS: "by guard, while its target is late: the replicas that would bring it back to its limit",
         GUARD_TIMES: "by guard: how many times the load's replicas that was, let go by halves; its trigger reads it",
+        GUARD_LOAD: "by guard: the load that it asks replicas for; an HPA reads it",
     }
 )
 """What each recorded series is."""
@@ -210,7 +217,8 @@ recorded series, how many times as many it was. They ask for so many times the l
 beyond once in a quarter of an hour, until 1.1 times are left; so they follow the load. They never ask for more than twice
 the load's replicas: those that have half the load that they were planned for, and are still late, are not too few. The
 audit's section on robustness shows what these guards are worth where replicas are slower than planned, and what they cost
-where all goes as predicted: five minutes may be late in a month that is not.
+where all goes as predicted: five minutes may be late in a month that is not. An HPA has the same guards as external
+metrics, through prometheus-adapter.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
 so that a failed scrape makes demand unknown for a moment and never 0. How often a server is scraped is read from what was
@@ -235,6 +243,7 @@ def emitters_page() -> str:
         _NODES.format(providers=providers),
         *_keys("The cluster file (`--cluster`)", ClusterFile),
         *_keys("A workload in it", DeclaredWorkload),
+        *_keys("A server of your own in it (`metrics`)", DeclaredMetrics),
         *_keys("A toleration in it", DeclaredToleration),
         *_keys("A node class in it", DeclaredNodeClass),
     ]

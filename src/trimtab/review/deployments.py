@@ -67,6 +67,8 @@ from trimtab.units import S_PER_HR, S_PER_MIN
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
 """A Deployment's default maxSurge, rounded up; maxUnavailable of as much is rounded down."""
+_AS_NOW = 1.02
+"""A rule that counts on more than so many times what a replica serves in history counts on something else."""
 _KEDA_POLLING_S, _KEDA_COOLDOWN_S = 30, 300
 """KEDA's defaults."""
 
@@ -501,7 +503,15 @@ def _replicas(
             f"states replicas: {pods.replicas} beside an autoscaler: each apply sets it back to that",
             "leave replicas out of the object once the autoscaler runs, and out of the last applied configuration first",
         )  # fmt: skip
-    scaling = scaling_of(scaler, _replica(case, law, found), manifests.records)
+    replica = _replica(case, law, found)
+    scaling = scaling_of(scaler, replica, manifests.records)
+    if scaler.assumes and scaling.counted_req_s > _AS_NOW * replica.capacity_req_s:
+        _warn(
+            found, name, (scaler.file,),
+            f"counts on {scaler.assumes}, so that a replica serves {scaling.counted_req_s:.3g} requests/s: it serves "
+            f"{replica.capacity_req_s:.3g} in this history, and as replayed here its replicas run hotter by as much",
+            "apply it once that is so, and review it again with a history of after",
+        )  # fmt: skip
     found.notes += scaling.notes
     if scaling.policy is None:
         found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"

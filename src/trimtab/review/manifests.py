@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from trimtab.emit.manifests.objects import APPLIES_ONCE
+from trimtab.emit.manifests.deferral import NOTEBOOK_STOPPED, NOTEBOOKS
+from trimtab.emit.manifests.objects import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
@@ -23,8 +24,12 @@ from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, numb
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
 _REPLICATED = frozenset(
-    {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}
-)
+    {
+        "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService",
+        "Notebook",
+    }
+)  # fmt: skip
+NOTEBOOK_TIMETABLE = "CronJobs of a Notebook"
 _RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
@@ -113,6 +118,8 @@ class Scaler:
     namespace: str
     file: str
     spec: Object
+    assumes: str = ""
+    """What its target counts on that no object brings about, where it says so."""
 
     @property
     def workload(self) -> str:
@@ -222,14 +229,26 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     if kind == _RAY_SERVICE and len(_gpu_groups(body)) > 1:
         why = "several worker groups with GPUs: which of them serves is not modelled"
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
+    elif kind == "CronJob" and (turned := _turned_notebook(body)) is not None:
+        _turn(found, f"{namespace}/{turned[0]}", file, body, turned[1])
     elif kind in _REPLICATED or kind in _RUNS:
         _put(found, _pods(kind, f"{namespace}/{name}", file, body))
     elif kind in _AUTOSCALERS:
-        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(body, "spec"))
+        scaler = Scaler(
+            kind=kind,
+            name=name,
+            namespace=namespace,
+            file=file,
+            spec=object_at(body, "spec"),
+            assumes=text(body, "metadata", "annotations", ASSUMES),
+        )
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
         found.pools[name] = node_pool(name, file, body)
         found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, body)]
+    elif kind == "Nodegroup" and text(body, "spec", "capacityType") == "CAPACITY_BLOCK":
+        why = "nodes in capacity blocks are not modelled: pods are taken to run on the group behind them"
+        found.unread.append(Unread(what=f"{kind} {text(body, 'spec', 'name') or name}", file=file, why=why))
     elif kind in GROUP_KINDS:
         found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
     elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
@@ -263,6 +282,32 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
     elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(body)):
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
+
+
+def _turned_notebook(cron_job: Object) -> tuple[str, str] | None:
+    """Return the Notebook that a CronJob does nothing but start or stop, and which of the two (`starts`, `stops`)."""
+    for container in listed(cron_job, *_TEMPLATES["CronJob"], "containers"):
+        said = at(container, "args")
+        words = [str(word) for word in said] if isinstance(said, list) else []
+        patch = re.search(rf'--patch=.*"{NOTEBOOK_STOPPED}": ?(null|")', " ".join(words))
+        if words[:2] == ["patch", NOTEBOOKS] and patch is not None:
+            return words[2], "starts" if patch[1] == "null" else "stops"
+    return None
+
+
+def _turn(found: Manifests, workload: str, file: str, cron_job: Object, turn: str) -> None:
+    """Put a time at which a Notebook is started or stopped to the others."""
+    namespace, _, name = workload.partition("/")
+    scalers = found.scalers.setdefault(workload, [])
+    earlier = next((scaler for scaler in scalers if scaler.kind == NOTEBOOK_TIMETABLE), None)
+    if earlier is None:
+        spec: dict[str, object] = {"scaleTargetRef": {"name": name}, "starts": [], "stops": [], "zones": []}
+        earlier = Scaler(kind=NOTEBOOK_TIMETABLE, name=name, namespace=namespace, file=file, spec=spec)
+        scalers.append(earlier)
+    for key, value in ((turn, text(cron_job, "spec", "schedule")), ("zones", text(cron_job, "spec", "timeZone"))):
+        times = at(earlier.spec, key)
+        if isinstance(times, list):
+            times.append(value)
 
 
 def _put(found: Manifests, pods: DeclaredPods) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from trimtab.policies.forecast import ForecastPolicy
@@ -35,7 +35,8 @@ _WINDOW = re.compile(r"\b(\w+)\s*\(\s*[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+
 _AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
 _LAST_TWO = frozenset({"irate", "idelta"})
 """Functions that take the last two samples of their window, however long it is."""
-_OVER = re.compile(r"^(?P<whole>.*\))\s*/\s*(?P<divisor>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
+_SCALED = re.compile(r"^(?P<whole>.+?)\s*(?P<by>[/*])\s*(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
+_OPERATOR = re.compile(r"[-+*/%^<>=]|\b(?:and|or|unless)\b")
 _CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)
 _SUMMED = re.compile(r"^(?:sum|avg|max)\s*(?:(?:by|without)\s*\([^)]*\))?\s*(?P<inside>\(.*\))$", re.DOTALL)
 _SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
@@ -104,6 +105,8 @@ class Scaling:
     """Whether a metric still tells of requests while there is no pod."""
     tops_out: str = ""
     """Why it can never ask for more, where that is so."""
+    counted_req_s: float = 0.0
+    """What its metric takes a replica to serve; 1 where it counts requests as they are, 0 where it does not count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +138,8 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
         return Scaling(
             policy=None, refused="it follows SM activity, and this history holds nvidia-smi's utilization only"
         )
-    return _policy(scaler, first, signals, replica)
+    counted = 0.0 if first.kind is Kind.ACTIVITY else first.divided_by
+    return replace(_policy(scaler, first, signals, replica), counted_req_s=counted)
 
 
 def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
@@ -261,10 +265,9 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
         outlives = rests_on_replicas(_written_out(wakes["query"], records)) is None
         return Signal(kind=Kind.WAKE, name=said, target=target, outlives=outlives)
     held = _EMPTY_WITHOUT_PODS.fullmatch(query.strip())
-    query = held["demand"] if held else query
-    if _GUARD.search(query):
+    query = _spelled(held["demand"] if held else query, records)
+    if _GUARD.search(_recorded(query, records) or query):
         return Signal(kind=Kind.GUARD, name=said, target=target)
-    query = _spelled(query, records)
     forecast = _forecast_of(query, scaler, records)
     if forecast is not None:
         unit = _divisor(records.get(LOAD, ""))
@@ -336,6 +339,8 @@ def _divisor(expression: str) -> float:
 
     >>> _divisor("clamp_min(sum by (namespace) ((rate(a[1m]) + b / 15) / 8.6), 0)"), _divisor("rate(a[1m]) + b / 15")
     (8.6, 1.0)
+    >>> _divisor("sum(rate(a[1m])) / 16"), _divisor("sum by (pod) (rate(a[1m])) * 0.5")
+    (16.0, 2.0)
     """
     inside = expression.strip()
     while True:
@@ -346,8 +351,20 @@ def _divisor(expression: str) -> float:
             inside = inside[1:-1].strip()
         else:
             break
-    over = _OVER.match(inside)
-    return float(over["divisor"]) if over and _closes(over["whole"]) == len(over["whole"]) - 1 else 1.0
+    found = _SCALED.match(inside)
+    if found is None or not float(found["number"]) or _OPERATOR.search(_outside(found["whole"])):
+        return 1.0
+    return float(found["number"]) if found["by"] == "/" else 1.0 / float(found["number"])
+
+
+def _outside(expression: str) -> str:
+    """Return what of an expression stands in no bracket."""
+    depth, left = 0, ""
+    for letter in expression:
+        depth -= letter in ")}]"
+        left += letter if depth == 0 else ""
+        depth += letter in "({["
+    return left
 
 
 def _is_one(text: str) -> bool:

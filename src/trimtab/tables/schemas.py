@@ -160,7 +160,11 @@ GPU_USAGE = (
 
 DEMAND = (
     _text("workload", "service"),
-    _text("server", "model server that its metrics are of: vllm, sglang, tgi, triton, ray-serve", nullable=True),
+    _text(
+        "server",
+        "model server that its metrics are of: vllm, sglang, tgi, triton, ray-serve, trimtab-batcher",
+        nullable=True,
+    ),
     _amount("scrape_interval_s", "how often its server was scraped", "s"),
     _time("start", "start of the interval"),
     Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=1e-3),

@@ -28,11 +28,18 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
+from trimtab.emit.manifests.deferral import (
+    QUEUE_LABEL,
+    cluster_queue_objects,
+    deferral_objects,
+    notebook_hours,
+    queue_name,
+)
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
+from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
+from trimtab.emit.manifests.node_groups import group_script_path
 from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, spend_order
 from trimtab.emit.manifests.program_settings import batching_page, precision_page, training_page
@@ -73,7 +80,9 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield page_file(
                 action,
                 f"book-{name}",
-                block_order(action, change.subject, effect, node_class_name(scope.facts)),
+                block_order(
+                    action, change.subject, effect, node_class_name(scope.facts), script=_script(change, scope)
+                ),
                 ApplyStage.COMMIT,
             )
         case (
@@ -97,6 +106,12 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def _script(change: Change, scope: Scope) -> str:
+    """Return the script that makes a workload's node groups; empty where Karpenter makes its nodes, or a person does."""
+    spec = scope.spec(change.subject)
+    return group_script_path(spec) if spec is not None and spec.by_group else ""
 
 
 def node_class_name(facts: EmitFacts) -> str:
@@ -220,7 +235,7 @@ def _shared(actions: Sequence[Action], path: str, *objects: Mapping[str, Plain])
 def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Piece:
     stretches = held_stretches(effect.hours_of_week)
     reason = None
-    if known.owner_kind not in SCALABLE:
+    if known.owner_kind not in SCALABLE | {NOTEBOOK}:
         reason = (
             f"KEDA cannot scale a {known.owner_kind}: start and stop it by hand, up {hours_in_words(stretches)} (UTC)"
         )
@@ -231,6 +246,9 @@ def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Pie
     if reason is not None:
         return Withheld(action=action.id, subject=known.name, reason=reason)
     spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in stretches))
+    if known.owner_kind == NOTEBOOK:
+        objects = notebook_hours(action, known, spans)
+        return object_file(action, known, "scaling", "hours", ApplyStage.SCALE, *objects)
     scaler = scheduled_object(action, known, spans, replicas=known.replicas)
     return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, scaler)
 

@@ -21,10 +21,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, NodeMaker, Toleration, WorkloadFacts
-from trimtab.emit.manifests.signals import server_signals
+from trimtab.emit.manifests.signals import ServerSignals, server_signals
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
 from trimtab.units import HR_PER_WEEK
+
+_SERIES = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
+"""Prometheus data model, metric names."""
 
 
 class _Model(BaseModel):
@@ -63,13 +66,36 @@ class DeclaredToleration(_Model):
         )
 
 
+class DeclaredMetrics(_Model):
+    """Series that a server of your own exports for each pod, where it is none of those known."""
+
+    completed: Annotated[str, Field(pattern=_SERIES)]
+    """Counter of requests that ended."""
+    arrived: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Counter of requests as they come, where it has one."""
+    waiting: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Gauge of requests that wait."""
+    kv_cache: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Gauge of the share of its cache in use, 0 to 1."""
+    ttft: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Histogram of seconds to the first token, without _bucket."""
+    latency: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Histogram of seconds to the answer, without _bucket."""
+
+    def as_fact(self) -> ServerSignals:
+        """Return what the emitters take."""
+        return ServerSignals(server="its own", **self.model_dump())
+
+
 class DeclaredWorkload(_Model):
     """What is declared of one workload; what is left out stays as the history tells it."""
 
     owner_kind: str | None = None
     """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, or another."""
     server: str | None = None
-    """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve."""
+    """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve, trimtab-batcher."""
+    metrics: DeclaredMetrics | None = None
+    """Names of its metrics, where its server is none of those; they go over `server`."""
     capacity_req_s: Annotated[float, Field(gt=0)] | None = None
     """Requests/s that a replica serves at full activity."""
     replicas: Annotated[int, Field(ge=1)] | None = None
@@ -168,6 +194,8 @@ def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> W
     service = known.service
     if service is not None and declared.server is not None:
         service = replace(service, signals=server_signals(declared.server), server_is_known=True)
+    if service is not None and declared.metrics is not None:
+        service = replace(service, signals=declared.metrics.as_fact(), server_is_known=True)
     if service is not None and declared.capacity_req_s is not None:
         service = replace(service, capacity_req_s=declared.capacity_req_s)
     return replace(known, **changes, service=service)

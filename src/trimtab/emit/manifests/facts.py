@@ -25,7 +25,7 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
-RAY_SERVICE, INFERENCE_SERVICE = "RayService", "InferenceService"
+RAY_SERVICE, INFERENCE_SERVICE, NOTEBOOK = "RayService", "InferenceService", "Notebook"
 SERVING = SCALABLE | {RAY_SERVICE, INFERENCE_SERVICE}
 """Kinds whose pods serve for good; the last two scale themselves (Ray Serve, KServe)."""
 SLURM = "slurm"
@@ -80,6 +80,8 @@ class ServiceFacts:
     """How often its server is scraped; None where nobody saw."""
     faster_counts: bool = True
     """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
+    assumes: str = ""
+    """What `capacity_req_s` counts on that a person brings about, in words; empty where it is what a replica serves today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,11 @@ class WorkloadFacts:
     activity_signal: str = "sm_active"
     """What stands in for demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
     service: ServiceFacts | None = None
+
+    @property
+    def assumes(self) -> str:
+        """Return what its capacity counts on; empty where nothing, or where no requests of it are known."""
+        return "" if self.service is None else self.service.assumes
 
     @property
     def most_replicas(self) -> int:

@@ -15,10 +15,10 @@ from typing import cast
 
 from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.behaviour import behaviour
-from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
+from trimtab.emit.manifests.demand_rules import READY, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.kubernetes import scale_target
-from trimtab.emit.manifests.latency_guards import guard_query, latency_guards, proportion, served_then
+from trimtab.emit.manifests.latency_guards import KV_CACHE, guard_query, kv_cache_query, latency_guards
 from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series
 from trimtab.emit.manifests.week import CronSpan
@@ -26,8 +26,6 @@ from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S
 
-KV_CACHE_LIMIT_FRAC = 0.95
-"""Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
@@ -92,7 +90,9 @@ def _object(action: Action, known: WorkloadFacts, spec: Mapping[str, Plain]) -> 
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "metadata": metadata(
+            dns_name("trimtab", known.short_name), [action], namespace=known.namespace, assumes=known.assumes
+        ),
         "spec": spec,
     }
 
@@ -103,13 +103,8 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
         demand = _none_without_pods(demand, known)
         yield _waking(effect.wake, facts)
     yield _prometheus("demand", demand, f"{effect.hpa.target_frac:g}", facts)
-    if known.service is None:
-        return
-    if known.service.signals.kv_cache is not None:
-        use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
-        yield _prometheus(
-            "kv-cache", f"{served_then(known)} * {proportion(use, KV_CACHE_LIMIT_FRAC)} or vector(0)", "1", facts
-        )
+    if (cache := kv_cache_query(known)) is not None:
+        yield _prometheus(KV_CACHE, cache, "1", facts)
     for guard in latency_guards(known):
         yield _prometheus(guard.name, guard_query(known, guard), f"{effect.hpa.target_frac:g}", facts)
 

@@ -1,13 +1,18 @@
-"""HorizontalPodAutoscaler (autoscaling/v2) exactly as replayed, PodDisruptionBudget, and the adapter rules that feed an HPA."""
+"""HorizontalPodAutoscaler (autoscaling/v2) as replayed, PodDisruptionBudget, and the adapter rules that feed an HPA.
+
+Of several metrics an HPA takes the one that asks for the most replicas, as KEDA's does: the guards of KEDA's triggers are
+external metrics here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.latency_guards import GUARD_LOAD, guard_loads
 from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
@@ -21,12 +26,14 @@ def horizontal_pod_autoscaler(
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "metadata": metadata(
+            dns_name("trimtab", known.short_name), [action], namespace=known.namespace, assumes=known.assumes
+        ),
         "spec": {
             "scaleTargetRef": scale_target(known),
             "minReplicas": policy.min_replicas,
             "maxReplicas": policy.max_replicas,
-            "metrics": [_metric(policy, known)],
+            "metrics": [_metric(policy, known), *_guards(effect, known)],
             "behavior": behaviour(policy, add_only=facts.add_only),
         },
     }
@@ -50,6 +57,14 @@ def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
     labels: Mapping[str, Plain] = {"workload": known.short_name}
     metric: Mapping[str, Plain] = {"name": api_metric(followed_series(policy)), "selector": {"matchLabels": labels}}
     return {"type": "External", "external": {"metric": metric, "target": target}}
+
+
+def _guards(effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    target: dict[str, Plain] = {"type": "AverageValue", "averageValue": f"{effect.hpa.target_frac:g}"}
+    for guard in guard_loads(effect, known):
+        labels: dict[str, Plain] = {"workload": known.short_name, "guard": guard}
+        metric: dict[str, Plain] = {"name": api_metric(GUARD_LOAD), "selector": {"matchLabels": labels}}
+        yield {"type": "External", "external": {"metric": metric, "target": target}}
 
 
 def pod_disruption_budget(action: Action, known: WorkloadFacts) -> dict[str, Plain]:
@@ -83,7 +98,8 @@ def adapter_values() -> dict[str, Plain]:
                 _adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})
             ],
             "external": [
-                _adapter_rule(recorded, {"namespace": {"resource": "namespace"}}) for recorded in (LOAD_WANTED, SCALING)
+                _adapter_rule(recorded, {"namespace": {"resource": "namespace"}})
+                for recorded in (LOAD_WANTED, SCALING, GUARD_LOAD)
             ],
         }
     }

@@ -1,9 +1,10 @@
-"""Guards on latency: what is recorded of a target's quantile, and the trigger that asks for more replicas while it is late.
+"""Guards on latency and cache: what is recorded of them, and what asks for more replicas while a limit is passed.
 
 Two series a target. `guard_asks` is there while the quantile of the last minutes is above its limit: the replicas that would
 bring it back in proportion, from those that served all that time: what came since has not shown what it does. `guard_times`
 remembers how many times the load's replicas that was, and lets go by halves (`policies.metrics.guard_times`, which is
 replayed). The trigger asks for that many times the mean load: replicas follow it while the guard remembers how slow they are.
+A HorizontalPodAutoscaler reads no PromQL: for it the same load is recorded as `guard_load`, an external metric each.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ from trimtab.units import S_PER_MIN
 
 GUARD_ASKS = "trimtab:guard_asks"
 GUARD_TIMES = "trimtab:guard_times"
+GUARD_LOAD = "trimtab:guard_load"
+KV_CACHE = "kv-cache"
+KV_CACHE_LIMIT_FRAC = 0.95
+"""Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 GUARD_WINDOW = f"{GUARD_WINDOW_S // S_PER_MIN}m"
 _REMEMBERED = "1h"
 """How long a memory outlives a Prometheus that is down."""
@@ -103,6 +108,28 @@ def guard_records(effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Ma
 def guard_query(known: WorkloadFacts, guard: LatencyGuard) -> str:
     """Return what a guard's trigger asks: so many times the mean load, and 0 while it remembers nothing that matters."""
     return f"sum({_of_guard(GUARD_TIMES, known, guard)} > {GUARD_OFF:g}) * {_mean_load(known)} or vector(0)"
+
+
+def kv_cache_query(known: WorkloadFacts) -> str | None:
+    """Return the replicas that the guard on the KV cache asks for, 0 while its limit is kept; None where it is not exported."""
+    if known.service is None or known.service.signals.kv_cache is None:
+        return None
+    use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
+    return f"{served_then(known)} * {proportion(use, KV_CACHE_LIMIT_FRAC)} or vector(0)"
+
+
+def guard_loads(effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, str]:
+    """Return what each guard asks for, by its name, as a load that the policy's own target divides."""
+    cache = kv_cache_query(known)
+    of_cache = {} if cache is None else {KV_CACHE: f"{effect.hpa.target_frac:.6g} * {cache}"}
+    return of_cache | {guard.name: guard_query(known, guard) for guard in latency_guards(known)}
+
+
+def guard_load_records(effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    """Yield the recording rules of what guards ask for, after all that they read."""
+    for name, expression in guard_loads(effect, known).items():
+        labels: dict[str, Plain] = {"namespace": known.namespace, "workload": known.short_name, "guard": name}
+        yield {"record": GUARD_LOAD, "expr": expression, "labels": labels}
 
 
 def _mean_load(known: WorkloadFacts) -> str:

@@ -1,7 +1,8 @@
 """Node groups where no Karpenter runs: a script for each that makes it, and what Cluster Autoscaler must be told.
 
 Sources: EKS API, CreateNodegroup; `gcloud container node-pools create`; `az aks nodepool add`; GKE CRD reference, ComputeClass;
-Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md.
+Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md;
+EKS user guide, "Create a managed node group with Capacity Blocks for ML" (a launch template names one block and the type).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _SPOT, _ON_DEMAND, _OTHERS = 20, 10, 1
 _AKS_NAME_LENGTH = 12
 """Of a Linux node pool: lowercase letters and digits (AKS, "Create node pools", limitations)."""
 _GKE_NAME_LENGTH = 40
+_EKS_NAME_LENGTH = 63
+_RESERVATION_LENGTH = 18
+"""Of `-` and the hexadecimal digits of a capacity reservation's id."""
 _EFFECTS: Mapping[str, str] = MappingProxyType({"NoSchedule": "NO_SCHEDULE"})
 """How EKS spells a taint's effect."""
 _HEAD = """#!/usr/bin/env bash
@@ -42,7 +46,7 @@ def group_files(spec: PoolSpec, facts: EmitFacts) -> Iterator[Piece]:
             yield Withheld(action=name, subject=", ".join(spec.workloads), reason=reason)
         return
     yield ManifestFile(
-        path=f"node-groups/{spec.name.removeprefix('trimtab-')}.sh",
+        path=group_script_path(spec),
         text=group_script(spec, facts),
         kind="script of a node group",
         actions=names,
@@ -58,12 +62,17 @@ def group_files(spec: PoolSpec, facts: EmitFacts) -> Iterator[Piece]:
         )
 
 
+def group_script_path(spec: PoolSpec) -> str:
+    """Return where the script of a need's node groups is written."""
+    return f"node-groups/{spec.name.removeprefix('trimtab-')}.sh"
+
+
 def by_hand(spec: PoolSpec) -> str | None:
     """Return what of a need no node group carries; None where one does."""
     what = None
     if spec.one_in:
         what = f"1 of {spec.one_in} replicas on demand"
-    elif spec.blocks:
+    elif spec.blocks and spec.pool.provider != "aws":
         what = "capacity blocks"
     elif spec.cut is not None and spec.pool.provider == "gcp":
         what = "cut GPUs, which GKE sets on the node pool (`gpu-partition-size`, `gpu-sharing-strategy`),"
@@ -81,9 +90,13 @@ def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
     )
     make = {"aws": _eks, "gcp": _gke, "azure": _aks}[spec.pool.provider]
     # what is to be filled in is asked for once, whatever the number of groups
-    return (
-        head + "\n".join(dict.fromkeys(line for spot in _holdings(spec) for line in make(spec, most, spot=spot))) + "\n"
-    )
+    lines = dict.fromkeys(line for spot in _holdings(spec) for line in make(spec, most, spot=spot))
+    if not spec.blocks:
+        return head + "\n".join(lines) + "\n"
+    first, *others = lines
+    once = "\n".join(["# Once: the group on demand, for what finds no booked node", *others])
+    body = f'if [ -z "${{RESERVATION:-}}" ]; then\n{once}\n  exit\nfi\n'
+    return head + first + body + _block_group(spec) + "\n"
 
 
 def _holdings(spec: PoolSpec) -> tuple[bool, ...]:
@@ -93,7 +106,7 @@ def _holdings(spec: PoolSpec) -> tuple[bool, ...]:
 
 def group_name(spec: PoolSpec, *, spot: bool) -> str:
     """Return the name of a group, within what its provider allows."""
-    wanted = f"{spec.name}-fallback" if spec.spot and not spot else spec.name
+    wanted = f"{spec.name}-fallback" if (spec.spot and not spot) or spec.blocks else spec.name
     match spec.pool.provider:
         case "azure":
             return ("tt" + hashlib.sha256(wanted.encode()).hexdigest())[:_AKS_NAME_LENGTH]
@@ -141,6 +154,33 @@ aws autoscaling create-or-update-tags --region {region} --tags \\"""
             f'Key=k8s.io/cluster-autoscaler/node-template/resources/{resource},Value={count}"'
             for resource, count in tags.items()
         )
+
+
+def _block_group(spec: PoolSpec) -> str:
+    """Return what makes the group of one block that was bought: a launch template holds its reservation."""
+    taint, region = _taint(spec), shlex.quote(spec.pool.region)
+    labels = ",".join(f"{key}={value}" for key, value in _labels(spec).items())
+    return f"""
+# For each block that was bought: RESERVATION=cr-... NODES=4 SUBNETS=<those of its zone> bash this-script.
+# Its nodes are taken back half an hour before it ends; delete its group afterwards:
+#   aws eks delete-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name "$NAME"
+: "${{NODES:?nodes of the block}}"
+NAME={block_group_prefix(spec)}-"${{RESERVATION#cr-}}"
+aws ec2 create-launch-template --region {region} --launch-template-name "$NAME" --launch-template-data \\
+  '{{"InstanceType": "{spec.pool.instance_type}", "InstanceMarketOptions": {{"MarketType": "capacity-block"}},
+    "CapacityReservationSpecification": {{"CapacityReservationTarget": {{"CapacityReservationId": "'"$RESERVATION"'"}}}}}}'
+# shellcheck disable=SC2086  # subnets are several words
+aws eks create-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name "$NAME" \\
+  --node-role "$NODE_ROLE" --subnets $SUBNETS --ami-type "$AMI_TYPE" \\
+  --launch-template "name=$NAME,version=1" --capacity-type CAPACITY_BLOCK \\
+  --scaling-config "minSize=0,maxSize=$NODES,desiredSize=0" \\
+  --labels {shlex.quote(labels)} \\
+  --taints key={taint["key"]},value={taint["value"]},effect={_EFFECTS[str(taint["effect"])]}"""
+
+
+def block_group_prefix(spec: PoolSpec) -> str:
+    """Return what the groups of blocks of a need are called, but for the reservation behind it."""
+    return dns_name(spec.name, length=_EKS_NAME_LENGTH - _RESERVATION_LENGTH)
 
 
 def _gke(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
@@ -197,9 +237,7 @@ def _kept_min(specs: Sequence[PoolSpec]) -> int:
 
 def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
     """Yield what Cluster Autoscaler is told of all groups of a cluster: which to grow first, and when to give nodes back."""
-    grouped = [
-        spec for spec in specs if spec.by_group and spec.pool.provider != "gcp" and not spec.one_in and not spec.blocks
-    ]
+    grouped = [spec for spec in specs if spec.by_group and spec.pool.provider != "gcp" and by_hand(spec) is None]
     if not grouped:
         return
     actions = list({action.id: action for spec in grouped for action in spec.actions}.values())
@@ -208,6 +246,7 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
         kind: [_scaling_group(spec, spot=spot) for spec in grouped for spot in _holdings(spec) if spot is kind]
         for kind in (True, False)
     }
+    groups[True] += [f"^eks-{block_group_prefix(spec)}-[0-9a-f]+-.*" for spec in grouped if spec.blocks]
     levels = [(_SPOT, groups[True]), (_ON_DEMAND, groups[False]), (_OTHERS, [".*"])]
     text = "".join(f"{level}:\n" + "".join(f"  - {name}\n" for name in held) for level, held in levels if held)
     yield ManifestFile(

@@ -18,6 +18,8 @@ SAVING = "trimtab.dev/saving-usd-mo"
 INTERVAL = "trimtab.dev/saving-interval-usd-mo"
 APPLIES_ONCE = "trimtab.dev/applies-once"
 """An annotation of a Component that is not to be applied before something else is so, which it says."""
+ASSUMES = "trimtab.dev/assumes"
+"""An annotation of an autoscaler and its rules: what their capacity counts on that no object brings about."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trimtab"}
 NAME_LENGTH = 63
 CRON_JOB_LENGTH = 52
@@ -42,13 +44,15 @@ def node_name(*parts: str) -> str:
     return dns_name(*(re.sub(r"[._ ]", "-", part.lower()) for part in parts))
 
 
-def metadata(name: str, actions: Sequence[Action], *, namespace: str | None = None) -> dict[str, Plain]:
-    """Return an object's metadata: who made it, for which actions, and what each saves."""
+def metadata(
+    name: str, actions: Sequence[Action], *, namespace: str | None = None, assumes: str = ""
+) -> dict[str, Plain]:
+    """Return an object's metadata: who made it, for which actions, what each saves, and what it counts on."""
     body: dict[str, Plain] = {"name": name}
     if namespace is not None:
         body["namespace"] = namespace
     body["labels"] = dict(MANAGED_BY)
-    body["annotations"] = action_notes(actions)
+    body["annotations"] = {**action_notes(actions), **({ASSUMES: assumes} if assumes else {})}
     return body
 
 

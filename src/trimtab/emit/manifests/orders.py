@@ -153,8 +153,13 @@ def tag_value(effect: BookBlocks) -> str:
     return node_name(effect.pool.instance_type, effect.pool.region)
 
 
-def block_order(action: Action, subject: str, effect: BookBlocks, node_class: str = "default") -> str:
-    """Return the page: the blocks of a week with their price, the commands that find and buy them, what speaks against it."""
+def block_order(
+    action: Action, subject: str, effect: BookBlocks, node_class: str = "default", *, script: str = ""
+) -> str:
+    """Return the page: the blocks of a week with their price, the commands that find and buy them, what speaks against it.
+
+    `script` makes the node group of a block; empty where Karpenter finds them.
+    """
     pool, rate, on_demand = effect.pool, effect.rate_micro_usd_hr, effect.on_demand_micro_usd_hr
     hours = sum(block.nodes * block.days for block in effect.blocks) * HR_PER_DAY
     rows = "\n".join(
@@ -164,7 +169,7 @@ def block_order(action: Action, subject: str, effect: BookBlocks, node_class: st
     )
     commands = "\n".join(line for block in effect.blocks for line in _commands(effect, block))
     evidence = "\n".join(f"- {row.what}: {row.value} ({row.window})" for row in action.evidence)
-    selector = json.dumps({"spec": {"capacityReservationSelectorTerms": [{"tags": {TAG: tag_value(effect)}}]}})
+    use = _with_groups(script) if script else _with_karpenter(effect, node_class)
     return f"""# Order {action.id}: capacity blocks of {pool.instance_type} for `{subject}`
 
 Blocks begin and end at 11:30 UTC; nodes are taken back 30 minutes before. The same blocks are bought every week, before the \
@@ -196,7 +201,18 @@ that there is one.
 {commands}
 ```
 
-## Let Karpenter use them (v1.6 or later, feature gate `ReservedCapacity`)
+{use}
+## What it rests on
+
+{evidence}
+
+A block cannot be cancelled, moved or paid back. Undo: {action.rollback}.
+"""
+
+
+def _with_karpenter(effect: BookBlocks, node_class: str) -> str:
+    selector = json.dumps({"spec": {"capacityReservationSelectorTerms": [{"tags": {TAG: tag_value(effect)}}]}})
+    return f"""## Let Karpenter use them (v1.6 or later, feature gate `ReservedCapacity`)
 
 The NodePool of this plan asks for reserved capacity first and falls back to on demand. Its node class must find the blocks:
 
@@ -206,12 +222,20 @@ kubectl patch ec2nodeclass {node_class} --type merge -p '{selector}'
 
 The patch replaces the terms that are there: add those to it. Karpenter may put a run on a shorter block while a longer one \
 has room: where that matters, give each block its own node class and pool, the longest with the largest `weight`.
+"""
 
-## What it rests on
 
-{evidence}
+def _with_groups(script: str) -> str:
+    return f"""## Let Cluster Autoscaler use them
 
-A block cannot be cancelled, moved or paid back. Undo: {action.rollback}.
+A managed node group takes nodes of one block. For each that was bought, once its purchase says the reservation's id:
+
+```sh
+RESERVATION=cr-0123456789abcdef0 NODES=4 SUBNETS=SUBNET-OF-ITS-ZONE bash {script}
+```
+
+The priority expander grows these groups before the one on demand. Delete the group of a block that has ended; one that was \
+extended keeps its reservation and its group.
 """
 
 

@@ -113,7 +113,15 @@ class PlacedWorkload:
         if service is None:
             return self.known
         capacity = self.place.replica_req_s(service.capacity_req_s, faster_counts=service.faster_counts)
-        return replace(self.known, service=replace(service, capacity_req_s=capacity))
+        return replace(self.known, service=replace(service, capacity_req_s=capacity, assumes=self._assumed))
+
+    @property
+    def _assumed(self) -> str:
+        """Return what a replica's capacity counts on that a page asks of a person, and no object brings about."""
+        precision, batching = self.place.precision, self.place.batching
+        parts = [] if precision is None else [f"its model in {precision.after.value}, not {precision.before.value}"]
+        parts += [] if batching is None else [f"batches of up to {batching.max_batch} requests"]
+        return ", ".join(parts)
 
 
 def placed_workloads(actions: Sequence[Action], known: Iterable[WorkloadFacts]) -> dict[str, PlacedWorkload]:

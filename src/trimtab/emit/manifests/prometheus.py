@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.demand_rules import (
@@ -22,7 +21,7 @@ from trimtab.emit.manifests.demand_rules import (
 )
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import forecast_records
-from trimtab.emit.manifests.latency_guards import guard_records, latency_guards, latency_quantile
+from trimtab.emit.manifests.latency_guards import guard_load_records, guard_records, latency_guards, latency_quantile
 from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
@@ -42,11 +41,11 @@ def prometheus_rule(
 ) -> dict[str, Plain]:
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
     rules = demand_rules(known, facts, effect.hpa.metric)
-    # an HPA takes no further triggers
-    guards = known if facts.autoscaler is Autoscaler.KEDA else replace(known, service=None)
-    records = [*_records(effect, known, rules, loads=any(latency_guards(guards))), *guard_records(effect, guards)]
+    records = [*_records(effect, known, rules, loads=any(latency_guards(known))), *guard_records(effect, known)]
+    if facts.autoscaler is Autoscaler.HPA:
+        records += guard_load_records(effect, known)
     name = dns_name("trimtab", known.short_name)
-    about = metadata(name, [action], namespace=known.namespace)
+    about = metadata(name, [action], namespace=known.namespace, assumes=known.assumes)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -50,6 +50,9 @@ def scaling_files(
             f"`{effect.wake.query.strip()}` reads them with no replica up, and that its time-outs allow a start"
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)
+    if known.assumes:
+        reason = f"its autoscaler counts on {known.assumes}: apply it once that is so, as replicas run too hot before"
+        yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not known.service.server_is_known:
         reason = (
             f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
@@ -89,8 +92,6 @@ def guarded_by(effect: SetReplicaPolicy, known: WorkloadFacts | None, facts: Emi
     refused = _refusal(effect, known, facts)
     if refused is not None:
         return f"no autoscaler is emitted: {refused}"
-    if facts.autoscaler is not Autoscaler.KEDA:
-        return "a HorizontalPodAutoscaler gets its demand alone"
     if known.service is None:
         return "its demand is GPU activity, and no request is measured"
     return (

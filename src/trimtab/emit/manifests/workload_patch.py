@@ -9,7 +9,7 @@ from types import MappingProxyType
 import yaml
 
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
-from trimtab.emit.manifests.facts import INFERENCE_SERVICE, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import INFERENCE_SERVICE, NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
@@ -23,6 +23,7 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
         INFERENCE_SERVICE: "serving.kserve.io/v1beta1",
         RAY_SERVICE: "ray.io/v1",
+        NOTEBOOK: "kubeflow.org/v1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
@@ -276,7 +277,8 @@ def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
         pod["topologySpreadConstraints"] = _spread(known, nodes)
     stay = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
     held: dict[str, Plain] = {"metadata": {"annotations": stay}}
-    return {**(held if nodes.empties else {}), "spec": pod}
+    # a Notebook's template has no metadata (Kubeflow v1, NotebookTemplateSpec)
+    return {**(held if nodes.empties and known.owner_kind != NOTEBOOK else {}), "spec": pod}
 
 
 def stale_labels(known: WorkloadFacts) -> tuple[str, ...]:
