@@ -286,7 +286,8 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
 
 _OF_GUARDS = ("trimtab:guard_asks", "trimtab:guard_times")
 _ASKS = (
-    "sum(min_over_time(trimtab:replicas_ready{}[5m])) * clamp((sum(histogram_quantile(#, ...[5m])))) / #) > 1, #, #)"
+    "sum(min_over_time(trimtab:replicas_ready{}[5m])) * clamp((sum(histogram_quantile(scalar(clamp_min(# - # / "
+    "sqrt(clamp_min(sum(increase(...[5m])), 1)), 0)), ...[5m])))) / #) > 1, #, #)"
 )
 _ASKED = "(sum(trimtab:guard_asks{}) * # / clamp_min(sum(avg_over_time(trimtab:load_replicas{}[5m])), #))"
 _HELD = "(1 + # * (sum(last_over_time(trimtab:guard_times{}[1h])) - 1))"
@@ -308,9 +309,10 @@ def guard_of(query: str, name: str, rules: Sequence[RecordingRule]) -> Guard | N
     asks, times = _numbers(_ASKS, of.get(_OF_GUARDS[0], "")), _numbers(_TIMES, of.get(_OF_GUARDS[1], ""))
     if off is None or asks is None or times is None or f'guard="{name}"' not in query:
         return None
-    quantile, limit_s, least, most = asks
+    quantile, chance, limit_s, least, most = asks
     return Guard(
         quantile=quantile,
+        chance=chance,
         limit_s=limit_s,
         least=least,
         most=most,

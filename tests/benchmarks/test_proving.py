@@ -198,9 +198,11 @@ OF_GUARD = '{namespace="prod",workload="chat",guard="latency-p95"}'
 WATCHES = (
     f"sum(trimtab:guard_times{OF_GUARD} > 1.1) * sum(avg_over_time(trimtab:load_replicas{OF}[5m]))\n  or vector(0)"
 )
+CHATS = 'vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"'
 ASKS = (
-    f"sum(min_over_time(trimtab:replicas_ready{OF}[5m])) * clamp((sum(histogram_quantile(0.95,\n"
-    '  sum by (namespace, le) (rate(vllm:e2e_request_latency_seconds_bucket{namespace="prod",pod=~"chat-[a-z]{1,10}"}[5m]))))\n'
+    f"sum(min_over_time(trimtab:replicas_ready{OF}[5m])) * clamp((sum(histogram_quantile(scalar(clamp_min(0.95 - 0.65\n"
+    f'  / sqrt(clamp_min(sum(increase({CHATS},le="+Inf"}}[5m])), 1)), 0)),\n'
+    f"  sum by (namespace, le) (rate({CHATS}}}[5m]))))\n"
     "  / 30.127) > 1, 1.2, 2)"
 )
 ASKED = (
@@ -219,7 +221,14 @@ def guard_rules(asks: str = ASKS, times: str = TIMES) -> list[RecordingRule]:
 
 def test_a_guard_is_read_as_it_is_emitted_and_in_no_other_form() -> None:
     assert guard_of(WATCHES, "latency-p95", guard_rules()) == Guard(
-        quantile=0.95, limit_s=30.127, least=1.2, most=2.0, times_target_frac=0.7, kept_frac=0.99712, off=1.1
+        quantile=0.95,
+        chance=0.65,
+        limit_s=30.127,
+        least=1.2,
+        most=2.0,
+        times_target_frac=0.7,
+        kept_frac=0.99712,
+        off=1.1,
     )
     assert guard_of(WATCHES.replace("avg_over", "max_over"), "latency-p95", guard_rules()) is None
     assert guard_of(WATCHES, "ttft-p95", guard_rules()) is None

@@ -43,7 +43,9 @@ def emitted(facts):
             read = READS.search(query)
             if read:
                 said = " ".join(asks[read.groups()].split())
-                found = re.search(r"histogram_quantile\(([\d.]+), .*\[(\d+)m\]\).*\) / ([\d.]+)\) > 1", said)
+                found = re.search(
+                    r"histogram_quantile\(scalar\(clamp_min\(([\d.]+) - .*\[(\d+)m\]\).*\) / ([\d.]+)\) > 1", said
+                )
                 yield f"{read[1]}/{read[2]}", float(found[1]), int(found[2]) * 60, float(found[3])
 
 

@@ -337,7 +337,7 @@ OWNERS = {
     "StatefulSet": ("apps/v1", ("template", "spec")),
     "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1, Kubeflow v1."""
+"""Where each says what its pods are: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Rollout v1alpha1, Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)

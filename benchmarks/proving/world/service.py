@@ -81,6 +81,8 @@ class Guard(NamedTuple):
     kept_frac: float = 0.0
     times_most: float = 2.0
     off: float = 1.0
+    chance: float = 0.0
+    """Taken from the quantile, over the square root of the requests of these minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -600,7 +602,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
 @njit(cache=True)
 def _guard_times(before, guard, counts, bounds, served, load):  # type: ignore[no-untyped-def]  # compiled
     """Return how many times the load's replicas a guard holds for right; numbers in the order of `Guard`."""
-    held, over = 1.0 + guard[6] * (before - 1.0), _quantile(counts, bounds, guard[0]) / guard[1]
+    share = max(0.0, guard[0] - guard[9] / np.sqrt(max(counts.sum(), 1.0)))
+    held, over = 1.0 + guard[6] * (before - 1.0), _quantile(counts, bounds, share) / guard[1]
     if over > 1:
         replicas = served * min(max(over, guard[2]), guard[3])
         held = max(held, replicas * guard[4] / max(load, guard[5]))

@@ -24,6 +24,9 @@ GUARD_LEAST = 1.15
 """And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
 GUARD_WINDOW_S = 300
 """Over which a guard on latency looks back."""
+GUARD_CHANCE_SDS = 3.0
+"""Standard deviations of chance that a guard leaves to the share that came late: of a few hundred requests many more than the
+twentieth that p95 allows may be late although nothing is wrong, and a guard that asks for replicas then pays for nothing."""
 GUARD_HALF_LIFE_S = 900
 """In which half of what a guard on latency asks for beyond the load's replicas is let go, once answers are in time."""
 GUARD_OFF = 1.1
@@ -86,6 +89,15 @@ def average_value(wanted: float, current: int, tolerance: Tolerance) -> int:
 def guard(ratio: float, ready: int) -> float:
     """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within."""
     return min(max(ratio, GUARD_LEAST), GUARD_MOST) * ready if ratio > 1.0 else 0.0
+
+
+def beyond_chance(required_frac: float, requests: float) -> float:
+    """Return the share that must be in time of so many requests, lest more were late than chance explains.
+
+    Each is taken to be late or not by a draw of its own (binomial); that queues make them alike is what the margin is wide for.
+    """
+    deviation = math.sqrt(required_frac * (1.0 - required_frac) / max(requests, 1.0))
+    return max(0.0, required_frac - GUARD_CHANCE_SDS * deviation)
 
 
 def guard_times(before: float, asked: float, load: float, target_frac: float, step_s: int) -> float:

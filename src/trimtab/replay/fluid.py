@@ -19,6 +19,7 @@ from trimtab.policies.metrics import (
     GUARD_MOST,
     GUARD_WINDOW_S,
     ROUNDING,
+    beyond_chance,
     guard,
     guard_times,
     guarded_replicas,
@@ -399,12 +400,12 @@ def watch(
 def asked_by_guards(guards: GuardCurves, window: GuardWindow) -> float:
     """Return the replicas that guards ask for: those ready all through the window, times how far a quantile is over its limit.
 
-    0 where every limit is kept, or nothing came. Between two multiples the quantile is taken to lie in proportion, as
-    `histogram_quantile` has it.
+    0 where no more are late than chance explains, or nothing came. Between two multiples the quantile is taken to lie in
+    proportion, as `histogram_quantile` has it.
     """
     came, most = window.came.sum(), 0.0
     for g in range(len(guards.required_frac)):
-        required = guards.required_frac[g] * came
+        required = beyond_chance(guards.required_frac[g], came) * came
         below = window.within[g, 0].sum()
         # sums are rounded: a hair is nobody late
         if below >= required - ROUNDING * came:

@@ -1,6 +1,7 @@
 """Guards on latency and cache: what is recorded of them, and what asks for more replicas while a limit is passed.
 
-Two series a target. `guard_asks` is there while the quantile of the last minutes is above its limit: the replicas that would
+Two series a target. `guard_asks` is there while more of the last minutes' requests are late than the target allows and chance
+explains (`policies.metrics.beyond_chance`): the replicas that would
 bring it back in proportion, from those that served all that time: what came since has not shown what it does. `guard_times`
 remembers how many times the load's replicas that was, and lets go by halves (`policies.metrics.guard_times`, which is
 replayed). The trigger asks for that many times the mean load: replicas follow it while the guard remembers how slow they are.
@@ -9,6 +10,7 @@ A HorizontalPodAutoscaler reads no PromQL: for it the same load is recorded as `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.objects import Plain
 from trimtab.fleet.model import Target
 from trimtab.policies.metrics import (
+    GUARD_CHANCE_SDS,
     GUARD_HALF_LIFE_S,
     GUARD_LEAST,
     GUARD_LEAST_LOAD,
@@ -50,21 +53,38 @@ class LatencyGuard:
     limit_s: float
 
 
-def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, *, window: str = "1h") -> str | None:
-    """Return PromQL of the quantile that a target bounds, over the last `window`; None where it is not exported."""
-    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
-    histogram = names.get(target.metric)
-    if histogram is None or target.limit_s is None:
+def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:
+    """Return PromQL of the quantile that a target bounds, over the last hour; None where it is not exported."""
+    return _quantile(service, target, known, f"{target.required_frac:.6g}", "1h")
+
+
+def _quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, share: str, window: str) -> str | None:
+    histogram = _histogram(service, target)
+    if histogram is None:
         return None
     buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
-    return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
+    return f"histogram_quantile({share}, {buckets})"
+
+
+def _histogram(service: ServiceFacts, target: Target) -> str | None:
+    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
+    return None if target.limit_s is None else names.get(target.metric)
+
+
+def _beyond_chance(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str:
+    """Return PromQL of the share that must be in time of the window's requests, lest more were late than chance explains."""
+    selector = f'{pod_selector(known)[:-1]},le="+Inf"}}'
+    came = f"sum(increase({_histogram(service, target)}_bucket{selector}[{GUARD_WINDOW}]))"
+    chance = GUARD_CHANCE_SDS * math.sqrt(target.required_frac * (1 - target.required_frac))
+    return f"scalar(clamp_min({target.required_frac:.6g} - {chance:.6g} / sqrt(clamp_min({came}, 1)), 0))"
 
 
 def latency_guards(known: WorkloadFacts) -> Iterator[LatencyGuard]:
     """Yield the guards of a service; none where no request of it is measured."""
     service = known.service
     for target in service.targets if service else ():
-        quantile = latency_quantile(service, target, known, window=GUARD_WINDOW) if service else None
+        share = _beyond_chance(service, target, known) if service else ""
+        quantile = _quantile(service, target, known, share, GUARD_WINDOW) if service else None
         if quantile is not None and target.limit_s is not None:
             name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
             yield LatencyGuard(target=target, name=name, quantile=quantile, limit_s=target.limit_s)
