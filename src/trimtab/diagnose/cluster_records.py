@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trimtab.catalog import InstanceType
 from trimtab.diagnose.broken import FAULT_COLUMNS, JOB_COLUMNS, BrokenRecords, HeldGpus, NodeShape, Row
 from trimtab.diagnose.offences import BUDGET_COLUMNS, NODE_COLUMNS, POD_COLUMNS, SCALER_COLUMNS, HygieneRecords
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
@@ -19,9 +20,13 @@ _ALLOCATION_COLUMNS = ("workload", "owner_kind", "pod", "node", "device", "gpus"
 
 
 def cluster_records(
-    bundle: Bundle, fleets: Sequence[Fleet], window: Window, settings: Settings
+    bundle: Bundle,
+    fleets: Sequence[Fleet],
+    window: Window,
+    settings: Settings,
+    machines: Sequence[InstanceType] = (),
 ) -> tuple[BrokenRecords, HygieneRecords]:
-    """Return the records of a bundle over a window, which the fleets' windows make up."""
+    """Return the records of a bundle over a window, which the fleets' windows make up; `machines` tell nodes' CPUs."""
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
     rows = bundle.table("allocations", _ALLOCATION_COLUMNS).to_pylist()
     held = tuple(_held(row, start_s, end_s) for row in rows if row["gpus"] > 0)
@@ -55,6 +60,10 @@ def cluster_records(
         used_of=_used(fleets),
         active_hours=active,
         seen_hours=seen,
+        partitioned=frozenset(
+            row["node"] for row in bundle.table("devices", ("node", "mig_profile")).to_pylist() if row["mig_profile"]
+        ),
+        machines=machines,
     )
     return broken, hygiene
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from trimtab.catalog import InstanceType
 from trimtab.diagnose.broken import Call, HeldGpus, Row
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.lost_time import LostSpan
@@ -14,7 +15,7 @@ from trimtab.diagnose.lost_time import LostSpan
 POD_COLUMNS = (
     "pod", "namespace", "workload", "owner_kind", "node", "phase", "gpus", "cpu_request", "memory_request_gib",
     "memory_limit_gib", "created", "scheduled", "ready", "ended", "queue", "tolerations", "restarts", "waiting",
-    "last_exit", "last_ended", "last_life_s", "unschedulable",
+    "last_exit", "last_ended", "last_life_s", "unschedulable", "node_selector", "affinity",
 )  # fmt: skip
 SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
 BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
@@ -36,6 +37,7 @@ class OffenceKind(Enum):
     UNUSED = "pods that hold GPUs and do nothing"
     NOTEBOOK = "notebooks left open"
     OVER_ASKED = "pods that ask for more GPUs than they use"
+    SCATTERED = "nodes that moving pods would empty"
     SCALER = "autoscalers that cannot work"
     UNLIMITED = "node pools without limits"
     BUDGET = "disruption budgets missing or too strict"
@@ -50,7 +52,7 @@ class Offence:
     owner_kind: str
     nodes: tuple[str, ...]
     items: tuple[str, ...]
-    """Pods, or nodes where these are the offenders."""
+    """Pods, or nodes where these are the offenders; pods to move, in their order."""
     call: Call
     evidence: str
     counted_in: WasteKind | None
@@ -86,6 +88,10 @@ class HygieneRecords:
     """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
     seen_hours: Mapping[str, frozenset[int]]
     """Device -> the hours since 1970 in which it was read."""
+    partitioned: frozenset[str] = frozenset()
+    """Nodes with MIG instances."""
+    machines: Sequence[InstanceType] = ()
+    """Machine types, for the CPUs and memory of nodes; those of others count as enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
