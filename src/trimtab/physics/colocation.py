@@ -77,7 +77,7 @@ class PairLaw(NamedTuple):
 
     def speed(self, own_frac: float, other_frac: float) -> float:
         """Return the speed by the shares of the time in which both keep the GPU busy alone."""
-        return 1 / (1 + self.weight * own_frac**self.own_power * other_frac**self.other_power)
+        return float(1 / (1 + self.weight * own_frac**self.own_power * other_frac**self.other_power))
 
 
 class SpeedBeside(NamedTuple):
