@@ -57,8 +57,9 @@ def _minutes(path: Path) -> tuple[FloatArray, FloatArray]:
     minute = table["t_s"].to_numpy() // _SAMPLE_S
     shape = (len(pods), int(minute.max()) + 1)
     duty, memory = np.zeros(shape), np.zeros(shape)
-    np.maximum.at(duty, (pod, minute), table["gpu_util_pct"].to_numpy().astype(np.float64) / 100)
-    np.maximum.at(memory, (pod, minute), table["gpu_mem_used_bytes"].to_numpy())
+    # some samples lack one of the two
+    np.fmax.at(duty, (pod, minute), table["gpu_util_pct"].to_numpy().astype(np.float64) / 100)
+    np.fmax.at(memory, (pod, minute), table["gpu_mem_used_bytes"].to_numpy())
     return duty, memory
 
 
