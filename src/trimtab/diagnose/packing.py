@@ -62,6 +62,8 @@ _MADE_ANEW = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 _CPU_MILLI = 1000
 _ONE_MODEL = 0
 """Nodes of a group have GPUs of one model."""
+_LOOKED_AT = 32
+"""Nodes with room that are weighed for a pod, the fullest of them: more would take long in groups of hundreds."""
 _NAMED = 3
 
 
@@ -217,7 +219,11 @@ def _emptied(nodes: Sequence[_Node]) -> list[_Emptied]:
     for node in left:
         if node.name in taken or not all(_is_movable(pod) for pod in node.pods):
             continue
-        others = [other for other in nodes if other is not node and other not in [gone.node for gone in done]]
+        gone = {each.node.name for each in done}
+        others = sorted(
+            (other for other in nodes if other is not node and other.name not in gone),
+            key=lambda other: (-other.held_milli, other.name),
+        )
         moves = _moves(node, others, together, mix, fill)
         if moves is not None:
             done.append(_Emptied(node=node, moves=moves))
@@ -246,10 +252,14 @@ def _moves(
     moves = []
     for pod in sorted(node.pods, key=lambda pod: (-pod.ask.gpus * pod.ask.gpu_milli, -pod.ask.cpu_milli, pod.name)):
         best: tuple[float, _Node, int] | None = None
+        looked_at = 0
         for other in others:
             room = rooms[other.name]
             if not fits(room, pod.ask) or not _may_stand(pod, node, other, guests[other.name], together):
                 continue
+            looked_at += 1
+            if looked_at > _LOOKED_AT:
+                break
             score = least_lost(room, pod.ask, mix, fill, usable_milli(room, mix, fill))
             if best is None or score.value > best[0]:
                 best = (score.value, other, score.gpu)

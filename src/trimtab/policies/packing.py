@@ -152,23 +152,18 @@ def expected_fill(mix: PodMix, model: int, offers: int) -> ExpectedFill:
     """
     size = GPU_MILLI // STEP_MILLI + 1
     gpu_milli, cpu_milli, memory_mib = np.zeros(size), np.zeros(size), np.zeros(size)
+    takes_one = (mix.gpus == 1) & ((mix.models >> model) & 1 == 1)
+    # rounded up to the next step, so that nothing is promised more room than there is
+    steps = (mix.gpu_milli + STEP_MILLI - 1) // STEP_MILLI
     for _ in range(offers):
         gpu_then, cpu_then, memory_then = gpu_milli.copy(), cpu_milli.copy(), memory_mib.copy()
         for free in range(1, size):
-            passing = 1.0
-            gpu = cpu = memory = 0.0
-            for kind in range(len(mix.share)):
-                # rounded up to the next step, so that nothing is promised more room than there is
-                steps = (mix.gpu_milli[kind] + STEP_MILLI - 1) // STEP_MILLI
-                if mix.gpus[kind] == 1 and steps <= free and (mix.models[kind] >> model) & 1 == 1:
-                    share, rest = mix.share[kind], free - steps
-                    passing -= share
-                    gpu += share * (mix.gpu_milli[kind] + gpu_then[rest])
-                    cpu += share * (mix.cpu_milli[kind] + cpu_then[rest])
-                    memory += share * (mix.memory_mib[kind] + memory_then[rest])
-            gpu_milli[free] = gpu + passing * gpu_then[free]
-            cpu_milli[free] = cpu + passing * cpu_then[free]
-            memory_mib[free] = memory + passing * memory_then[free]
+            share = np.where(takes_one & (steps <= free), mix.share, 0.0)
+            rest = np.maximum(free - steps, 0)
+            passing = 1.0 - share.sum()
+            gpu_milli[free] = (share * (mix.gpu_milli + gpu_then[rest])).sum() + passing * gpu_then[free]
+            cpu_milli[free] = (share * (mix.cpu_milli + cpu_then[rest])).sum() + passing * cpu_then[free]
+            memory_mib[free] = (share * (mix.memory_mib + memory_then[rest])).sum() + passing * memory_then[free]
     return ExpectedFill(gpu_milli, cpu_milli, memory_mib)
 
 
@@ -190,16 +185,11 @@ def usable_milli(room: NodeRoom, mix: PodMix, fill: ExpectedFill) -> float:
     usable *= lasts_frac
     # pods of several GPUs need them whole and on one node
     whole = gpus_with(room.gpu_milli, GPU_MILLI)
-    for kind in range(len(mix.share)):
-        gpus = mix.gpus[kind]
-        accepted = (mix.models[kind] >> room.model) & 1 == 1
-        if (
-            accepted
-            and 1 < gpus <= whole
-            and room.cpu_milli >= mix.cpu_milli[kind]
-            and room.memory_mib >= mix.memory_mib[kind]
-        ):
-            usable += mix.share[kind] * GPU_MILLI * gpus * (whole // gpus)
+    if whole > 1:
+        fit = (mix.gpus > 1) & (mix.gpus <= whole) & ((mix.models >> room.model) & 1 == 1)
+        fit &= (mix.cpu_milli <= room.cpu_milli) & (mix.memory_mib <= room.memory_mib)
+        gpus = np.maximum(mix.gpus, 1)
+        usable += np.where(fit, mix.share * GPU_MILLI * gpus * (whole // gpus), 0.0).sum()
     return usable
 
 
