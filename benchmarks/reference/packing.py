@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.policies import packing
-from trimtab.policies.packing import (
+from trimtab.replay import packing
+from trimtab.replay.compiled import admit, compiled, inlined
+from trimtab.replay.packing import (
     GPU_MILLI,
     OFFERS,
     STEP_MILLI,
@@ -31,7 +32,6 @@ from trimtab.policies.packing import (
     left_after,
     usable_milli,
 )
-from trimtab.replay.compiled import admit, compiled, inlined
 
 admit(packing)
 

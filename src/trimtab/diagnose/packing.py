@@ -2,7 +2,7 @@
 
 Nodes of one group (a node pool, or a machine type) are looked at as they stood at the end of a history. The node that holds
 least is emptied first, if each of its pods finds room on the others that hold some: the largest first, each where least use is
-lost to pods still to come (`policies.packing`). Then the next. Nothing goes to a node that holds no GPU, for such a node can
+lost to pods still to come (`replay.packing`). Then the next. Nothing goes to a node that holds no GPU, for such a node can
 go as it is.
 
 Only what is safe to say is said:
@@ -41,7 +41,7 @@ from trimtab.diagnose.offences import (
     seconds,
 )
 from trimtab.fleet.settings import Hygiene
-from trimtab.policies.packing import (
+from trimtab.replay.packing import (
     ANY_MODEL,
     GPU_MILLI,
     OFFERS,

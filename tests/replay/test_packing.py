@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.policies.packing import (
+from trimtab.replay.packing import (
     ANY_MODEL,
     GPU_MILLI,
     NodeRoom,
