@@ -46,6 +46,7 @@ _OFFENCES = {
     OffenceKind.UNUSED: "unused",
     OffenceKind.NOTEBOOK: "notebook",
     OffenceKind.OVER_ASKED: "over-asked",
+    OffenceKind.SCATTERED: "scattered",
 }
 Named = dict[tuple[str, str], float]
 

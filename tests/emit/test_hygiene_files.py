@@ -71,6 +71,10 @@ UNTIDY = Untidy(
         offence(OffenceKind.NOTEBOOK, "notebooks/bo", 80.0, owner_kind="Notebook", counted_in=WasteKind.IDLE),
         offence(OffenceKind.UNUSED, "prod/embed-api", 70.0, owner_kind="StatefulSet", items=("embed-0",)),
         offence(OffenceKind.OVER_ASKED, "research/vision-exp", 60.0, owner_kind="Job"),
+        offence(
+            OffenceKind.SCATTERED, "gpu-p4d", 50.0, nodes=BARE[:1], items=("chat-api-1",), call=Call.PLATFORM,
+            counted_in=WasteKind.HOURS_NOT_USED,
+        ),
         offence(OffenceKind.PENDING, "prod/new", owner_kind="Deployment", call=Call.PLATFORM, items=("new-0",)),
     ),
 )  # fmt: skip
@@ -157,6 +161,41 @@ def test_every_form_names_the_offenders_with_their_dollars():
         assert "web/cache" in text
         assert "400 restarts" in text
         assert "$5.50 an hour while it lasts" in text
+
+
+def test_nodes_are_emptied_in_their_order_and_none_takes_what_another_loses():
+    script = files()["hygiene/packing/gpu-p4d.sh"].text
+
+    assert "# To move, in this order: chat-api-1." in script
+    assert script.index(f"kubectl cordon {BARE[0]}") < script.index(f"kubectl drain {BARE[0]} --ignore-daemonsets")
+
+
+def test_the_packing_script_runs_as_it_stands(tmp_path):
+    called = tmp_path / "kubectl"
+    called.write_text('#!/usr/bin/env bash\necho "$@"\n')
+    called.chmod(0o755)
+
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = files()["hygiene/packing/gpu-p4d.sh"].text
+    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+
+    assert ran.stdout.splitlines() == [
+        f"cordon {BARE[0]}",
+        f"drain {BARE[0]} --ignore-daemonsets --delete-emptydir-data --timeout=30m",
+        "get pods --all-namespaces --field-selector status.phase=Pending",
+    ]
+
+
+def test_the_scheduler_fills_nodes_with_gpus_before_it_opens_others():
+    file = yaml.safe_load(files()["hygiene/packing/scheduler.yaml"].text)
+
+    configuration = yaml.safe_load(file["data"]["config.yaml"])
+    (profile,) = configuration["profiles"]
+    arguments = {each["name"]: each["args"] for each in profile["pluginConfig"]}
+    strategy = arguments["NodeResourcesFit"]["scoringStrategy"]
+    assert (configuration["kind"], strategy["type"]) == ("KubeSchedulerConfiguration", "MostAllocated")
+    assert strategy["resources"][0] == {"name": "nvidia.com/gpu", "weight": 5}
+    assert arguments["PodTopologySpread"]["defaultConstraints"] == []
 
 
 # The reaper is run as the CronJob would run it, against a server that is Prometheus and the API server at once.

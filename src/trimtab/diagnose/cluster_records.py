@@ -9,6 +9,7 @@ from enum import Enum
 
 import numpy as np
 
+from trimtab.catalog import InstanceType
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
@@ -23,7 +24,7 @@ FAULT_COLUMNS = ("node", "device", "start", "end", "fault", "code", "lost_frac")
 POD_COLUMNS = (
     "pod", "namespace", "workload", "owner_kind", "node", "phase", "gpus", "cpu_request", "memory_request_gib",
     "memory_limit_gib", "created", "scheduled", "ready", "ended", "queue", "tolerations", "restarts", "waiting",
-    "last_exit", "last_ended", "last_life_s", "unschedulable",
+    "last_exit", "last_ended", "last_life_s", "unschedulable", "node_selector", "affinity",
 )  # fmt: skip
 SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
 BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
@@ -88,10 +89,20 @@ class ClusterRecords:
     """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
     seen_hours: Mapping[str, frozenset[int]]
     """Device -> the hours since 1970 in which it was read."""
+    partitioned: frozenset[str] = frozenset()
+    """Nodes with MIG instances."""
+    machines: Sequence[InstanceType] = ()
+    """Machine types, for the CPUs and memory of nodes; those of others count as enough."""
 
 
-def cluster_records(bundle: Bundle, fleets: Sequence[Fleet], window: Window, settings: Settings) -> ClusterRecords:
-    """Return the records of a bundle over a window, which the fleets' windows make up."""
+def cluster_records(
+    bundle: Bundle,
+    fleets: Sequence[Fleet],
+    window: Window,
+    settings: Settings,
+    machines: Sequence[InstanceType] = (),
+) -> ClusterRecords:
+    """Return the records of a bundle over a window, which the fleets' windows make up; `machines` tell nodes' CPUs."""
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
     rows = bundle.table("allocations", _ALLOCATION_COLUMNS).to_pylist()
     nodes = bundle.table("nodes", NODE_COLUMNS).to_pylist()
@@ -117,6 +128,10 @@ def cluster_records(bundle: Bundle, fleets: Sequence[Fleet], window: Window, set
         used_of=_used(fleets),
         active_hours=active,
         seen_hours=seen,
+        partitioned=frozenset(
+            row["node"] for row in bundle.table("devices", ("node", "mig_profile")).to_pylist() if row["mig_profile"]
+        ),
+        machines=machines,
     )
 
 

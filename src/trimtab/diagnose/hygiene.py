@@ -8,7 +8,8 @@ several claim, so that they never add up to more than was paid. What an offender
 - a missing taint costs what the pods cost that it let in, which is counted with them;
 - a pod that waits for a node costs nothing; one that waits on its node for an image costs the GPUs that it holds;
 - a pod that does nothing, and a notebook left open, cost the GPUs that they hold while these do nothing;
-- a pod that asks for more GPUs than it ever used costs the others.
+- a pod that asks for more GPUs than it ever used costs the others;
+- nodes that would be empty if pods stood closer together cost what is free of them and of those that would take their pods.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from trimtab.diagnose.offences import (
     scaler_offences,
     unlimited_pools,
 )
+from trimtab.diagnose.packing import scattered
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
@@ -54,7 +56,7 @@ def offences(records: ClusterRecords, settings: Hygiene) -> Offences:
     """Return what is untidy in a history, whatever it costs."""
     found: list[Found] = []
     rules: tuple[Callable[[ClusterRecords, Hygiene], Iterable[Found]], ...] = (
-        _strays, _waiting, _notebooks, _unused,
+        _strays, _waiting, _notebooks, _unused, scattered,
     )  # fmt: skip
     for rule in rules:
         found += rule(records, settings)

@@ -28,6 +28,7 @@ class OffenceKind(Enum):
     UNUSED = "pods that hold GPUs and do nothing"
     NOTEBOOK = "notebooks left open"
     OVER_ASKED = "pods that ask for more GPUs than they use"
+    SCATTERED = "nodes that moving pods would empty"
     SCALER = "autoscalers that cannot work"
     UNLIMITED = "node pools without limits"
     BUDGET = "disruption budgets missing or too strict"
@@ -42,7 +43,7 @@ class Offence:
     owner_kind: str
     nodes: tuple[str, ...]
     items: tuple[str, ...]
-    """Pods, or nodes where these are the offenders."""
+    """Pods, or nodes where these are the offenders; pods to move, in their order."""
     call: Call
     evidence: str
     counted_in: WasteKind | None

@@ -259,6 +259,12 @@ class Hygiene:
     """Hours on end, up to the last of the history, in which no GPU of a pod did anything: a night and a day."""
     notebook_open_hr: float = 4.0
     """Idle hours on end after which a notebook counts as left open: half a working day; lunch and meetings are shorter."""
+    scattered_hr: float = 24.0
+    """Hours without anybody coming or going on a node, up to the end of the history, before moving its pods is advised: a
+    night and a day."""
+    allocatable_frac: float = 0.9
+    """Share of a machine type's CPUs and memory that pods can have: kubelet, the system and DaemonSets keep a few percent of
+    large machines (GKE reserves 0.25 % of the CPUs beyond four and 2 to 6 % of the memory beyond 16 GiB)."""
     cordoned_hr: float = 1.0
     """Hours that a node is cordoned or not ready: a drain for an upgrade takes minutes."""
     throttled_frac: float = 0.05

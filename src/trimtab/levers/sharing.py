@@ -41,9 +41,11 @@ from trimtab.physics.colocation import (
     AS_MET,
     MET_BOTH_WAYS,
     MPS_CAPABILITY,
+    is_safe_pair,
     left_frac,
     met_frac,
     mps_share,
+    speed_beside,
     time_slice,
 )
 from trimtab.physics.formats import WeightFormat
@@ -405,6 +407,17 @@ def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
     mine = f"{busiest_hour_frac(workload):.0%}"
     yield Fact("at work in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit)
     yield Fact(f"requests that meet others, of {slot.others}", "physics", f"{usual:.0%}-{careful:.0%}")
+    if slot.others == 1:
+        # pairs were measured, and runs, not requests: no target is held against it
+        beside = speed_beside(busiest_hour_frac(workload), slot.shared.busy_frac)
+        safe = is_safe_pair(busiest_hour_frac(workload), slot.shared.busy_frac)
+        told = f"{beside.low:.0%}-{min(1.0, beside.high):.0%} of its speed alone"
+        yield Fact(
+            "whole work beside another so busy, in that hour",
+            "measured pairs of runs",
+            f"{told}{'' if safe else ', not called safe'}",
+            "called safe where 10% is lost at most, and 25% with great care",
+        )
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

@@ -9,12 +9,17 @@ whatever the others ask for. The others are taken to be at work independently of
 **MPS.** Each of n programs has 1 / n of the processors for itself (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, which the device plugin
 sets to 100 / n) and of the memory (`CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`); bandwidth and L2 are shared. The others are taken to
 draw their share of the bandwidth all the time.
+
+**Two programs in time slices, as measured.** How fast whole work goes on (a run, a batch), rather than one request, depends on
+how busy both keep the GPU alone: `speed_beside`, fitted on measured pairs. Targets of requests are not held against it, because
+the share of a request's time that is spent in kernels is not known.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import comb
+from math import comb, exp, log
+from typing import NamedTuple
 
 from trimtab.catalog import Gpu
 
@@ -61,3 +66,53 @@ def mps_share(gpu: Gpu, clients: int) -> Gpu:
 def time_slice(gpu: Gpu, slices: int, held: int = 1) -> Gpu:
     """Return `held` of `slices` time slices as a board: its part of the memory, and the whole GPU while nobody else works."""
     return replace(gpu, memory_gib=gpu.memory_gib * held / slices)
+
+
+class PairLaw(NamedTuple):
+    """The speed 1 / (1 + weight * own ** own_power * other ** other_power) of work beside another program, 1 = alone."""
+
+    weight: float
+    own_power: float
+    other_power: float
+
+    def speed(self, own_frac: float, other_frac: float) -> float:
+        """Return the speed by the shares of the time in which both keep the GPU busy alone."""
+        return float(1 / (1 + self.weight * own_frac**self.own_power * other_frac**self.other_power))
+
+
+class SpeedBeside(NamedTuple):
+    """Speed of work beside one other program, 1 = alone: expected, the 80 % interval, and what one in a hundred falls below."""
+
+    expected: float
+    low: float
+    high: float
+    careful: float
+
+
+# Fitted on Lucid's 1,016 pairs of training jobs on an RTX 3090 (S-Lab-System-Group/Lucid, simulation/data/colocate_info.csv) by
+# `python -m benchmarks.interference`, which also scores the same fit on models that were held out.
+EXPECTED_SPEED = PairLaw(3.555, 1.491, 2.030)
+CAREFUL_SPEED = PairLaw(1.933, 0.273, 0.939)
+SPREAD_FLOOR = 0.1
+"""Loss that the width of the interval counts beside the expected one: work that loses nothing varies too."""
+LOW_SPREAD, HIGH_SPREAD = -0.721, 0.725
+"""10 and 90 % of the measured errors of ln(speed), over the expected loss plus the floor."""
+SAFE_LOSS_FRAC, CAREFUL_LOSS_FRAC = 0.10, 0.25
+
+
+def speed_beside(own_frac: float, other_frac: float) -> SpeedBeside:
+    """Return how fast work goes on beside one other program in time slices; shares are those of the time busy alone, 0..1."""
+    expected = EXPECTED_SPEED.speed(own_frac, other_frac)
+    width = SPREAD_FLOOR + 1 - expected
+    return SpeedBeside(
+        expected=expected,
+        low=exp(log(expected) + LOW_SPREAD * width),
+        high=exp(log(expected) + HIGH_SPREAD * width),
+        careful=min(expected, CAREFUL_SPEED.speed(own_frac, other_frac)),
+    )
+
+
+def is_safe_pair(one_frac: float, other_frac: float) -> bool:
+    """Tell whether both of two programs are expected to lose 10 % at most and, one in a hundred aside, 25 %."""
+    both = (speed_beside(one_frac, other_frac), speed_beside(other_frac, one_frac))
+    return all(speed.expected >= 1 - SAFE_LOSS_FRAC and speed.careful >= 1 - CAREFUL_LOSS_FRAC for speed in both)

@@ -134,7 +134,8 @@ def audited(
     fit, market = opened.fit, opened.market
     history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
-    records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings)
+    machines = market.catalog.instance_types
+    records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings, machines)
     breakages = broken(records, opened.settings.hygiene)
     found = _audit(
         name or bundle_name(bundle),

@@ -29,10 +29,17 @@ _REAPED = frozenset({"Notebook", "StatefulSet", "Deployment"})
 _TAINT = f"{GPU_TAINT['key']}={GPU_TAINT['value']}:{GPU_TAINT['effect']}"
 _STRAY, _NO_TAINT = "pods without GPUs on GPU nodes", "GPU nodes without a taint"
 _NOTEBOOK = "notebooks left open"
+_SCATTERED = "nodes that moving pods would empty"
 _OVER_ASKED, _BUDGET = "pods that ask for more GPUs than they use", "disruption budgets missing or too strict"
 _STOPPED = frozenset({"pods that hold GPUs and do not start", "pods that hold GPUs and do nothing"})
 _CRASH_LOOP = "container in a crash loop"
 _NAMED = 3
+_SCHEDULER = "gpu-packing"
+_GPU_WEIGHT = 5
+"""GPUs are what nodes are paid for; CPUs and memory only break ties."""
+_SCHEDULER_COMMENT = """For a second kube-scheduler (kubernetes.io/docs/tasks/extend-kubernetes/configure-multiple-schedulers),
+which runs with --config on this file, or for the one that you run yourself: give the profile the name default-scheduler then.
+Pods with GPUs name it in schedulerName. On GKE the autoscaling profile optimize-utilization does the same without it."""
 _STRAY_COMMENT = """List this folder under `components` beside the workload's manifest. Where it requires nodes by affinity
 already, add the expression to each of its own terms instead: a merge would put this one in their place."""
 
@@ -49,6 +56,7 @@ def hygiene_files(document: AuditDocument, facts: EmitFacts) -> tuple[ManifestFi
         *_taints(by_kind[_NO_TAINT], facts),
         *_notebooks(by_kind[_NOTEBOOK], facts),
         *_disruption_budgets(by_kind[_BUDGET], facts),
+        *_packing(by_kind[_SCATTERED], facts),
     ]
     paths = {subject: [file.path for file, about in files if about == subject] for _, subject in files}
     page = _file("README.md", _page(document, facts, paths), "what is untidy")
@@ -186,6 +194,100 @@ def _disruption_budgets(parts: Sequence[HygienePart], facts: EmitFacts) -> Itera
         yield _file(path, text, "PodDisruptionBudget"), part.subject
 
 
+def _packing(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
+    """Yield the script that empties nodes of each group, and once the scheduler that keeps pods together from then on."""
+    nodes = {node.name: node for node in facts.nodes}
+    for part in parts:
+        here = [nodes[name] for name in part.nodes if name in nodes]
+        if here:
+            script = moves_script(part, here)
+            yield _file(f"packing/{node_name(part.subject)}.sh", script, "script that empties nodes"), part.subject
+    if any(name in nodes for part in parts for name in part.nodes):
+        text = yaml_text(packing_scheduler(), comment=_SCHEDULER_COMMENT)
+        yield _file("packing/scheduler.yaml", text, "ConfigMap"), parts[0].subject
+
+
+def moves_script(part: HygienePart, nodes: Sequence[NodeFacts]) -> str:
+    """Return the script that empties nodes in the order in which their pods were found room for."""
+    names = [shlex.quote(node.name) for node in nodes]
+    key, group = nodes[0].group or ("", "")
+    lines = [
+        "#!/usr/bin/env bash",
+        f"# {part.subject}: empty {', '.join(names)}. Made by trimtab; nothing here was run.",
+        f"# To move, in this order: {', '.join(part.items)}.",
+        "# Room was found for them at the end of the history that was audited: look again if much has changed since.",
+        "# Each pod starts anew elsewhere; disruption budgets are kept, so that a drain may wait for them.",
+        "set -euo pipefail",
+        "",
+        "# First none of them takes new pods, so that what leaves one does not go to another",
+        f"kubectl cordon {' '.join(names)}",
+        *(f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data --timeout=30m" for name in names),
+        "",
+        "# Nothing may wait for a node now:",
+        "kubectl get pods --all-namespaces --field-selector status.phase=Pending",
+        "",
+    ]
+    if key == KARPENTER:
+        change = '{"spec":{"disruption":{"consolidationPolicy":"WhenEmptyOrUnderutilized"}}}'
+        lines += [
+            "# Karpenter gives empty nodes back by itself. It keeps pods together from then on with the line below, which",
+            '# may stop runs: first annotate their pods with karpenter.sh/do-not-disrupt: "true".',
+            f"# kubectl patch nodepool {shlex.quote(group)} --type=merge -p {shlex.quote(change)}",
+        ]
+    else:
+        lines += [
+            "# The cluster autoscaler gives empty nodes back by itself; where there is none, make the group smaller by",
+            f"# {len(names)}, naming these nodes.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def packing_scheduler() -> Mapping[str, Plain]:
+    """Return the configuration of a scheduler that fills nodes with GPUs before it opens others.
+
+    MostAllocated of NodeResourcesFit (kubernetes.io/docs/concepts/scheduling-eviction/resource-bin-packing), GPUs before CPUs
+    and memory, and none of the spreading over nodes that the scheduler adds by itself.
+    """
+    version = "kubescheduler.config.k8s.io/v1"
+    fit: dict[str, Plain] = {
+        "apiVersion": version,
+        "kind": "NodeResourcesFitArgs",
+        "scoringStrategy": {
+            "type": "MostAllocated",
+            "resources": [
+                {"name": GPU_TAINT["key"], "weight": _GPU_WEIGHT},
+                {"name": "cpu", "weight": 1},
+                {"name": "memory", "weight": 1},
+            ],
+        },
+    }
+    spread: dict[str, Plain] = {
+        "apiVersion": version,
+        "kind": "PodTopologySpreadArgs",
+        "defaultingType": "List",
+        "defaultConstraints": [],
+    }
+    profile: dict[str, Plain] = {
+        "schedulerName": _SCHEDULER,
+        "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": fit},
+            {"name": "PodTopologySpread", "args": spread},
+        ],
+    }
+    configuration: dict[str, Plain] = {
+        "apiVersion": version,
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{_SCHEDULER}-scheduler", "namespace": "kube-system"},
+        "data": {"config.yaml": yaml_text(configuration)},
+    }
+
+
 # The page
 
 
@@ -224,6 +326,8 @@ def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterato
             yield "no patch: what runs its pods was not told; keep it off GPU nodes by node affinity in its own manifest"
     elif row.kind == _OVER_ASKED:
         yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
+    elif row.kind == _SCATTERED and paths.get(row.subject):
+        yield "the script waits for each pod; `packing/scheduler.yaml` keeps new pods from scattering again"
     elif row.kind in _STOPPED:
         yield _stop(row.subject, row.owner_kind, row.items)
 
