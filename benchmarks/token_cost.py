@@ -11,7 +11,12 @@ its prompts is the answers', the rest the prompts'. Three rules are compared wit
 
 `off_points` is the rule's share less the true one, in points of the bill. The step times are the model's own in both, so this
 measures the rule and not the model; how far step times are off is measured by `benchmarks.predict` and `benchmarks.ttft`.
-`adds_up` draws random bills and tokens: those whose token dollars do not sum to them to the micro-dollar.
+`beyond_seen_loads` replays requests that come at random (Poisson) at the highest load that a history saw and at a higher one.
+It says how many times as long as the scheduler the law of services takes the 95th percentile there to be: times at the load
+seen, stretched by (1 - seen) / (1 - load), those per token by (load / seen)^2 besides. Below 1 the law promises too much. The
+square was chosen on the recorded lengths; the drawn ones were looked at once, after that.
+
+`bills_off` draws random bills and tokens: those whose token dollars do not sum to them to the micro-dollar.
 
 Run: python -m benchmarks.token_cost
 """
@@ -34,7 +39,7 @@ from trimtab.physics.models import model_named
 from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
 from trimtab.physics.step_times import StepTimes, step_times, token_seconds
-from trimtab.replay.engine import EngineLimits, Requests
+from trimtab.replay.engine import EngineLimits, Requests, replay_engine
 from trimtab.units import S_PER_MIN
 
 REQUESTS = 3000
@@ -170,7 +175,51 @@ def bills_off() -> int:
     return off
 
 
+SEEN_AND_HIGHER = ((0.15, 0.18), (0.2, 0.4), (0.3, 0.36), (0.3, 0.5), (0.4, 0.48), (0.5, 0.7), (0.7, 0.8))
+
+
+def drawn(prompt: float, spread: float, answer: float) -> Requests:
+    """Return requests of lengths that are lognormal around medians, prompts of a spread, cut at 60,000 tokens."""
+    rng = np.random.default_rng(31)
+    tokens = (
+        prompt * np.exp(spread * rng.standard_normal(REQUESTS)),
+        answer * np.exp(0.8 * rng.standard_normal(REQUESTS)),
+    )
+    input_tokens, output_tokens = (np.clip(np.rint(count), 2, 60_000).astype(np.int64) for count in tokens)
+    return Requests(np.zeros(REQUESTS), input_tokens, output_tokens, np.zeros(REQUESTS, dtype=np.int64))
+
+
+def beyond_seen_loads(name: str, requests: Requests, times: StepTimes) -> list[dict[str, str | float]]:
+    """Return, by pair of loads, foretold over replayed 95th percentiles of first tokens and of times per token."""
+    busiest = replay_engine(requests, LIMITS, times, clients=LIMITS.max_num_seqs)
+    full_req_s = len(requests.arrival_s) / float(busiest.served.end_s.max())
+
+    def p95_s(load: float) -> tuple[float, float]:
+        gaps = np.random.default_rng(7).standard_exponential(len(requests.arrival_s)) / (full_req_s * load)
+        replayed = replay_engine(requests._replace(arrival_s=np.cumsum(gaps)), LIMITS, times)
+        return float(np.quantile(replayed.ttft_s, 0.95)), float(np.nanquantile(replayed.tpot_s, 0.95))
+
+    rows: list[dict[str, str | float]] = []
+    for seen, load in SEEN_AND_HIGHER:
+        (first_s, token_s), (true_first_s, true_token_s) = p95_s(seen), p95_s(load)
+        stretch = (1 - seen) / (1 - load)
+        rows.append({
+            "requests": name, "seen": seen, "load": load,
+            "ttft_foretold_over_replayed": round(first_s * stretch / true_first_s, 2),
+            "tpot_foretold_over_replayed": round(token_s * stretch * (load / seen) ** 2 / true_token_s, 2),
+        })  # fmt: skip
+    return rows
+
+
 _KINDS = ("input", "output", "cached")
+
+
+DRAWN = {
+    "drawn: prompts 500 x/: 7, answers 150": drawn(500, 2.0, 150),
+    "drawn: prompts 4,000 x/: 3, answers 80": drawn(4000, 1.1, 80),
+    "drawn: prompts 200 x/: 2, answers 600": drawn(200, 0.7, 600),
+}
+"""Lengths around their medians; `x/:` is what one standard deviation multiplies or divides prompts by."""
 
 
 def main() -> None:
@@ -183,7 +232,16 @@ def main() -> None:
         f"{rule}_worst_points": max(abs(float(found[f"{rule}_off_points"])) for found in cases)
         for rule in ("modelled", "request_seconds", "blended")
     }
-    print(json.dumps({"benchmark": "token_cost", "bills": BILLS, "bills_off": bills_off(), **worst, "cases": cases}))
+    beyond = []
+    for case in (CASES[1], CASES[4], CASES[6]):
+        requests = recorded(arguments.data, case)
+        beyond += beyond_seen_loads(f"{case.trace}, {case.model}", requests, times_of(case, requests))
+    for words, requests in DRAWN.items():
+        beyond += beyond_seen_loads(words, requests, times_of(CASES[0], requests))
+    for row in beyond:
+        print(row)
+    whole = {"benchmark": "token_cost", "bills": BILLS, "bills_off": bills_off(), **worst}
+    print(json.dumps({**whole, "cases": cases, "beyond_seen_loads": beyond}))
 
 
 if __name__ == "__main__":
