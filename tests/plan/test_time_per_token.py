@@ -77,7 +77,7 @@ def test_history_is_held_against_its_own_times_per_token():
 
 
 def test_a_number_of_replicas_is_refused_where_tokens_would_come_too_late():
-    tight, loose = Evaluator(case=case()), Evaluator(case=case(limit_s=0.06))
+    tight, loose = Evaluator(case=case()), Evaluator(case=case(limit_s=0.1))
 
     # with the headroom of plans, replicas are busier than they were, and their tokens later
     assert not tight.keeps_targets(with_replicas(4))
@@ -97,6 +97,19 @@ def test_more_load_never_makes_tokens_come_sooner():
 
     for limit_s in (0.01, 0.02, 0.03, 0.05, 1.0):
         assert np.all(np.diff(law.ok_frac(limit_s, metric=TargetMetric.TPOT)) <= 1e-12)
+
+
+def test_beyond_the_load_seen_tokens_come_later_by_the_square_of_the_load_besides():
+    law = case().law
+    seen_load, at = law.per_token.load[-1], 90
+
+    share = law.within_frac(0.045, metric=TargetMetric.TPOT)[at]
+
+    # the limit that stands for 0.045 s at the load seen: between 0.02 and 0.04 s, where 99 % of its requests are
+    stretch = (1 - 0.9 * law.gpu_frac) / (1 - seen_load * law.gpu_frac)
+    limit_s = 0.045 * stretch * (seen_load / 0.9) ** 2
+    assert 0.02 < limit_s < 0.04
+    assert share == pytest.approx(0.99 * (limit_s - 0.02) / 0.02, abs=0.005)
 
 
 def test_a_wait_in_the_queue_is_no_part_of_a_time_per_token():
