@@ -133,8 +133,21 @@ class FleetRows:
         )
         return self
 
-    def demand(self, workload, requests_of_hour, replicas, le_s=(), counts=None, running=None, first_tokens=None):
-        """One row per hour; `counts(hour)` gives requests per latency bucket, `first_tokens(hour)` those by first token."""
+    def demand(
+        self,
+        workload,
+        requests_of_hour,
+        replicas,
+        le_s=(),
+        counts=None,
+        running=None,
+        first_tokens=None,
+        per_token=None,
+    ):
+        """One row per hour; `counts(hour)` gives requests per latency bucket, `first_tokens(hour)` those by first token.
+
+        `per_token(hour)` gives those by time per token.
+        """
         for hour in range(self.days * 24):
             self.rows["demand"].append(
                 {
@@ -148,6 +161,8 @@ class FleetRows:
                     "latency_count": None if counts is None else [float(n) for n in counts(hour)],
                     "ttft_le_s": None if first_tokens is None else list(le_s),
                     "ttft_count": None if first_tokens is None else [float(n) for n in first_tokens(hour)],
+                    "tpot_le_s": None if per_token is None else list(le_s),
+                    "tpot_count": None if per_token is None else [float(n) for n in per_token(hour)],
                 }
             )
         return self

@@ -153,11 +153,11 @@ class Engine:
 
 
 def serve_step_by_step(
-    requests: Requests, limits: EngineLimits, times: StepTimes, *, clients: int = 0
+    requests: Requests, limits: EngineLimits, times: StepTimes, *, clients: int = 0, kind: type[Engine] = Engine
 ) -> tuple[list[Job], Engine]:
-    """Serve requests, all of which must fit, and return them with what the engine saw."""
+    """Serve requests, all of which must fit, by an engine of a kind, and return them with what the engine saw."""
     jobs = [Job(number, *(column[number].item() for column in requests)) for number in range(len(requests.arrival_s))]
-    engine = Engine(limits=limits, times=times, free=limits.kv_blocks)
+    engine = kind(limits=limits, times=times, free=limits.kv_blocks)
     coming = deque(jobs)
     issued = len(jobs)
     if clients:

@@ -2,7 +2,7 @@ import json
 from datetime import date
 
 import pytest
-from tests.tables.bundles import META, allocation, device, node, tables
+from tests.tables.bundles import META, START, allocation, device, node, tables
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.cli import COMMANDS, main
@@ -49,6 +49,61 @@ def test_a_table_states_the_sum_and_the_window(fleet, capsys):
     out = capsys.readouterr().out
     assert "the bill of 1 Sep 2026 to 3 Sep 2026" in out
     assert max(len(line) for line in out.splitlines()) <= 80
+
+
+@pytest.fixture
+def token_fleet(tmp_path):
+    """Two services of 0.7 and 1.1 GPUs, of which one counts cached tokens, and what serves nothing."""
+    held = [
+        allocation(gpus=gpus, pod=f"p{name}", workload=f"ns/{name}", team=team, device=None)
+        for name, team, gpus in (("chat", "a", 0.7), ("rag", "b", 1.1), ("nb", "a", 1.0))
+    ]
+    common = {"start": START, "interval_s": 3600.0, "completed": 7.0, "output_tokens": 999.0}
+    demand = [
+        {"workload": f"ns/{name}", **common, "input_tokens": 50_021.0, "cached_tokens": cached}
+        for name, cached in (("chat", 30_007.0), ("rag", None))
+    ]
+    rows = {"nodes": [node()], "devices": [device()], "allocations": held, "gpu_usage": [], "demand": demand}
+    write_bundle(tmp_path / "tokens", tables(**rows), META)
+    return str(tmp_path / "tokens")
+
+
+@pytest.mark.parametrize("by", ["workload", "team"])
+def test_token_dollars_sum_to_each_row_and_all_rows_to_the_bill(token_fleet, capsys, by):
+    assert run(token_fleet, "-q", "--by", by, "--tokens", "-o", "json") == 0
+
+    *rows, rest = json.loads(capsys.readouterr().out)["rows"]
+    rate = load_catalog().prices.price("aws", "p4d.24xlarge", "us-east-1", BuyingOption.ON_DEMAND, at=date(2026, 9, 3))
+    assert [row["name"] for row in (*rows, rest)] == [
+        *(["ns/rag", "ns/chat"] if by == "workload" else ["b", "a"]),
+        "not by tokens",
+    ]
+    assert round(sum(row["usd"] for row in (*rows, rest)), 2) == round(48 * rate.usd_hr, 2)
+    for row in rows:
+        parts = [row[f"{kind}_usd"] or 0.0 for kind in ("input", "output", "cached", "unread")]
+        assert round(sum(parts), 2) == row["usd"]
+    assert rows[0]["cached_usd"] is None
+    assert rows[1]["cached_mtok"] == 0.030007
+
+
+def test_a_table_of_tokens_says_by_which_rule_each_bill_was_divided(token_fleet, capsys):
+    assert run(token_fleet, "-q", "--by", "workload", "--tokens") == 0
+
+    out = capsys.readouterr().out
+    assert "one price for every token" in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_a_page_of_charges_shows_what_tokens_cost(token_fleet, capsys):
+    assert run(token_fleet, "-q", "-o", "html") == 0
+
+    assert "What tokens cost" in capsys.readouterr().out
+
+
+def test_prices_of_tokens_nobody_read_are_refused(fleet, capsys):
+    assert run(fleet, "-q", "--tokens") == 2
+
+    assert "input_tokens" in capsys.readouterr().err
 
 
 CHARGES = """ChargePeriodStart,ChargePeriodEnd,BilledCost,EffectiveCost,BillingCurrency,ChargeCategory,ResourceId,Tags

@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     UseOffering,
 )
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
+from trimtab.diagnose.token_cost import TokenAmounts, TokenRule, TokenUse, token_charge
 from trimtab.fleet.law_evidence import BackTest, BackTestedMeasure, Bound, LawEvidence
 from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
@@ -583,6 +584,34 @@ LAWS = (
 )
 
 
+TOKEN_COSTS = (
+    token_charge(
+        "prod/chat-api",
+        fit_micro(SPEND["prod/chat-api"][2]),
+        TokenUse(
+            tokens=TokenAmounts(input=41e9, output=15.2e9, cached=22e9),
+            cached_known=True,
+            weights=TokenAmounts(input=0.031, output=0.094, cached=0.002),
+            rule=TokenRule.MODELLED,
+            because="step times of mistral-7b on A100-SXM4-40GB for its mean request at its usual concurrency",
+            read_frac=0.96,
+        ),
+    ),
+    token_charge(
+        "prod/embed-api",
+        fit_micro(SPEND["prod/embed-api"][2]),
+        TokenUse(
+            tokens=TokenAmounts(input=61e9, output=0.0, cached=0.0),
+            cached_known=False,
+            weights=TokenAmounts(input=61e9, output=0.0, cached=0.0),
+            rule=TokenRule.BLENDED,
+            because="one price for every token: its tokens are all of one kind",
+            read_frac=1.0,
+        ),
+    ),
+)
+
+
 def example_audit() -> Audit:
     """The audit: 9 actions, one target missed, one workload unjudged, one input missing."""
     by_workload = spend(None)
@@ -620,6 +649,7 @@ def example_audit() -> Audit:
         spend_by_kind=spend(0),
         spend_by_team=spend(1),
         spend_by_workload=by_workload,
+        token_costs=TOKEN_COSTS,
         product_form=ProductForm(allocation_frac=0.912, busy_frac=0.634, efficiency_frac=0.331),
         waste=waste(bill),
         verdicts=(

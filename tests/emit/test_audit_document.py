@@ -24,6 +24,15 @@ def test_every_spend_table_sums_to_the_bill_to_the_cent(document, by):
     assert sum(cents(row.usd_mo) for row in getattr(document.spend, by)) == cents(document.bill_usd_mo)
 
 
+def test_token_dollars_sum_to_the_services_share_of_the_bill_to_the_cent(document):
+    shares = {row.name: row.usd_mo for row in document.spend.by_workload}
+
+    assert [row.service for row in document.tokens] == ["prod/chat-api", "prod/embed-api"]
+    for row in document.tokens:
+        parts = (row.input_usd_mo, row.output_usd_mo, row.cached_usd_mo, row.unread_usd_mo)
+        assert sum(map(cents, parts)) == cents(row.usd_mo) == cents(shares[row.service])
+
+
 def test_savings_of_actions_sum_to_the_joint_saving_to_the_cent(document):
     plan = document.plan
 

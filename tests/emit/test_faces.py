@@ -84,7 +84,7 @@ def test_every_markdown_row_has_as_many_cells_as_its_head(document):
     blocks = render_markdown(document).split("\n\n")
     tables = [block.splitlines() for block in blocks if block.startswith("|")]
 
-    assert len(tables) == 10
+    assert len(tables) == 11
     for rows in tables:
         assert {row.replace(r"\|", "").count("|") for row in rows} == {rows[0].count("|")}
 

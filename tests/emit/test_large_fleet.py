@@ -33,6 +33,7 @@ def page():
     large = replace(
         audit,
         spend_by_workload=spend,
+        token_costs=(),
         heat_map=HeatMap(rows=names, activity_frac=np.full((WORKLOADS, 168), 0.3)),
         capacity=audit.capacity * 50,
         proof=replace(audit.proof, targets=tuple(replace(TARGETS[1], workload=name) for name in names)),

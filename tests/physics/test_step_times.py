@@ -10,7 +10,7 @@ from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import coefficients_at, packaged, times_of
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.physics.step_times import kv_blocks, step_times
+from trimtab.physics.step_times import kv_blocks, step_times, token_seconds
 
 GPUS = load_catalog()
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")
@@ -88,3 +88,45 @@ def test_an_engine_that_was_not_measured_takes_the_constants_of_vllm():
 
     assert fitted.of({"engine": "tgi", "kind": ""}) == fitted.of({"engine": "vllm", "kind": ""})
     assert fitted.low < 0 < fitted.high
+
+
+MEAN = {"input_tokens": 1000.0, "cached_tokens": 0.0, "output_tokens": 200.0}
+
+
+def test_an_answer_alone_takes_whole_steps_and_its_prompt_the_one_before():
+    _, times = parts_of(query())
+
+    alone = token_seconds(times, **MEAN, requests=1)
+
+    assert alone.output_s == pytest.approx(199 * (times.decode_s[1] + times.context_s * 1100))
+    assert alone.input_s == pytest.approx(times.mixed_s[1000] + times.pair_s * 1000**2 / 2)
+    assert alone.cached_s == 0
+
+
+def test_a_prompt_beside_others_takes_what_its_step_is_longer_for_it():
+    _, times = parts_of(query())
+
+    beside = token_seconds(times, **MEAN, requests=9)
+
+    longer = times.mixed_s[1008] + 8 * times.sequence_s - times.decode_s[8]
+    assert beside.input_s == pytest.approx(longer + times.pair_s * 1000**2 / 2)
+    assert beside.output_s < token_seconds(times, **MEAN, requests=1).output_s / 5
+
+
+@given(cached=st.floats(0, 1000), requests=st.integers(1, 64))
+def test_a_cached_prompt_never_takes_more_than_a_computed_one(cached, requests):
+    _, times = parts_of(query())
+
+    found = token_seconds(times, **(MEAN | {"cached_tokens": cached}), requests=requests)
+    computed = token_seconds(times, **MEAN, requests=requests)
+
+    assert found.output_s == computed.output_s
+    assert found.input_s + found.cached_s <= computed.input_s * (1 + 1e-9)
+
+
+def test_a_prompt_longer_than_a_step_is_cut_into_several():
+    _, times = parts_of(query(), step_tokens=512)
+
+    cut = token_seconds(times, **MEAN, requests=1)
+
+    assert cut.input_s == pytest.approx(times.mixed_s[512] + times.mixed_s[488] + times.pair_s * 1000**2 / 2)

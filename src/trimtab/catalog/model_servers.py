@@ -2,6 +2,7 @@
 
 Names: the published wheels vllm 0.33.0, sglang 0.5.23 and ray 2.60.0; triton-inference-server/server
 docs/user_guide/metrics.md; huggingface/text-generation-inference docs/source/reference/metrics.md (all November 2026).
+Workers of Dynamo pass the series of the engine that they run (vLLM, SGLang) on under its names.
 """
 
 from __future__ import annotations
@@ -37,6 +38,22 @@ class ServerMetrics:
     input_tokens: str = ""
     """Histogram whose `_sum` and `_count` give the mean prompt length."""
     output_tokens: str = ""
+    tpot: str = ""
+    """Histogram, without `_bucket`, of each request's mean time per token after the first."""
+    prompt_tokens: tuple[str, ...] = ()
+    """Counter of prompt tokens, those that the prefix cache held included."""
+    answer_tokens: tuple[str, ...] = ()
+    cached_tokens: tuple[str, ...] = ()
+    """Counter of prompt tokens that the prefix cache held."""
+    step_s: tuple[str, ...] = ()
+    """Counter of the time of the engine's own steps, by phase: `prefill` and `decode` select its series.
+
+    Times of requests (`vllm:request_prefill_time_seconds`) are not this: a step that decodes 30 requests counts 30 times there.
+    """
+    prefill: str = ""
+    """Matcher of the steps that compute prompts."""
+    decode: str = ""
+    """Matcher of the steps that only compute answers."""
     bucket_s: float = 1.0
     """Seconds in the unit of the latency buckets."""
     flops: str = ""
@@ -66,6 +83,14 @@ SERVERS: tuple[ServerMetrics, ...] = (
         write_bytes="vllm:estimated_write_bytes_per_gpu_total",
         input_tokens="vllm:request_prompt_tokens",
         output_tokens="vllm:request_generation_tokens",
+        tpot="vllm:request_time_per_output_token_seconds",
+        prompt_tokens=("vllm:prompt_tokens_total",),
+        answer_tokens=("vllm:generation_tokens_total",),
+        cached_tokens=(
+            "vllm:prompt_tokens_cached_total",
+            "vllm:prefix_cache_hits_total",
+            "vllm:gpu_prefix_cache_hits_total",
+        ),
     ),
     ServerMetrics(
         server="sglang",
@@ -79,6 +104,13 @@ SERVERS: tuple[ServerMetrics, ...] = (
         flops="sglang:estimated_flops_per_gpu_total",
         read_bytes="sglang:estimated_read_bytes_per_gpu_total",
         write_bytes="sglang:estimated_write_bytes_per_gpu_total",
+        tpot="sglang:request_time_per_output_token_seconds",
+        prompt_tokens=("sglang:prompt_tokens_total",),
+        answer_tokens=("sglang:generation_tokens_total",),
+        cached_tokens=("sglang:cached_tokens_total",),
+        step_s=("sglang:forward_execution_seconds_total", "sglang:gpu_execution_seconds_total"),
+        prefill='category=~"(forward_)?(extend|prefill)"',
+        decode='category=~"(forward_)?decode"',
     ),
     ServerMetrics(
         server="tgi",
@@ -91,6 +123,12 @@ SERVERS: tuple[ServerMetrics, ...] = (
         latency="tgi_request_duration",
         input_tokens="tgi_request_input_length",
         output_tokens="tgi_request_generated_tokens",
+        tpot="tgi_request_mean_time_per_token_duration",
+        prompt_tokens=("tgi_request_input_length_sum",),
+        answer_tokens=("tgi_request_generated_tokens_sum",),
+        step_s=("tgi_batch_inference_duration_sum",),
+        prefill='method="prefill"',
+        decode='method=~"decode|next_token"',
     ),
     ServerMetrics(
         server="triton",

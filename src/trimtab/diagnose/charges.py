@@ -10,10 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit, DailySpend
+from trimtab.fleet.columns import numbers
 from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.services import tokens_of
 from trimtab.units import apportion
 
-DEMAND_COLUMNS = ("workload", "start", "completed", "input_tokens_mean", "output_tokens_mean")
+DEMAND_COLUMNS = (
+    "workload",
+    "start",
+    "completed",
+    "input_tokens_mean",
+    "output_tokens_mean",
+    "input_tokens",
+    "output_tokens",
+)
 
 
 class SharedRule(Enum):
@@ -122,17 +132,14 @@ def served_in(demand: pa.Table, window: Window) -> dict[str, ServedAmounts]:
     starts = demand["start"].cast(pa.timestamp("us")).to_numpy()
     first, last = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in (window.start, window.end))
     inside = (starts >= first) & (starts < last)
-    done, prompt, answer = (
-        np.asarray(demand[name].to_numpy(), dtype=np.float64)
-        for name in ("completed", "input_tokens_mean", "output_tokens_mean")
-    )
     names = np.asarray(demand["workload"].to_pylist(), dtype=object)
     found = {}
     for name in sorted(set(names[inside].tolist())):
-        mine = inside & (names == name) & ~np.isnan(done)
-        tokens = done[mine] * (prompt[mine] + answer[mine])
+        rows = demand.filter(pa.array(inside & (names == name)))
+        tokens = tokens_of(rows, "input_tokens") + tokens_of(rows, "output_tokens")
         measured = ~np.isnan(tokens)
         found[name] = ServedAmounts(
-            requests=float(done[mine].sum()), tokens=float(tokens[measured].sum()) if measured.any() else None
+            requests=float(np.nansum(numbers(rows["completed"]))),
+            tokens=float(tokens[measured].sum()) if measured.any() else None,
         )
     return found

@@ -29,6 +29,7 @@ from trimtab.emit.from_audit.bill import (
     owned_spend_parts,
     product_form_part,
     spend_tables,
+    token_cost_parts,
     unjudged_part,
     verdict_part,
     waste_parts,
@@ -69,6 +70,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         broken=tuple(broken_part(row, audit.untidy.hours) for row in audit.untidy.broken),
         hygiene=tuple(hygiene_part(row, audit.untidy.hours) for row in audit.untidy.offences),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
+        tokens=token_cost_parts(audit),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )
 

@@ -21,6 +21,7 @@ from trimtab.units import S_PER_HR
 
 HELD_OUT_FRAC = 0.2
 """Share of the hours, those with the highest load per replica, on which the law is tested."""
+_TIMES = frozenset({TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.TPOT})
 _LEAST_GROWTH = 1.1
 """A law is tested where the loads held out reach so many times those that it was fitted on."""
 
@@ -144,13 +145,14 @@ def _in_time(
     """Yield, for each limit on latency, the share in time over the hours held out."""
     arrivals = service.arrivals[tested]
     for target in workload.targets:
-        if target.limit_s is None or target.metric not in {TargetMetric.LATENCY, TargetMetric.TTFT}:
+        if target.limit_s is None or target.metric not in _TIMES:
             continue
         le_s, count = histogram_of(service, law.judging(target.metric))
         if not count.size or not count[tested].sum() > 0 or not arrivals.sum() > 0:
             continue
         ok = np.interp(queue.load[tested], law.grid(), law.ok_frac(target.limit_s, metric=target.metric))
-        ok = np.where(queue.wait_s[tested] <= target.limit_s, ok, 0.0)
+        if target.metric is not TargetMetric.TPOT:
+            ok = np.where(queue.wait_s[tested] <= target.limit_s, ok, 0.0)
         measured = float(share_within(le_s, count[tested].sum(axis=0), target.limit_s))
         yield target, BackTestedMeasure(foretold=float(np.average(ok, weights=arrivals)), measured=measured)
 

@@ -109,6 +109,21 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenReadings:
+    """Tokens of a service's steps, and the time of the steps of its engine; all (n_steps,), NaN where nobody read them."""
+
+    input: FloatArray
+    """Prompt tokens, those found in the prefix cache included."""
+    output: FloatArray
+    cached: FloatArray
+    """Prompt tokens found in the prefix cache."""
+    prefill_s: FloatArray
+    """Time of the engine's steps that computed prompts."""
+    decode_s: FloatArray
+    """Time of its steps that computed answers alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServiceObservation:
     """Requests as they came: steps of `step_s` from the window's start (n_steps,); NaN = gap."""
 
@@ -130,6 +145,12 @@ class ServiceObservation:
     input_tokens: float | None = None
     """Mean tokens of a prompt over all requests; None where they were not measured."""
     output_tokens: float | None = None
+    tokens: TokenReadings | None = None
+    """Tokens by step; None where none were ever read."""
+    tpot_le_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(n_tpot_buckets,) upper bounds of requests' mean times per token after the first; empty where not measured."""
+    tpot_count: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(n_steps, n_tpot_buckets) requests per bucket."""
 
     @property
     def most_replicas(self) -> int:

@@ -14,7 +14,15 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, JobsObservation, ServiceObservation, Workload
+from trimtab.fleet.model import (
+    Fleet,
+    FloatArray,
+    IntArray,
+    JobsObservation,
+    ServiceObservation,
+    TokenReadings,
+    Workload,
+)
 from trimtab.ledger import IDLE, Holdings, Usage
 
 _ROUNDING = 1e-9
@@ -132,6 +140,18 @@ def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
         running=service.running * factor,
         latency_count=service.latency_count * factor,
         ttft_count=service.ttft_count * factor,
+        tpot_count=service.tpot_count * factor,
+        tokens=None if service.tokens is None else _tokens(service.tokens, factor),
+    )
+
+
+def _tokens(tokens: TokenReadings, factor: float) -> TokenReadings:
+    return TokenReadings(
+        input=tokens.input * factor,
+        output=tokens.output * factor,
+        cached=tokens.cached * factor,
+        prefill_s=tokens.prefill_s * factor,
+        decode_s=tokens.decode_s * factor,
     )
 
 

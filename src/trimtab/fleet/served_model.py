@@ -15,11 +15,13 @@ import numpy as np
 from trimtab.catalog import Gpu
 from trimtab.errors import UnknownName
 from trimtab.fleet.model import ServiceObservation, Workload
+from trimtab.physics.first_token import default_step_tokens
 from trimtab.physics.footprint import Parallel, Serving, inference_footprint
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, resolve_model
-from trimtab.physics.predict import calibrated, times_of
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
+from trimtab.physics.predict import calibrated, coefficients_at, packaged, times_of
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes, serving_columns, serving_keys
+from trimtab.physics.step_times import TokenSeconds, step_times, token_seconds
 from trimtab.provenance import Estimate
 
 ENGINE, ENGINE_YEAR = "vllm", 2026
@@ -48,6 +50,25 @@ class ServedModel:
     def request_s(self, gpu: Gpu, stored: WeightFormat) -> float:
         """Return the predicted time of a request at the usual concurrency; not fixed to anything observed."""
         return _request_s(self, gpu, stored)
+
+    def token_seconds(self, gpu: Gpu, cached_tokens: float) -> TokenSeconds:
+        """Return what a mean request adds to the engine's steps at the usual concurrency; not fixed to anything observed."""
+        query = _query(self, gpu, self.stored)
+        columns, keys = serving_columns([query]), [serving_keys(query)]
+        batch, step_tokens = ceil(query.requests), default_step_tokens(gpu)
+        times = step_times(
+            columns,
+            coefficients_at(packaged("serving").tables, keys, columns),
+            max_num_seqs=batch,
+            step_tokens=max(step_tokens, 2 * batch),
+        )
+        return token_seconds(
+            times,
+            input_tokens=self.input_tokens,
+            cached_tokens=min(cached_tokens, self.input_tokens),
+            output_tokens=self.output_tokens,
+            requests=self.requests,
+        )
 
     def speed(self, home: Gpu, gpu: Gpu, stored: WeightFormat) -> Estimate:
         """Return the speed on a GPU with weights stored so, relative to the present ones at home."""
@@ -78,7 +99,12 @@ class ServedModel:
 
 @lru_cache(maxsize=4096)
 def _request_s(model: ServedModel, gpu: Gpu, stored: WeightFormat) -> float:
-    query = ServingQuery(
+    times = times_of([_query(model, gpu, stored)])
+    return float(times.ttft_s[0] + model.output_tokens * times.tpot_s[0])
+
+
+def _query(model: ServedModel, gpu: Gpu, stored: WeightFormat) -> ServingQuery:
+    return ServingQuery(
         model=model.architecture,
         gpu=gpu,
         stored=stored,
@@ -92,8 +118,6 @@ def _request_s(model: ServedModel, gpu: Gpu, stored: WeightFormat) -> float:
         gpus=model.tensor,
         tensor=model.tensor,
     )
-    times = times_of([query])
-    return float(times.ttft_s[0] + model.output_tokens * times.tpot_s[0])
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,11 @@
 """How a service answers under load, as its own history showed it: requests a replica can serve, and the latency at each load.
 
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
-histogram, made monotone (more load is never faster); the time to the first token has a histogram of its own where it was
-measured. Beyond the highest load seen, up to the top of the healthy band, times stretch as under processor sharing,
-(1 - seen) / (1 - load); beyond that nothing is promised. `law_limit.tested_law` is the law that plans rest on: this one, held
-to what history shows that a replica can serve.
+histogram, made monotone (more load is never faster); the time to the first token and the time per token after it have
+histograms of their own where they were measured. Beyond the highest load seen, up to the top of the healthy band, times stretch
+as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised. Times per token stretch by (load / seen)^2
+besides, for each long prompt that comes holds up the answers of all others. `law_limit.tested_law` is the law that plans rest
+on: this one, held to what history shows that a replica can serve.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class LatencyByLoad:
     le_s: FloatArray
 
 
+_UNKNOWN = LatencyByLoad(load=np.zeros(0), share=np.zeros((0, 0)), le_s=np.zeros(0))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServiceLaw:
     """A replica's capacity and its latency by load.
@@ -71,6 +75,8 @@ class ServiceLaw:
     """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
     first_token: LatencyByLoad | None = None
     """The time to the first token; None where it was not measured, and the whole request stands for it."""
+    per_token: LatencyByLoad | None = None
+    """A request's mean time per token after the first; None where it was not measured, and no limit on it is promised."""
     gpu_frac: float = 1.0
     """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
     tested: LawEvidence | None = None
@@ -117,10 +123,14 @@ class ServiceLaw:
 
     def judging(self, metric: TargetMetric) -> TargetMetric:
         """Return the metric by which targets are judged: a first token that was not measured, by the whole request."""
-        return metric if metric is TargetMetric.TTFT and self.first_token is not None else TargetMetric.LATENCY
+        if metric is TargetMetric.TPOT or (metric is TargetMetric.TTFT and self.first_token is not None):
+            return metric
+        return TargetMetric.LATENCY
 
     def latency(self, metric: TargetMetric = TargetMetric.LATENCY) -> LatencyByLoad:
         """Return the histograms by which targets of a metric are judged."""
+        if metric is TargetMetric.TPOT:
+            return self.per_token or _UNKNOWN
         if self.first_token is not None and self.judging(metric) is TargetMetric.TTFT:
             return self.first_token
         return LatencyByLoad(load=self.load, share=self.share, le_s=self.le_s)
@@ -130,7 +140,8 @@ class ServiceLaw:
     ) -> FloatArray:
         """Return the share of requests within a limit at each load of the grid, on a GPU `speed` times as fast.
 
-        Without a limit (throughput targets) every load up to the top is fine. The array is shared: it cannot be written to.
+        Without a limit (throughput targets) every load up to the top is fine. A time per token that was not measured is within
+        no limit. The array is shared: it cannot be written to.
         """
         return _ok_frac(self, limit_s, speed, self.judging(metric))
 
@@ -142,25 +153,30 @@ class ServiceLaw:
         1 everywhere where times were not measured.
         """
         times = self.latency(metric)
-        return _within_frac(self, times, limit_s * speed) if len(times.le_s) else np.ones(_GRID_POINTS)
+        return _within_frac(self, times, limit_s * speed, metric) if len(times.le_s) else np.ones(_GRID_POINTS)
 
 
 @lru_cache(maxsize=1024)
 def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: TargetMetric) -> FloatArray:
     """Tabulate `ok_frac` once for all the ways to scale a service; a law is told from others by identity."""
     grid, times = law.grid(), law.latency(metric)
+    if metric is TargetMetric.TPOT and limit_s is not None and not len(times.le_s):
+        return _fixed(np.zeros(len(grid)))
     if limit_s is None or not len(times.le_s):
         return _fixed(np.where(grid <= law.top_load, 1.0, 0.0))
-    ok = _within_frac(law, times, limit_s * speed)
+    ok = _within_frac(law, times, limit_s * speed, metric)
     return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
 
 
-def _within_frac(law: ServiceLaw, times: LatencyByLoad, limit_s: float) -> FloatArray:
+def _within_frac(law: ServiceLaw, times: LatencyByLoad, limit_s: float, metric: TargetMetric) -> FloatArray:
     """Return the share of requests within a limit at each load of the grid, beyond the seen ones as times stretch."""
     grid = law.grid()
     seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit_s))
     seen_load, top = float(times.load[-1]), times.share[-1]
     stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
+    if metric is TargetMetric.TPOT:
+        # at 1.2 times the load the scheduler's replay takes up to 1.6 times as long (`python -m benchmarks.token_cost`)
+        stretch *= np.minimum(1.0, seen_load / np.maximum(grid, 1e-9)) ** 2
     beyond = bucket_share(times.le_s, limit_s * stretch) @ top / top.sum()
     return np.asarray(np.where(grid <= seen_load, seen, np.minimum(beyond, seen)), dtype=np.float64)
 
@@ -236,7 +252,8 @@ def service_law(workload: Workload, healthy_frac: float, most_req_s: float = mat
         because=(
             f"{because}; " + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
         ),
-        first_token=_first_token(service, capacity_req_s),
+        first_token=_times_by_load(service, capacity_req_s, service.ttft_le_s, service.ttft_count),
+        per_token=_times_by_load(service, capacity_req_s, service.tpot_le_s, service.tpot_count),
     )
 
 
@@ -246,10 +263,12 @@ def as_seen_in(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
     At loads beyond those of that window the law's own times stand, but none is faster than what the window saw at less load.
     """
     whole = _as_seen(law, law.latency(), service, service.latency_le_s, service.latency_count)
-    first = law.first_token
+    first, per_token = law.first_token, law.per_token
     if first is not None:
         first = _as_seen(law, first, service, service.ttft_le_s, service.ttft_count)
-    return replace(law, load=whole.load, share=whole.share, le_s=whole.le_s, first_token=first)
+    if per_token is not None:
+        per_token = _as_seen(law, per_token, service, service.tpot_le_s, service.tpot_count)
+    return replace(law, load=whole.load, share=whole.share, le_s=whole.le_s, first_token=first, per_token=per_token)
 
 
 def _as_seen(
@@ -274,14 +293,14 @@ def _as_seen(
     )
 
 
-def _first_token(service: ServiceObservation, capacity: float) -> LatencyByLoad | None:
-    """Return the time to the first token by load; None where it was not measured at any load that is believed."""
-    if not service.ttft_count.sum() > 0:
+def _times_by_load(
+    service: ServiceObservation, capacity: float, le_s: FloatArray, histogram: FloatArray
+) -> LatencyByLoad | None:
+    """Return times of a histogram by load; None where they were not measured at any load that is believed."""
+    if not histogram.sum() > 0:
         return None
-    load, counts = _by_load(service, capacity, service.ttft_count)
-    if not counts.sum() > 0:
-        return None
-    return LatencyByLoad(load=load, share=_monotone(counts), le_s=service.ttft_le_s)
+    load, counts = _by_load(service, capacity, histogram)
+    return LatencyByLoad(load=load, share=_monotone(counts), le_s=le_s) if counts.sum() > 0 else None
 
 
 def activity_as_demand(workload: Workload) -> ServiceObservation:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.fleet.columns import numbers, seconds_from
-from trimtab.fleet.model import FloatArray, ServiceObservation, Window
+from trimtab.fleet.model import FloatArray, ServiceObservation, TokenReadings, Window
 
 DEMAND_COLUMNS = (
     "workload",
@@ -21,11 +21,18 @@ DEMAND_COLUMNS = (
     "waiting_mean",
     "input_tokens_mean",
     "output_tokens_mean",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "prefill_s",
+    "decode_s",
     "replicas_ready",
     "latency_le_s",
     "latency_count",
     "ttft_le_s",
     "ttft_count",
+    "tpot_le_s",
+    "tpot_count",
 )
 
 
@@ -49,6 +56,7 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
     arrivals = np.where(np.isnan(arrivals), numbers(rows["completed"]), arrivals)
     latency_le_s, latency_count = _histogram(rows, "latency", slot, steps)
     ttft_le_s, ttft_count = _histogram(rows, "ttft", slot, steps)
+    tpot_le_s, tpot_count = _histogram(rows, "tpot", slot, steps)
     return ServiceObservation(
         step_s=step_s,
         arrivals=_on_grid(arrivals, slot, steps, add=True),
@@ -59,16 +67,51 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
         ttft_le_s=ttft_le_s,
         ttft_count=ttft_count,
         waiting=_on_grid(numbers(rows["waiting_mean"]), slot, steps, add=True),
-        input_tokens=_per_request(rows, "input_tokens_mean", arrivals),
-        output_tokens=_per_request(rows, "output_tokens_mean", arrivals),
+        input_tokens=_per_request(rows, "input_tokens", arrivals),
+        output_tokens=_per_request(rows, "output_tokens", arrivals),
+        tokens=_tokens(rows, slot, steps),
+        tpot_le_s=tpot_le_s,
+        tpot_count=tpot_count,
     )
 
 
+def _tokens(rows: pa.Table, slot: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> TokenReadings | None:
+    """Return the tokens of each step; None where the history has none at all."""
+    found = {
+        "input": tokens_of(rows, "input_tokens"),
+        "output": tokens_of(rows, "output_tokens"),
+        "cached": numbers(rows["cached_tokens"]),
+        "prefill_s": numbers(rows["prefill_s"]),
+        "decode_s": numbers(rows["decode_s"]),
+    }
+    if np.isnan(found["input"]).all() and np.isnan(found["output"]).all():
+        return None
+    return TokenReadings(**{name: _on_grid(values, slot, steps, add=True) for name, values in found.items()})
+
+
+def tokens_of(rows: pa.Table, column: str) -> FloatArray:
+    """Return `input_tokens` or `output_tokens` of each row of a `demand` table (n_rows,), NaN where nobody read them.
+
+    Where a server counts no tokens, but says how long its requests were, they are the requests that it answered times that.
+    """
+    counted = numbers(rows[column])
+    answered = numbers(rows["completed"])
+    derived = np.where(answered == 0, 0.0, answered * numbers(rows[f"{column}_mean"]))
+    # a service that never told lengths has no 0 tokens in a quiet step either: it was not read
+    told = not np.isnan(numbers(rows[f"{column}_mean"])).all()
+    return np.where(np.isnan(counted) & told, derived, counted)
+
+
 def _per_request(rows: pa.Table, column: str, arrivals: FloatArray) -> float | None:
-    """Return a column's mean over requests; None where it was never measured."""
-    values = numbers(rows[column])
+    """Return the mean tokens of a request by a column's `_mean`, else by its total; None where neither was measured."""
+    values = numbers(rows[f"{column}_mean"])
     both = ~np.isnan(values) & (arrivals > 0)
-    return float(np.average(values[both], weights=arrivals[both])) if both.any() else None
+    if both.any():
+        return float(np.average(values[both], weights=arrivals[both]))
+    total, answered = numbers(rows[column]), numbers(rows["completed"])
+    counted = ~np.isnan(total) & ~np.isnan(answered)
+    requests = float(answered[counted].sum())
+    return float(total[counted].sum()) / requests if requests > 0 else None
 
 
 def _on_grid(

@@ -14,11 +14,13 @@ _TAILS = (0.95, 0.99)
 _UNMEASURED = {
     TargetMetric.LATENCY: "no latency was measured",
     TargetMetric.TTFT: "no time to first token was measured",
+    TargetMetric.TPOT: "no time per token was measured",
     TargetMetric.QUEUE_WAIT: "no run was seen to wait",
 }
 _HISTOGRAM = {
     TargetMetric.LATENCY: "the server's latency histogram (table demand: latency_le_s, latency_count)",
     TargetMetric.TTFT: "the server's histogram of it (table demand: ttft_le_s, ttft_count)",
+    TargetMetric.TPOT: "the server's histogram of it (table demand: tpot_le_s, tpot_count)",
     TargetMetric.QUEUE_WAIT: "its runs (table jobs)",
 }
 
@@ -58,8 +60,9 @@ def declared_target(
         )
     if kind not in KINDS_OF_TARGET[metric]:
         return f"nothing of what is {kind.value} has it: say kind: if it is another"
-    if metric is TargetMetric.TPOT:
-        return "no replay judges it: declare a latency or ttft limit that holds it as well"
+    if metric is TargetMetric.TPOT and (service is None or not service.tpot_count.sum() > 0):
+        why = f"{_UNMEASURED[metric]}, and no other time bounds it"
+        return f"{why}: collect {_HISTOGRAM[metric]}, or declare a latency or ttft limit that holds it as well"
     if metric is TargetMetric.QUEUE_WAIT and jobs is None:
         return f"no runs were seen of what is {kind.value}: say kind: if it is another, or collect them (table jobs)"
     because = "declared in workloads.yaml"
@@ -77,7 +80,7 @@ def observed_s(
     """Return a quantile of what history had; None where it was not measured."""
     if metric is TargetMetric.QUEUE_WAIT:
         return None if jobs is None or not jobs.count else float(np.quantile(jobs.wait_s, quantile))
-    if metric not in {TargetMetric.LATENCY, TargetMetric.TTFT} or service is None:
+    if metric is TargetMetric.THROUGHPUT or service is None:
         return None
     le_s, count = histogram_of(service, metric)
     total = count.sum(axis=0)
@@ -85,12 +88,14 @@ def observed_s(
 
 
 def histogram_of(service: ServiceObservation, metric: TargetMetric) -> tuple[FloatArray, FloatArray]:
-    """Return bounds (n_buckets,) and counts (n_steps, n_buckets) of first tokens for ttft, else of whole requests.
+    """Return bounds (n_buckets,) and counts (n_steps, n_buckets) of what a metric bounds: whole requests for latency.
 
     Both are empty where it was not measured.
     """
     if metric is TargetMetric.TTFT:
         return service.ttft_le_s, service.ttft_count
+    if metric is TargetMetric.TPOT:
+        return service.tpot_le_s, service.tpot_count
     return service.latency_le_s, service.latency_count
 
 

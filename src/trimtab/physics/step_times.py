@@ -13,6 +13,7 @@ lets a replay add up a stretch of them in closed form.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,42 @@ def step_times(v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs
         sequence_s=float((c["req"] * scale)[0]),
         context_s=float(context_s[0]),
         pair_s=float(pair_s[0]),
+    )
+
+
+class TokenSeconds(NamedTuple):
+    """Time of an engine's steps that a mean request adds, by what asks for it; in seconds of one replica."""
+
+    input_s: float
+    """Of the prompt's tokens that have to be computed, all together."""
+    cached_s: float
+    """Of its tokens found in the prefix cache: what attention to them adds to the computing of the others."""
+    output_s: float
+    """Of the answer."""
+
+
+def token_seconds(
+    times: StepTimes, *, input_tokens: float, cached_tokens: float, output_tokens: float, requests: float
+) -> TokenSeconds:
+    """Return what a mean request adds where so many decode at once, itself included.
+
+    `times` reach to `requests` and to the tokens of a step. An answer takes its share of steps that only decode: one for each
+    token but the first, which comes with the prompt. A prompt takes what its steps are longer than those would have been
+    without it; it is cut into steps as the engine cuts it.
+    """
+    batch = min(max(1, round(requests)), len(times.decode_s) - 1)
+    context = input_tokens + output_tokens / 2
+    answer_s = (output_tokens - 1) * (times.decode_s[batch] / batch + times.context_s * context)
+    others = batch - 1
+    computed, room = max(input_tokens - cached_tokens, 0.0), len(times.mixed_s) - 1 - others
+    whole_chunks, rest = divmod(computed, room)
+    chunks = [float(room)] * int(whole_chunks) + ([rest] if rest else [])
+    without_s = float(times.decode_s[others]) - others * times.sequence_s
+    added_s = [max(0.0, float(times.mixed_s[min(ceil(chunk) + others, room + others)]) - without_s) for chunk in chunks]
+    return TokenSeconds(
+        input_s=sum(added_s) + times.pair_s * computed * computed / 2,
+        cached_s=times.pair_s * computed * cached_tokens,
+        output_s=max(0.0, float(answer_s)),
     )
 
 

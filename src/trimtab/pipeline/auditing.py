@@ -19,6 +19,7 @@ from trimtab.diagnose.cluster_records import ClusterRecords, cluster_records
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.hygiene import offences
 from trimtab.diagnose.spend import spend_by, spend_by_workload, week_activity
+from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
@@ -384,6 +385,7 @@ def _audit(
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
         spend_by_workload=spend_by_workload(fleet, allocation),
+        token_costs=token_charges(fleet, _bills(fleet, allocation)),
         product_form=product_form(fleet, bands),
         waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet), lost),
         verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),
@@ -399,6 +401,12 @@ def _audit(
         capacity=proven.capacity,
         laws=tuple(law_findings(planned, market)),
     )
+
+
+def _bills(fleet: Fleet, allocation: Allocation) -> dict[str, int]:
+    """Return each workload's bill by its name, in micro-dollars."""
+    costs = allocation.by_owner(len(fleet.workloads)).tolist()
+    return {workload.name: cost for workload, cost in zip(fleet.workloads, costs, strict=True)}
 
 
 def _untidy(breakages: Broken, records: ClusterRecords, opened: Opened, history: Bill) -> Untidy:

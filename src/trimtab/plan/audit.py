@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Untidy
 from trimtab.fleet.model import Coverage, FloatArray
 from trimtab.plan.commitments.inventory import CommitmentUse
@@ -37,6 +38,8 @@ class Audit:
     spend_by_kind: tuple[Spend, ...]
     spend_by_team: tuple[Spend, ...]
     spend_by_workload: tuple[Spend, ...]
+    token_costs: tuple[TokenCharge, ...]
+    """The bill of each service whose tokens were read, over its tokens."""
     product_form: ProductForm
     waste: tuple[Waste, ...]
     verdicts: tuple[Verdict, ...]

@@ -26,6 +26,17 @@ def test_requests_are_counted_by_the_minute_and_the_unfinished_one_is_left_out(t
     assert series.input_tokens.tolist() == [2.0, 10.0]
 
 
+def test_cached_tokens_of_a_trace_are_demand_and_absent_ones_stay_absent(tmp_path):
+    tokens = {"input_tokens": [100, 300, 200, 200], "output_tokens": [1] * 4}
+    told = _write(tmp_path / "told.parquet", t_s=[0.0, 59.0, 61.0, 121.0], cached_tokens=[50, 100, 0, 0], **tokens)
+    untold = _write(tmp_path / "untold.parquet", t_s=[0.0, 59.0, 61.0, 121.0], **tokens)
+
+    rows = trace_fleet(told)[0]["demand"].to_pylist()
+
+    assert [row["cached_tokens"] for row in rows[:2]] == [75.0 * rows[0]["completed"], 0.0]
+    assert set(trace_fleet(untold)[0]["demand"]["cached_tokens"].to_pylist()) == {None}
+
+
 def test_a_missing_interval_is_a_gap_without_a_row(tmp_path):
     path = _write(tmp_path / "t.parquet", t_s=[0, 600, 1200, 2400, 3000], requests_per_s=[1.0, 2.0, np.nan, 2.0, 1.0])
 

@@ -51,6 +51,9 @@ class AllocateOptions:
         "--shared", type=_RULES, default="show", show_default=True,
         help="The same for tax, credits, untagged charges and machines without telemetry.",
     )  # fmt: skip
+    show_tokens: bool = option(
+        "--tokens", help="What a million input, output and cached tokens of each costs, instead."
+    )
     show_months: bool = option("--months", help="What each month's invoice is made of, instead.")
     invoices: tuple[str, ...] = option(
         "--invoice", metavar="MONTH=USD", help="What the invoice of a month says, to close it: 2026-09=12345.67."
@@ -79,6 +82,7 @@ def command(options: AllocateOptions) -> None:
     Examples:
       trimtab allocate --demo
       trimtab allocate fleet/ --by workload --idle spread
+      trimtab allocate fleet/ --by workload --tokens
       trimtab allocate fleet/ --focus bills/ --by label:cost-center --shared spread
       trimtab allocate fleet/ --focus bills/ --months --invoice 2026-09=184210.33
       trimtab allocate fleet/ --budgets budgets.csv -o html --out charges.html

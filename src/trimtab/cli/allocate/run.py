@@ -15,9 +15,11 @@ from trimtab.cli.allocate.tables import (
     MONTH_FIELDS,
     MONTHS,
     TABLE_FIELDS,
+    TOKEN_FIELDS,
     WHO,
     ChargeBack,
     months_sheet,
+    tokens_sheet,
     who_sheet,
 )
 from trimtab.cli.history import History, HistoryChoice, open_history
@@ -28,7 +30,8 @@ from trimtab.diagnose.bill_split import ChargeBasis
 from trimtab.diagnose.budgets import MonthEnd, month_end
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.split import CostSplit, DailySpend
+from trimtab.diagnose.split import CostSplit, DailySpend, SplitBy
+from trimtab.diagnose.token_cost import TokenCharge, summed, token_charges
 from trimtab.emit.blocks import Block, Page, Section, Table, bullets
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.model import Fleet
@@ -44,6 +47,7 @@ class _Split:
 
     fleet: Fleet
     spent: DailySpend
+    by_workload: DailySpend
     basis: str
     months: tuple[Month, ...] = ()
 
@@ -78,7 +82,7 @@ def run_allocate(options: AllocateOptions) -> None:
         found = _split(options, terms, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
-    answer = _answer(rows, found, budgets)
+    answer = replace(_answer(rows, found, budgets), tokens=_token_rows(found, terms))
     left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
     _write(options, history.name, replace(answer, notes=[*answer.notes, *left_out]))
 
@@ -89,9 +93,21 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
     return _Split(
         fleet=found.fleet,
         spent=found.spent(terms.split),
+        by_workload=found.spent(_BY_WORKLOAD),
         basis=found.basis,
         months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], terms.invoices) if either else (),
     )
+
+
+_BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
+
+
+def _token_rows(found: _Split, terms: _SplitTerms) -> tuple[TokenCharge, ...]:
+    """Divide each service's charge over its tokens, and add services up by what the bill is split by."""
+    each = charges(found.fleet, found.by_workload, _BY_WORKLOAD, terms.rules, {})
+    bills = {row.name: row.micro_usd for row in each if not row.nobodys}
+    payer = {workload.name: terms.split.of(workload) for workload in found.fleet.workloads}
+    return summed(token_charges(found.fleet, bills), payer.__getitem__)
 
 
 def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> ChargeBack:
@@ -170,6 +186,12 @@ def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
         write_page(charge_page(title, answer), Format.HTML, options.answer.out)
         return
     people = options.answer.output_format is Format.TABLE
+    if options.show_tokens:
+        if not answer.tokens:
+            raise UsageError("--tokens needs tokens of a service (table demand: input_tokens, output_tokens)")
+        shown = options.answer.fields or (TOKEN_FIELDS if people else ())
+        write_sheet(tokens_sheet(answer), options.answer.output_format, out=options.answer.out, fields=shown)
+        return
     if options.show_months:
         if not answer.months:
             raise UsageError("--months needs a bill; give one with --focus FILE")
@@ -246,6 +268,18 @@ def charge_page(title: str, answer: ChargeBack) -> Page:
     who = who_sheet(answer)
     charged: list[Block] = [_with_bars(replace(who, columns=WHO)), bullets(answer.notes)]
     sections = [Section(name="who", title="Who pays", blocks=tuple(charged))]
+    if answer.tokens:
+        tokens = tokens_sheet(answer)
+        priced = replace(tokens, columns=tokens.columns[:-2]).table()
+        notes = bullets([str(note) for note in tokens.notes[1:]])
+        sections.append(
+            Section(
+                name="tokens",
+                title="What tokens cost",
+                gloss="each service's charge over its tokens; input: prompt tokens that had to be computed",
+                blocks=(priced, notes),
+            )
+        )
     if answer.budgets_usd_mo:
         sections.append(
             Section(

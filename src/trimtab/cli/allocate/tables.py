@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trimtab.diagnose.budgets import MonthEnd
     from trimtab.diagnose.charges import Charge
     from trimtab.diagnose.reconciliation import Month
+    from trimtab.diagnose.token_cost import TokenCharge
 
 
 _K_REQUESTS = 1000
@@ -20,6 +21,9 @@ _K_REQUESTS = 1000
 TABLE_FIELDS = ("name", "usd", "share_frac", "usd_mo", "gpu_hours", "usd_per_1k_requests", "usd_per_mtok")
 """What fits 80 columns; machines get every column."""
 BUDGET_FIELDS = ("name", "usd", "month_so_far_usd", "month_forecast_usd", "budget_usd_mo", "over_budget_usd")
+TOKEN_FIELDS = ("name", "usd", "usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_cached", "rule")
+NOT_BY_TOKENS = "not by tokens"
+_MOST_RULES = 12
 MONTH_FIELDS = ("month", "usage_usd", "purchases_usd", "credits_usd", "tax_usd", "billed_usd", "difference_usd")
 _MONTHS_NOTE = (
     "Billed = usage + purchases + credits + tax + other: what the invoice asks. Amortised: what the same month's use costs "
@@ -54,6 +58,25 @@ BUDGET = (
     _money("budget_usd_mo", "budget", 0),
     _money("over_budget_usd", "over", 0),
 )
+TOKENS = (
+    SheetColumn(key="name", title="who", whole=True),
+    _money("usd", "$"),
+    _money("usd_per_mtok_input", "$/M input", 3),
+    _money("usd_per_mtok_output", "$/M output", 3),
+    _money("usd_per_mtok_cached", "$/M cached", 3),
+    SheetColumn(key="rule", title="divided by", whole=True),
+    _money("input_usd", "input $"),
+    _money("output_usd", "output $"),
+    _money("cached_usd", "cached $"),
+    _money("unread_usd", "unread $"),
+    _money("input_mtok", "M input", 1),
+    _money("output_mtok", "M output", 1),
+    _money("cached_mtok", "M cached", 1),
+    SheetColumn(
+        key="services", title="services", show=lambda cell: ", ".join(cell) if isinstance(cell, list) else str(cell)
+    ),
+    SheetColumn(key="because", title="because"),
+)
 MONTHS = (
     SheetColumn(key="month", title="month", whole=True),
     _money("usage_usd", "usage"),
@@ -81,6 +104,8 @@ class ChargeBack:
     budgets_usd_mo: Mapping[str, float]
     months: Sequence[Month]
     notes: Sequence[str]
+    tokens: Sequence[TokenCharge] = ()
+    """What the tokens of services cost."""
 
     @property
     def total_micro_usd(self) -> int:
@@ -120,6 +145,52 @@ def _who(charge: Charge, shown_usd: float, answer: ChargeBack) -> Mapping[str, C
             "over_budget_usd": None if budget is None else round(forecast - budget, 2),
         }
     return row
+
+
+def tokens_sheet(answer: ChargeBack) -> Sheet:
+    """Return a row a payer of tokens, and one for what is no token's; cents are given out so that all sum to the bill."""
+    parts = [
+        part
+        for row in answer.tokens
+        for part in (row.input_micro_usd, row.output_micro_usd, row.cached_micro_usd, row.unread_micro_usd)
+    ]
+    shown = [part / 100 for part in round_parts([*parts, answer.total_micro_usd - sum(parts)], MICRO_PER_CENT)]
+    rows = [_tokens(row, shown[4 * at : 4 * at + 4]) for at, row in enumerate(answer.tokens)]
+    rest: Mapping[str, Cell] = {"name": NOT_BY_TOKENS, "usd": shown[-1]}
+    return Sheet(columns=TOKENS, rows=[*rows, rest], notes=[*answer.notes[:1], *_rule_notes(answer.tokens)])
+
+
+def _tokens(row: TokenCharge, shown_usd: Sequence[float]) -> Mapping[str, Cell]:
+    input_usd, output_usd, cached_usd, unread_usd = shown_usd
+    return {
+        "name": row.name,
+        "usd": round(sum(shown_usd), 2),
+        "usd_per_mtok_input": _rounded(row.input_usd_per_mtok),
+        "usd_per_mtok_output": _rounded(row.output_usd_per_mtok),
+        "usd_per_mtok_cached": _rounded(row.cached_usd_per_mtok),
+        "rule": ", ".join(rule.value for rule in row.rules),
+        "input_usd": input_usd,
+        "output_usd": output_usd,
+        "cached_usd": cached_usd if row.cached_known else None,
+        "unread_usd": unread_usd,
+        "input_mtok": round(row.tokens.input / TOKENS_PER_MTOK, 6),
+        "output_mtok": round(row.tokens.output / TOKENS_PER_MTOK, 6),
+        "cached_mtok": round(row.tokens.cached / TOKENS_PER_MTOK, 6) if row.cached_known else None,
+        "services": list(row.services),
+        "because": row.because,
+    }
+
+
+def _rounded(price: float | None) -> float | None:
+    return None if price is None else round(price, 6)
+
+
+def _rule_notes(rows: Sequence[TokenCharge]) -> list[str]:
+    """Say how each bill was divided between its tokens."""
+    lines = [f"{row.name}: {', '.join(rule.value for rule in row.rules)}: {row.because}." for row in rows[:_MOST_RULES]]
+    if len(rows) > _MOST_RULES:
+        lines.append(f"{len(rows) - _MOST_RULES} more rules stand in the JSON form.")
+    return lines
 
 
 def months_sheet(answer: ChargeBack) -> Sheet:

@@ -14,6 +14,7 @@ from trimtab.emit.document.bill import (
     OwnedSpendPart,
     ProductFormPart,
     SpendTables,
+    TokenCostPart,
     UnjudgedPart,
     VerdictPart,
     WastePart,
@@ -162,6 +163,8 @@ class AuditDocument(Part):
     """What is untidy in the cluster, offender by offender, the most dollars first."""
     robustness: RobustnessPart | None = None
     """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
+    tokens: tuple[TokenCostPart, ...] = ()
+    """What services' tokens cost, the largest share of the bill first; services whose tokens were read."""
     what_if: WhatIfPart | None = None
     """A scenario beside the world as it is; null where none was asked for."""
 

@@ -58,6 +58,41 @@ class SpendTables(Part):
     """By workload."""
 
 
+class TokenCostPart(Part):
+    """A service's share of the bill over its tokens; the dollars sum to its share to the cent."""
+
+    service: str
+    """Namespace and name."""
+    team: str
+    """Its team."""
+    usd_mo: float
+    """Dollars a month: the service's row in the bill by workload."""
+    input_usd_mo: float
+    """Of prompt tokens that had to be computed."""
+    output_usd_mo: float
+    """Of tokens answered."""
+    cached_usd_mo: float
+    """Of prompt tokens found in the prefix cache."""
+    unread_usd_mo: float
+    """Of hours of which no tokens were read."""
+    input_mtok_mo: float
+    """Million prompt tokens computed a month, as far as they were read."""
+    output_mtok_mo: float
+    """Million tokens answered a month."""
+    cached_mtok_mo: float | None
+    """Million prompt tokens found in the prefix cache a month; null where the server does not count them."""
+    input_usd_per_mtok: float | None
+    """Dollars per million prompt tokens computed; null where there were none."""
+    output_usd_per_mtok: float | None
+    """Dollars per million tokens answered."""
+    cached_usd_per_mtok: float | None
+    """Dollars per million prompt tokens found in the prefix cache."""
+    rule: str
+    """How the share was divided: measured (by the engine's step times), modelled (by the model's), blended (one price)."""
+    because: str
+    """What that rests on."""
+
+
 class ProductFormPart(Part):
     """GPU-hours paid that did work, as a product of three shares."""
 

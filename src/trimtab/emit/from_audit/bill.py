@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trimtab.diagnose.broken import Breakage
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.diagnose.offences import Offence
+from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
 from trimtab.emit.document import (
     BrokenPart,
@@ -18,6 +19,7 @@ from trimtab.emit.document import (
     ProductFormPart,
     SpendPart,
     SpendTables,
+    TokenCostPart,
     UnjudgedPart,
     VerdictPart,
     WastePart,
@@ -28,9 +30,11 @@ from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
-from trimtab.units import usd_cents
+from trimtab.units import TOKENS_PER_MTOK, apportion, cents, micro_usd, per_month, usd_cents
 
 _GPU_HOUR_DIGITS = 2
+_PRICE_DIGITS = 4
+"""Of dollars per million tokens: a hundredth of a cent."""
 
 
 def coverage_part(audit: Audit) -> CoveragePart:
@@ -78,6 +82,45 @@ def _spend(rows: Sequence[Spend], audit: Audit) -> tuple[SpendPart, ...]:
         )
         for row, amount in zip(rows, amounts, strict=True)
     )
+
+
+def token_cost_parts(audit: Audit) -> tuple[TokenCostPart, ...]:
+    """Return what tokens cost; each service's dollars sum to its share of the bill as `spend_tables` shows it."""
+    shares = {row.name: row.usd_mo for row in spend_tables(audit).by_workload}
+    team = {row.name: row.team or "" for row in audit.spend_by_workload}
+    return tuple(_token_cost(row, shares[row.name], team[row.name], audit) for row in audit.token_costs)
+
+
+def _token_cost(row: TokenCharge, usd_mo: float, team: str, audit: Audit) -> TokenCostPart:
+    kinds = (row.input_micro_usd, row.output_micro_usd, row.cached_micro_usd, row.unread_micro_usd)
+    whole_cents = cents(micro_usd(usd_mo))
+    input_usd, output_usd, cached_usd, unread_usd = (part / 100 for part in apportion(whole_cents, kinds))
+    hours = audit.plan.window.hours
+
+    def mtok_mo(tokens: float) -> float:
+        return round(per_month(tokens / TOKENS_PER_MTOK, hours), 3)
+
+    return TokenCostPart(
+        service=row.name,
+        team=team,
+        usd_mo=usd_mo,
+        input_usd_mo=input_usd,
+        output_usd_mo=output_usd,
+        cached_usd_mo=cached_usd,
+        unread_usd_mo=unread_usd,
+        input_mtok_mo=mtok_mo(row.tokens.input),
+        output_mtok_mo=mtok_mo(row.tokens.output),
+        cached_mtok_mo=mtok_mo(row.tokens.cached) if row.cached_known else None,
+        input_usd_per_mtok=_price(row.input_usd_per_mtok),
+        output_usd_per_mtok=_price(row.output_usd_per_mtok),
+        cached_usd_per_mtok=_price(row.cached_usd_per_mtok),
+        rule=", ".join(rule.value for rule in row.rules),
+        because=row.because,
+    )
+
+
+def _price(usd_per_mtok: float | None) -> float | None:
+    return None if usd_per_mtok is None else round(usd_per_mtok, _PRICE_DIGITS)
 
 
 def product_form_part(form: ProductForm) -> ProductFormPart:

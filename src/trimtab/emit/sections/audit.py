@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.sections.bill import spend_blocks, use_blocks, waste_blocks
+from trimtab.emit.sections.bill import spend_blocks, token_blocks, use_blocks, waste_blocks
 from trimtab.emit.sections.plan import (
     bridge_blocks,
     closer_look_blocks,
@@ -55,6 +55,12 @@ def audit_sections(
             bridge_blocks,
         ),
         ("spend", "Where the money goes", "GPU active: mean share of the GPU at work while held", spend_blocks),
+        (
+            "tokens",
+            "What tokens cost",
+            "each service's share of the bill over its tokens; input: prompt tokens that had to be computed",
+            token_blocks,
+        ),
         ("buys", "What it buys", f"$/month; together they are the bill, {bill}", waste_blocks),
         (
             "broken",

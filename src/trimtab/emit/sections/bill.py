@@ -15,6 +15,7 @@ from trimtab.emit.blocks import (
     TableColumn,
     TableRow,
     Tone,
+    bullets,
     soft,
     strong,
 )
@@ -27,6 +28,8 @@ _BRIEF_ROWS = 8
 _PAGE_WORKLOADS = 25
 _CAPACITY_CHARTS = 6
 _HEAT_ROWS = 30
+_TOKEN_RULES = 12
+_UNREAD_FRAC = 0.01
 _CAPACITY_KEYS = (
     ("key-demand", "GPUs that requests needed"),
     ("key-before", "held"),
@@ -99,6 +102,49 @@ def _workload_table(document: AuditDocument) -> Table:
         page_rows=_PAGE_WORKLOADS,
         of="workloads",
     )
+
+
+def token_blocks(document: AuditDocument) -> list[Block]:
+    """Return what the tokens of each service cost, and by which rule its share was divided; nothing where none were read."""
+    rows = document.tokens
+    if not rows:
+        return []
+    table = Table(
+        columns=(
+            TableColumn(title="service"),
+            _MONEY,
+            TableColumn(title="$/M input", right=True),
+            TableColumn(title="$/M output", right=True),
+            TableColumn(title="$/M cached", right=True),
+            TableColumn(title="divided by", optional=1),
+        ),
+        rows=tuple(
+            TableRow(
+                cells=(
+                    row.service,
+                    Amount(row.usd_mo),
+                    _price(row.input_usd_per_mtok),
+                    _price(row.output_usd_per_mtok),
+                    _price(row.cached_usd_per_mtok),
+                    row.rule,
+                )
+            )
+            for row in rows
+        ),
+        page_rows=_PAGE_WORKLOADS,
+        of="services",
+    )
+    unread = [
+        f"{row.service}: {percent(row.unread_usd_mo / row.usd_mo)} of its share is of hours of which no tokens were read"
+        for row in rows
+        if row.usd_mo > 0 and row.unread_usd_mo / row.usd_mo >= _UNREAD_FRAC
+    ]
+    rules = [f"{row.service}, {row.rule}: {row.because}" for row in rows[:_TOKEN_RULES]]
+    return [table, bullets([*rules, *unread])]
+
+
+def _price(usd_per_mtok: float | None) -> str:
+    return "–" if usd_per_mtok is None else f"{usd_per_mtok:,.3f}"
 
 
 def waste_blocks(document: AuditDocument) -> list[Block]:

@@ -58,6 +58,7 @@ def _contended(law: ServiceLaw, others: int, busy_frac: float, ways: float) -> S
         share=whole.share,
         le_s=whole.le_s,
         first_token=None if law.first_token is None else _stretched(law.first_token, met),
+        per_token=None if law.per_token is None else _stretched(law.per_token, met),
     )
 
 

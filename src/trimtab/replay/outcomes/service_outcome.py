@@ -51,12 +51,12 @@ from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 WAIT_COUNTED_S = 60.0
-"""A request that queues longer counts as not served, where only throughput is promised."""
+"""A request that queues longer counts as not served, where only throughput or a time per token is promised."""
 _ROUNDING_FRAC = 1e-6
 """Far above what sums of a replay round by."""
 _LOADS_TRIED = 50
 """Numbers of replicas are tried up to where each is busy for a fiftieth of its time at the peak."""
-JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.THROUGHPUT}
+JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.TPOT, TargetMetric.THROUGHPUT}
 
 
 def demand_of(case: Case) -> ServiceObservation:
@@ -532,7 +532,10 @@ def _held_s(place: Placement) -> float:
 
 
 def _wait_limit(target: Target) -> float:
-    return WAIT_COUNTED_S if target.limit_s is None else target.limit_s
+    # a token's limit is kept by whoever is served: what comes before the first is not part of it
+    if target.limit_s is None or target.metric is TargetMetric.TPOT:
+        return WAIT_COUNTED_S
+    return target.limit_s
 
 
 def baseline_attained(case: Case, target: Target) -> float | None:

@@ -53,6 +53,7 @@ class RateSeries:
     present: npt.NDArray[np.bool_]
     input_tokens: Floats | None = None
     output_tokens: Floats | None = None
+    cached_tokens: Floats | None = None
 
 
 FLEET = TraceFleet()
@@ -161,6 +162,7 @@ def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Rat
         present=np.ones(n_steps, dtype=np.bool_),
         input_tokens=mean_of("input_tokens"),
         output_tokens=mean_of("output_tokens"),
+        cached_tokens=mean_of("cached_tokens"),
     )
 
 
@@ -210,6 +212,8 @@ def _service(series: RateSeries) -> DemoService:
 def _with_tokens(served: ServedMinutes, series: RateSeries) -> ServedMinutes:
     known = {"input_tokens_mean": series.input_tokens, "output_tokens_mean": series.output_tokens}
     columns = served.columns | {name: tokens for name, tokens in known.items() if tokens is not None}
+    if series.cached_tokens is not None:
+        columns["cached_tokens"] = columns["completed"] * np.nan_to_num(series.cached_tokens)
     return ServedMinutes(
         columns=columns, latency_count=served.latency_count, ttft_count=served.ttft_count, rho=served.rho
     )

@@ -210,6 +210,11 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
         "failed": failed,
         "input_tokens_mean": _mean(reader, metrics.input_tokens),
         "output_tokens_mean": _mean(reader, metrics.output_tokens),
+        "input_tokens": reader.rise(metrics.prompt_tokens),
+        "output_tokens": reader.rise(metrics.answer_tokens),
+        "cached_tokens": reader.rise(metrics.cached_tokens),
+        "prefill_s": reader.rise(metrics.step_s, metrics.prefill),
+        "decode_s": reader.rise(metrics.step_s, metrics.decode),
         "running_mean": running,
         "waiting_mean": waiting,
         "kv_cache_frac_max": np.clip(reader.gauge("max(max_over_time({last}))", metrics.kv_cache), 0.0, 1.0),
@@ -221,7 +226,9 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
     rows = np.flatnonzero(~np.isnan(replicas))
     if not len(rows):
         return None
-    return _table(service, steps, rows, columns, reader.buckets(metrics.latency), reader.buckets(metrics.ttft))
+    named = {"latency": metrics.latency, "ttft": metrics.ttft, "tpot": metrics.tpot}
+    histograms = {name: reader.buckets(metric) for name, metric in named.items()}
+    return _table(service, steps, rows, columns, histograms)
 
 
 def _finished(reader: _DemandReader) -> tuple[Floats, Floats]:
@@ -247,8 +254,7 @@ def _table(
     steps: Steps,
     rows: np.ndarray[tuple[int], np.dtype[np.int64]],
     columns: Mapping[str, Floats],
-    latency: tuple[Floats, Floats],
-    ttft: tuple[Floats, Floats],
+    histograms: Mapping[str, tuple[Floats, Floats]],
 ) -> pa.Table:
     starts_ms = (steps.start_s + rows * steps.interval_s) * MS_PER_S
     arrays: dict[str, pa.Array] = {
@@ -259,7 +265,7 @@ def _table(
         "interval_s": pa.array(np.full(len(rows), float(steps.interval_s))),
     }
     arrays.update({name: pa.array(values[rows], from_pandas=True) for name, values in columns.items()})
-    for name, (bounds, counts) in (("latency", latency), ("ttft", ttft)):
+    for name, (bounds, counts) in histograms.items():
         if len(bounds):
             arrays[f"{name}_le_s"], arrays[f"{name}_count"] = _bucket_arrays(bounds, counts[rows])
     return conform("demand", pa.table(arrays))
