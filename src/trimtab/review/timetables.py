@@ -20,10 +20,8 @@ _UTC = frozenset({"UTC", "Etc/UTC", "Etc/GMT", "GMT"})
 def is_timetable(scaler: Scaler) -> bool:
     """Tell whether an autoscaler follows the clock and nothing else."""
     triggers = listed(scaler.spec, "triggers")
-    return (
-        scaler.kind == NOTEBOOK_TIMETABLE
-        or (bool(triggers)
-        and all(text(trigger, "type") == "cron" for trigger in triggers))
+    return scaler.kind == NOTEBOOK_TIMETABLE or (
+        bool(triggers) and all(text(trigger, "type") == "cron" for trigger in triggers)
     )
 
 
