@@ -154,6 +154,22 @@ def test_a_short_label_that_no_series_has_is_a_slip_of_the_one_that_the_others_r
     assert [(one.value, one.cure) for one in found.errors] == ([] if known else [(label, "write pod")])
 
 
+@pytest.mark.parametrize(
+    ("query", "label", "cure"),
+    [
+        ('sum(kube_deployment_status_replicas{deploqment="a"})', "deploqment", "write deployment"),
+        ('a:0{gurad="x"}', "gurad", "write guard"),
+    ],
+)
+def test_a_label_is_judged_by_what_its_series_have_where_nothing_else_names_it(query, label, cure, tmp_path):
+    rules = yaml.safe_load(rules_of("sum(up)", query))
+    rules["spec"]["groups"][0]["rules"][0]["labels"] = {"guard": "x"}
+
+    found = checked(tmp_path, {"rules.yaml": yaml.safe_dump(rules)}, cluster=None).errors
+
+    assert (label, cure) in [(one.value, one.cure) for one in found]
+
+
 def test_a_short_label_of_ones_own_that_is_used_twice_is_no_slip(tmp_path):
     queries = ['kube_pod_info{pod="a"}', 'kube_pod_info{pod="b"}', "kube_pod_info{pod='c'}"]
     own = ['max by (pop) (team:load{pop="x"})', 'team:load{pop="y"}']
