@@ -91,7 +91,7 @@ SLIPS = [
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
     (RULES, 'kube_pod_status_ready{namespace="prod"', 'kube_pod_status_ready{namespce="prod"', "write namespace"),
     (RULES, ',deployment="chat-api"', ',deploymennt="chat-api"', "write deployment"),
-    (RULES, "(0 * sum by (namespace, pod)", "(0 * sum by (namepace, pod)", "write namespace"),
+    (RULES, "(0 * (sum by (namespace, pod)", "(0 * (sum by (namepace, pod)", "write namespace"),
     (
         RULES,
         "sum by (namespace) (kube_pod_status_ready",
