@@ -227,7 +227,8 @@ metrics, through prometheus-adapter.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
 so that a failed scrape never reads as 0: a replica that kube-state-metrics calls ready counts on as it was. How often a server
-is scraped is read from what was collected. A history coarser than the scrapes hides their noise: the deployed rule will then ask for somewhat more than
+is scraped is read from what was collected. A history coarser than the scrapes hides their noise: the deployed rule will
+then ask for somewhat more than
 the replay did. Where a service exposes no requests, five minutes of GPU activity stand in for them; that form follows no
 replay step by step, its history being hourly.
 """
