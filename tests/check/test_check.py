@@ -187,6 +187,19 @@ def patched(kind, body):
 OPERATIONS = [{"op": "add", "path": "/spec/suspend", "value": True}]
 
 
+def test_pods_of_kinds_without_a_schema_are_held_to_what_pods_are(tmp_path):
+    body = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"name": "ana", "namespace": "notebooks"}}
+    wrong = {**body, "spec": {"template": {"spec": [1]}}}
+    bad = {
+        **body,
+        "spec": {"template": {"spec": {"containers": [{"name": "a", "restartPolicy": "x"}], "restartPolicy": "Ever"}}},
+    }
+
+    for place, one in (("spec.template.spec", wrong), ("spec.template.spec.restartPolicy", bad)):
+        found = checked(tmp_path / place, {"one.yaml": yaml.safe_dump(one)}, cluster=None).errors
+        assert place in [fault.field for fault in found]
+
+
 def test_a_patch_for_no_kind_that_there_is_is_told_by_the_workload_that_it_names(tmp_path):
     there = Cluster(workloads={"research/vision-exp": "Job"})
 
