@@ -91,7 +91,7 @@ SLIPS = [
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
     (RULES, 'kube_pod_status_ready{namespace="prod"', 'kube_pod_status_ready{namespce="prod"', "write namespace"),
     (RULES, ',deployment="chat-api"', ',deploymennt="chat-api"', "write deployment"),
-    (RULES, "(0 * sum by (namespace, pod)", "(0 * sum by (namepace, pod)", "write namespace"),
+    (RULES, "(0 * (sum by (namespace, pod)", "(0 * (sum by (namepace, pod)", "write namespace"),
     (
         RULES,
         "sum by (namespace) (kube_pod_status_ready",
@@ -154,6 +154,22 @@ def test_a_short_label_that_no_series_has_is_a_slip_of_the_one_that_the_others_r
     assert [(one.value, one.cure) for one in found.errors] == ([] if known else [(label, "write pod")])
 
 
+@pytest.mark.parametrize(
+    ("query", "label", "cure"),
+    [
+        ('sum(kube_deployment_status_replicas{deploqment="a"})', "deploqment", "write deployment"),
+        ('a:0{gurad="x"}', "gurad", "write guard"),
+    ],
+)
+def test_a_label_is_judged_by_what_its_series_have_where_nothing_else_names_it(query, label, cure, tmp_path):
+    rules = yaml.safe_load(rules_of("sum(up)", query))
+    rules["spec"]["groups"][0]["rules"][0]["labels"] = {"guard": "x"}
+
+    found = checked(tmp_path, {"rules.yaml": yaml.safe_dump(rules)}, cluster=None).errors
+
+    assert (label, cure) in [(one.value, one.cure) for one in found]
+
+
 def test_a_short_label_of_ones_own_that_is_used_twice_is_no_slip(tmp_path):
     queries = ['kube_pod_info{pod="a"}', 'kube_pod_info{pod="b"}', "kube_pod_info{pod='c'}"]
     own = ['max by (pop) (team:load{pop="x"})', 'team:load{pop="y"}']
@@ -169,6 +185,19 @@ def patched(kind, body):
 
 
 OPERATIONS = [{"op": "add", "path": "/spec/suspend", "value": True}]
+
+
+def test_pods_of_kinds_without_a_schema_are_held_to_what_pods_are(tmp_path):
+    body = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"name": "ana", "namespace": "notebooks"}}
+    wrong = {**body, "spec": {"template": {"spec": [1]}}}
+    bad = {
+        **body,
+        "spec": {"template": {"spec": {"containers": [{"name": "a", "restartPolicy": "x"}], "restartPolicy": "Ever"}}},
+    }
+
+    for place, one in (("spec.template.spec", wrong), ("spec.template.spec.restartPolicy", bad)):
+        found = checked(tmp_path / place, {"one.yaml": yaml.safe_dump(one)}, cluster=None).errors
+        assert place in [fault.field for fault in found]
 
 
 def test_a_patch_for_no_kind_that_there_is_is_told_by_the_workload_that_it_names(tmp_path):

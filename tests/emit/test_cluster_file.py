@@ -87,6 +87,16 @@ def test_a_misspelt_server_is_answered_with_the_nearest():
         declared("workloads: {prod/chat-api: {server: vlm}}")
 
 
+def test_a_misspelt_kind_is_answered_with_the_nearest_and_an_unknown_one_is_taken():
+    with pytest.raises(UnknownName, match="StatefulSet"):
+        declared("workloads: {prod/chat-api: {owner_kind: StatefullSet}}")
+
+    assert (
+        declared("workloads: {prod/chat-api: {owner_kind: TrainJob}}").workload("prod/chat-api").owner_kind
+        == "TrainJob"
+    )
+
+
 def test_every_fault_is_told_at_once():
     with pytest.raises(BundleError) as told:
         parse_cluster_file("autoscaler: kpa\nscrape_interval_s: -1\npod_lable: x\n", where="cluster.yaml")

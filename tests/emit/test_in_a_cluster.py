@@ -337,7 +337,8 @@ OWNERS = {
     "StatefulSet": ("apps/v1", ("template", "spec")),
     "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each says what its pods are: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Rollout v1alpha1, Kubeflow v1."""
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1,
+Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)
@@ -619,7 +620,7 @@ def scraped(server, scrape_s, missed=()):
     return series
 
 
-def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,)):
+def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,), beside=()):
     """Hold the demand that Prometheus records at a scrape against that; returns what promtool says if it differs."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(demand_of(server, scrape_s)), encoding="utf-8")
     test = {
@@ -628,7 +629,7 @@ def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,)
         "tests": [
             {
                 "interval": f"{scrape_s}s",
-                "input_series": scraped(server, scrape_s, missed),
+                "input_series": [*scraped(server, scrape_s, missed), *beside],
                 "promql_expr_test": [
                     {
                         "expr": f"round({DEMAND}, 0.001)",
@@ -658,6 +659,16 @@ def test_a_scrape_that_failed_makes_no_demand_of_nothing(server, scrape_s, promt
     """The scrape after the failed one: two samples of the window are a failed one apart."""
     assert read(server, scrape_s, 20, promtool_bin, tmp_path, missed=(19,)) == ""
     assert read(server, scrape_s, 19, promtool_bin, tmp_path, missed=(19,), demand=()) == "", "not known, and not 0"
+
+
+@pytest.mark.parametrize("scrape_s", [15, 60])
+@pytest.mark.parametrize("server", sorted(SERVERS))
+def test_a_replica_that_is_ready_counts_on_while_its_scrape_fails(server, scrape_s, promtool_bin, tmp_path):
+    ready = {"series": f'kube_pod_status_ready{{{POD},condition="true"}}', "values": "1x40"}
+
+    told = read(server, scrape_s, 19, promtool_bin, tmp_path, missed=(19,), beside=(ready,))
+
+    assert told == "", "the demand of before, since it is there"
 
 
 def test_rules_carry_the_label_that_kube_prometheus_stack_selects():

@@ -258,6 +258,13 @@ def _overlay(spec: object) -> Iterator[FieldFault]:
     for name, value in _stated(at(spec, "capacity")):
         if wrong := amount(value):
             yield FieldFault(field=join("spec.capacity", name), value=value, what=wrong, cure="write one such as '7'")
+        if near := misspelt_device(name):
+            yield FieldFault(
+                field=join("spec.capacity", name),
+                value=value,
+                what="is no device of NVIDIA's plugin",
+                cure=f"write {near}",
+            )
 
 
 def _disruption_budget(body: Object) -> Iterator[FieldFault]:

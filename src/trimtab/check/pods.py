@@ -16,9 +16,9 @@ from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, numb
 TEMPLATES = {
     "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"), "Deployment": ("spec", "template"),
     "StatefulSet": ("spec", "template"), "DaemonSet": ("spec", "template"), "ReplicaSet": ("spec", "template"),
-    "Job": ("spec", "template"),
+    "Job": ("spec", "template"), "Rollout": ("spec", "template"), "Notebook": ("spec", "template"),
 }  # fmt: skip
-"""Kinds with pods in them, and where their template is."""
+"""Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 RESTARTS = {"Job": ("Never", "OnFailure"), "CronJob": ("Never", "OnFailure"), "Pod": ("Always", "OnFailure", "Never")}
 _ENUMS: Mapping[str, tuple[str, ...]] = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
@@ -73,6 +73,10 @@ def pod_faults(kind: str, body: Object, *, partial: bool = False) -> Iterator[Fi
     path = join("", *where)
     yield from label_faults(at(template, "metadata"), join(path, "metadata"))
     spec = at(template, "spec")
+    if spec is not None and not isinstance(spec, Mapping):
+        yield FieldFault(
+            field=join(path, "spec"), value=spec, what="is no mapping of fields", cure="write a pod's spec"
+        )
     if isinstance(spec, Mapping):
         yield from _pod(spec, join(path, "spec"), RESTARTS.get(kind, ("Always",)), partial)
 

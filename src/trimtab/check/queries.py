@@ -174,11 +174,14 @@ class _Labels:
         if label in exported_labels():
             return None
         once = self.overall[label] == 1
+        series = list(series)
         there = {other for name in series for other in self.of_series[name]}
+        # series of an exporter have labels that no query of the folder need name
+        real = exported_labels() if any(name in exported() for name in series) else frozenset[str]()
         fits = [
             other
-            for other, count in self.overall.items()
-            if (count > self.overall[label] or other in _OWNERS)
+            for other in {*self.overall, *(real if len(label) > _SHORT else ())}
+            if (self.overall[other] > self.overall[label] or other in _OWNERS or other in real)
             and label not in _OWNERS
             and other not in beside
             and (len(label) > _SHORT or other in there or once)
@@ -235,7 +238,8 @@ def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _Asked) -> I
             )
     stated = {label for rule in rules for label in (*rule.labels, *rule.equal)}
     for label in selector.equal:
-        if label not in stated and (near := nearest(label, stated)):
+        slips = (other for other in sorted(stated) if one_slip(label, other))
+        if label not in stated and (near := nearest(label, stated) or next(slips, None)):
             yield FieldFault(
                 field=asked.field,
                 value=label,

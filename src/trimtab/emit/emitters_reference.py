@@ -70,7 +70,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         "Component that spreads the replicas over both and over zones",
         SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration, "
         "and for runs a failure policy under which a lost node is no failed try",
-        SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",
+        SetSchedule: "KEDA ScaledObject with cron triggers (UTC), for a Notebook CronJobs; NodePool that gives back "
+        "empty nodes; kustomize Component",
         StartBeforeRuns: "placeholders of priority -10 that cron starts ahead of each run and that are not tried again once "
         "the run has their place (CronJob, PriorityClass); NodePool; kustomize Component",
         DeferRuns: "Kueue LocalQueue that two CronJobs close ahead of the hour and open at it (with ServiceAccount, Role, "
@@ -138,13 +139,16 @@ lost without `--force`.
 
 `decisions/` has an index and, of a whole plan, `year.md`: what is done in each quarter, by whom, and what was saved by then.
 A Component with the annotation `trimtab.dev/applies-once` waits for what that says: fewer replicas once the server batches.
+An autoscaler and its rules with `trimtab.dev/assumes` count on what that says and no object does: weights in fewer bits,
+batches.
 
 ## Owners
 
 Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
 worker template of a LeaderWorkerSet, the predictor of an InferenceService, the first worker group of a RayService (by JSON
 patch: a merge would drop the other groups). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
-a person is told the least and the most replicas to state. For other owners a person is told what to set.
+a person is told the least and the most replicas to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away
+the annotation by which its controller stops it. For other owners a person is told what to set.
 
 ## Claimed GPUs
 
@@ -185,8 +189,9 @@ Where the labels of nodes name groups of EKS, GKE or AKS and none is Karpenter's
 `node-groups/*.sh` makes them, from 0 nodes to the pool's limit: a spot group has one on demand behind it. On EKS and AKS
 the ConfigMap of Cluster Autoscaler's priority expander grows the spot group first, its times are those of the bill, and
 runs carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`; on GKE a ComputeClass prefers one node pool to the
-other. Group names are as long as the provider allows. Left to a person: a share of replicas on demand, capacity blocks,
-cut GPUs on GKE.
+other. Group names are as long as the provider allows. A group on EKS takes nodes of one capacity block, so the script makes
+one for each block that was bought, and one on demand behind them. Left to a person: a share of replicas on demand, cut GPUs
+on GKE.
 
 ## Machines without Kubernetes
 
@@ -221,8 +226,9 @@ where all goes as predicted: five minutes may be late in a month that is not. An
 metrics, through prometheus-adapter.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
-so that a failed scrape makes demand unknown for a moment and never 0. How often a server is scraped is read from what was
-collected. A history coarser than the scrapes hides their noise: the deployed rule will then ask for somewhat more than
+so that a failed scrape never reads as 0: a replica that kube-state-metrics calls ready counts on as it was. How often a server
+is scraped is read from what was collected. A history coarser than the scrapes hides their noise: the deployed rule will
+then ask for somewhat more than
 the replay did. Where a service exposes no requests, five minutes of GPU activity stand in for them; that form follows no
 replay step by step, its history being hourly.
 """

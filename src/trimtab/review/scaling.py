@@ -33,8 +33,8 @@ _GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECAS
 _RATE = re.compile(r"\b(i?rate|increase)\s*\(")
 _WINDOW = re.compile(r"\b(\w+)\s*\(\s*[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+)([smhd])\]")
 _AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
-_LAST_TWO = frozenset({"irate", "idelta"})
-"""Functions that take the last two samples of their window, however long it is."""
+_LAST_TWO = frozenset({"irate", "idelta", "last_over_time"})
+"""Functions that take the last two samples of their window, or the last, however long it is."""
 _SCALED = re.compile(r"^(?P<whole>.+?)\s*(?P<by>[/*])\s*(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
 _OPERATOR = re.compile(r"[-+*/%^<>=]|\b(?:and|or|unless)\b")
 _CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)

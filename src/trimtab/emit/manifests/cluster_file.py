@@ -16,16 +16,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, NodeMaker, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import (
+    NOTEBOOK,
+    OFF_KUBERNETES,
+    SERVING,
+    Autoscaler,
+    EmitFacts,
+    NodeClass,
+    NodeMaker,
+    Toleration,
+    WorkloadFacts,
+)
 from trimtab.emit.manifests.signals import ServerSignals, server_signals
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
 from trimtab.units import HR_PER_WEEK
 
+_OWNER_KINDS = SERVING | OFF_KUBERNETES | {NOTEBOOK, "Job", "CronJob", "PyTorchJob", "RayJob", "JobSet", "DaemonSet"}
+_ALIKE = 0.85
+"""A kind that is so much like a known one, and is none, is that one misspelt; others may be anybody's."""
 _SERIES = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 """Prometheus data model, metric names."""
 
@@ -91,7 +105,7 @@ class DeclaredWorkload(_Model):
     """What is declared of one workload; what is left out stays as the history tells it."""
 
     owner_kind: str | None = None
-    """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, or another."""
+    """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, Notebook, or another."""
     server: str | None = None
     """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve, trimtab-batcher."""
     metrics: DeclaredMetrics | None = None
@@ -150,6 +164,10 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
     for name in declared.workloads:
         if name not in names:
             raise UnknownName("workload", name, names, where=where)
+    for workload in declared.workloads.values():
+        kind = workload.owner_kind
+        if kind and kind not in _OWNER_KINDS and get_close_matches(kind, _OWNER_KINDS, cutoff=_ALIKE):
+            raise UnknownName("owner_kind", kind, _OWNER_KINDS, where=where)
     types = {pool.pool.instance_type for pool in facts.pools}
     for instance_type in declared.quota_nodes:
         if instance_type not in types:

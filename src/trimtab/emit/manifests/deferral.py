@@ -1,4 +1,4 @@
-"""What cron patches at certain hours: the queue of runs that wait for an hour of the day, notebooks that stop at night.
+"""What cron patches at certain hours: the queue of runs that wait for an hour of the day, and notebooks that close at night.
 
 Runs wait in a Kueue LocalQueue that cron closes ahead of the hour and opens at it.
 `stopPolicy: Hold` admits nothing new and leaves what runs alone (kueue.sigs.k8s.io, LocalQueue). A run comes into the queue by

@@ -164,17 +164,25 @@ def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: Emi
     pods = pod_selector(known)
     last = f"{pods}[{rate_window_s(scrape_s)}s]"
     counter = signals.arrived or signals.completed
-    # Pods that still report: a rate alone would count one that is gone until its window has passed.
-    reports = f"sum by (namespace, pod) ({counter}{pods})"
+    # Pods that still report: a rate alone would count one that is gone until its window has passed. One whose last scrape
+    # failed, and which is ready all the same, is there: without it the demand of two would be read as that of one.
+    ready = f'sum by (namespace, pod) (kube_pod_status_ready{pods[:-1]},condition="true"}}) > 0'
+    reports = _last_seen(counter, pods, last, ready)
     answered = f"sum by (namespace, pod) (irate({counter}{last})) and {reports}"
     if signals.waiting is None:
         return answered, ""
-    waiting = f"sum by (namespace, pod) ({signals.waiting}{pods})"
+    waiting = _last_seen(signals.waiting, pods, last, ready)
     growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
     # A server that answered nothing yet has no counter: its rate is 0. One whose counter is there has no rate only where a
     # scrape failed: that is not known, and never 0.
     idle = f"(0 * {waiting} unless {reports})"
     return f"({answered} or {idle}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
+
+
+def _last_seen(metric: str, pods: str, last: str, ready: str) -> str:
+    """Return a metric by pod; of pods that are ready and whose scrapes failed what it was last, within a rate's window."""
+    now = f"sum by (namespace, pod) ({metric}{pods})"
+    return f"({now} or (sum by (namespace, pod) (last_over_time({metric}{last})) and {ready}))"
 
 
 def _per_capacity(requests_s: str, service: ServiceFacts) -> str:
