@@ -1,0 +1,103 @@
+"""One workload, explained: what it costs, what its readings say and why, what the plan does to it, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trimtab.emit.blocks import Block, Bullets, ListItem, Paragraph, Section, bullets, strong
+from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, SpendPart
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.sections.actions import evidence_item, target_line
+from trimtab.emit.words import law_line, undeclared_line
+
+
+def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
+    """Return the parts of the explanation that have something to say; none where the audit knows no such workload."""
+    row = next((row for row in document.spend.by_workload if row.name == name and row.kind is not None), None)
+    if row is None:
+        return ()
+    parts: tuple[tuple[str, Sequence[Block]], ...] = (
+        ("What it costs", [Paragraph(words=_cost(row))]),
+        ("What its readings say", list(_verdict(document, name))),
+        ("What the plan does to it", list(_done(document, name))),
+        ("Why not more", list(_refused(document, name))),
+        ("Its targets in the proof", list(_targets(document, name))),
+        ("How it answers under load", list(_law(document, name))),
+        ("What declaring would save", list(_undeclared(document, name))),
+    )
+    return tuple(Section(title=title, blocks=tuple(blocks)) for title, blocks in parts if blocks)
+
+
+def actions_on(document: AuditDocument, name: str) -> tuple[ActionPart, ...]:
+    """Return the plan's actions that change a workload."""
+    return tuple(action for action in document.plan.actions if any(change.subject == name for change in action.changes))
+
+
+def _cost(row: SpendPart) -> str:
+    team = f", team {row.team}" if row.team else ""
+    active = "no activity measured" if row.activity_frac is None else f"{percent(row.activity_frac)} GPU active"
+    return (
+        f"{dollars(row.usd_mo)} a month, {percent(row.share_frac, 1)} of the bill: {row.kind}{team}, "
+        f"{row.gpu_hours:,.0f} GPU-hours held, {active}."
+    )
+
+
+def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
+    for verdict in document.verdicts:
+        if verdict.workload == name:
+            yield Paragraph(words=strong(f"{verdict.headline}."))
+            yield Bullets(items=tuple(map(evidence_item, verdict.evidence)))
+    for row in document.unjudged:
+        if row.workload == name:
+            yield Paragraph(words=f"Not judged, and left as it is: {row.reason}.")
+
+
+def _done(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(
+            words=(strong(action.id), f" {action.subject}: ", *_summaries(action, name)),
+            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with all that it changes",
+        )
+        for action in actions_on(document, name)
+    ]
+    yield Bullets(items=tuple(items)) if items else Paragraph(words="Nothing: it stays as it is.")
+
+
+def _summaries(action: ActionPart, name: str) -> tuple[str, ...]:
+    return ("; ".join(change.summary for change in action.changes if change.subject == name),)
+
+
+def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [_refusal(row) for row in document.plan.not_worth_doing if name in row.subject.split(", ")]
+    if lines:
+        yield bullets(lines)
+
+
+def _refusal(row: NotWorthPart) -> str:
+    if row.saving_usd_mo is None:
+        return f"{row.lever}: {row.reason}"
+    saved = row.saving_usd_mo
+    money = f"saves {dollars(saved)} a month" if saved >= 0 else f"costs {dollars(-saved)} a month more"
+    return f"{row.lever} ({money}): {row.reason}"
+
+
+def _targets(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [target_line(target) for target in document.proof.targets if target.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _law(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [law_line(law) for law in document.laws if law.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _undeclared(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(words=undeclared_line(part), code=part.declaration)
+        for part in document.undeclared
+        if name in part.workloads
+    ]
+    if items:
+        yield Bullets(items=tuple(items))
