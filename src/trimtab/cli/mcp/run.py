@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 from mcp.server.mcpserver import MCPServer
@@ -15,11 +16,11 @@ from pydantic import Field
 from trimtab._version import __version__
 from trimtab.cli.mcp import McpOptions
 from trimtab.cli.mcp.answers import short_words
-from trimtab.cli.mcp.tools import Toolbox
 from trimtab.cli.progress import set_verbosity
-from trimtab.cli.serve.run import audit_source, plans_again
 from trimtab.errors import TrimtabError
-from trimtab.web.library import Library
+
+if TYPE_CHECKING:
+    from trimtab.cli.mcp.tools import Toolbox
 
 INSTRUCTIONS = """\
 trimtab audits GPU fleets: where the money goes, the cheapest plan that keeps every target, and its proof on unseen history.
@@ -34,23 +35,36 @@ Start = Annotated[int, Field(ge=0, description="First row or line, as the answer
 Bundle = Annotated[str, Field(description="Folder of a fleet bundle; the audit's own history where left out.")]
 
 
+Opened = Callable[[], "Toolbox"]
+
+
 def run_mcp(options: McpOptions) -> None:
     """Serve until stdin ends; raises SettingsError."""
     set_verbosity(0, quiet=True)
+    # the planner takes seconds to import: the client is answered meanwhile
+    with ThreadPoolExecutor(max_workers=1) as opener:
+        opening = opener.submit(_toolbox, options)
+        try:
+            mcp_server(opening.result).run("stdio")
+        finally:
+            opening.result().close()
+
+
+def _toolbox(options: McpOptions) -> Toolbox:
+    from trimtab.cli.mcp.tools import Toolbox
+    from trimtab.cli.serve.run import audit_source, plans_again
+    from trimtab.web.library import Library
+
     plans = plans_again(options.flags, options.prices, options.owned, keep_outcomes=False)
-    toolbox = Toolbox(
+    return Toolbox(
         library=Library(source=audit_source(options.audits, plans)),
         plans=plans,
         roots=options.bundles or (Path.cwd(),),
     )
-    try:
-        mcp_server(toolbox).run("stdio")
-    finally:
-        toolbox.close()
 
 
-def mcp_server(toolbox: Toolbox) -> MCPServer:
-    """Return the server with its tools, all of them read-only."""
+def mcp_server(toolbox: Opened) -> MCPServer:
+    """Return the server with its tools, all of them read-only; `toolbox` waits until what answers is there."""
     server = MCPServer("trimtab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     for tool in (*_of_audits(toolbox), *_of_histories(toolbox), *_of_facts(toolbox)):
         name = tool.__name__
@@ -75,14 +89,14 @@ def _said(make: Callable[[], str]) -> str:
         raise ToolError(short_words(str(error))) from error
 
 
-def _of_audits(toolbox: Toolbox) -> list[Callable[..., str]]:
+def _of_audits(toolbox: Opened) -> list[Callable[..., str]]:
     def audits(start: Start = 0) -> str:
         """List the kept audits, the latest first: name, fleet, window, bill and saving."""
-        return _said(lambda: toolbox.audits(start))
+        return _said(lambda: toolbox().audits(start))
 
     def audit(audit: Audit = "", start: Start = 0) -> str:
         """Summarise an audit: bill, saving with its 80% interval, proof on unseen history, targets, the plan's actions."""
-        return _said(lambda: toolbox.audit(audit, start))
+        return _said(lambda: toolbox().audit(audit, start))
 
     def table(
         table: Annotated[
@@ -98,7 +112,7 @@ def _of_audits(toolbox: Toolbox) -> list[Callable[..., str]]:
         start: Start = 0,
     ) -> str:
         """Show a table of an audit, filtered and sorted."""
-        return _said(lambda: toolbox.table(table, audit, words, team, sort, start))
+        return _said(lambda: toolbox().table(table, audit, words, team, sort, start))
 
     def explain(
         name: Annotated[str, Field(description="An action's id (a3) or a workload's name (prod/chat-api).")] = "",
@@ -106,7 +120,7 @@ def _of_audits(toolbox: Toolbox) -> list[Callable[..., str]]:
         start: Start = 0,
     ) -> str:
         """Explain an action (evidence, sums, how sure, first steps, rollback) or a workload (verdict, cause, why not more)."""
-        return _said(lambda: toolbox.explain(name, audit, start))
+        return _said(lambda: toolbox().explain(name, audit, start))
 
     def plan_without(
         off: Annotated[list[str], Field(description="Ids of actions that are forbidden: ['a2', 'a5'].")],
@@ -117,12 +131,12 @@ def _of_audits(toolbox: Toolbox) -> list[Callable[..., str]]:
 
         The first call plans the history again, up to minutes; later ones take about a second.
         """
-        return _said(lambda: toolbox.without(off, audit, start))
+        return _said(lambda: toolbox().without(off, audit, start))
 
     return [audits, audit, table, explain, plan_without]
 
 
-def _of_histories(toolbox: Toolbox) -> list[Callable[..., str]]:
+def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
     def what_if(
         demand: Annotated[str, Field(description="1.5x, 0.8x or +50%.")] = "",
         prices: Annotated[
@@ -153,7 +167,7 @@ def _of_histories(toolbox: Toolbox) -> list[Callable[..., str]]:
                 "--deadline": deadline,
             }
         )
-        return _said(lambda: toolbox.what_if(asked, audit, bundle, start))
+        return _said(lambda: toolbox().what_if(asked, audit, bundle, start))
 
     def allocate(
         by: Annotated[str, Field(description="team, workload, namespace, kind, model or label:KEY.")] = "team",
@@ -167,7 +181,7 @@ def _of_histories(toolbox: Toolbox) -> list[Callable[..., str]]:
     ) -> str:
         """Say what each team, workload, namespace, kind or model cost over the history, and per request and token."""
         asked = _flags({"--by": by, "--idle": idle, "--shared": shared})
-        return _said(lambda: toolbox.allocate(asked, audit, bundle, start))
+        return _said(lambda: toolbox().allocate(asked, audit, bundle, start))
 
     def verify(
         bundle: Annotated[str, Field(description="Folder of a later bundle of the same fleet.")],
@@ -179,12 +193,12 @@ def _of_histories(toolbox: Toolbox) -> list[Callable[..., str]]:
         start: Start = 0,
     ) -> str:
         """Say what an audit's plan saved since: per action on track, short (and why), or not enacted."""
-        return _said(lambda: toolbox.verify(bundle, audit, part, start))
+        return _said(lambda: toolbox().verify(bundle, audit, part, start))
 
     return [what_if, allocate, verify]
 
 
-def _of_facts(toolbox: Toolbox) -> list[Callable[..., str]]:
+def _of_facts(toolbox: Opened) -> list[Callable[..., str]]:
     def prices(
         gpu: Annotated[str, Field(description="Under any of its names: H100, A100-40GB, L4.")] = "",
         provider: Annotated[str, Field(description="aws, gcp, azure, oci, lambda, ...")] = "",
@@ -206,7 +220,7 @@ def _of_facts(toolbox: Toolbox) -> list[Callable[..., str]]:
                 "--at": at,
             }
         )
-        return _said(lambda: toolbox.prices(asked, matrix=matrix, start=start))
+        return _said(lambda: toolbox().prices(asked, matrix=matrix, start=start))
 
     def fit(
         task: Annotated[
@@ -233,7 +247,7 @@ def _of_facts(toolbox: Toolbox) -> list[Callable[..., str]]:
     ) -> str:
         """Find which GPU a model needs, how many, and what it costs, the cheapest first, with 80% intervals."""
         if task == "models":
-            return _said(lambda: toolbox.fit((), start=start))
+            return _said(lambda: toolbox().fit((), start=start))
         asked = _flags(
             {
                 "--serve": task == "serve",
@@ -254,7 +268,7 @@ def _of_facts(toolbox: Toolbox) -> list[Callable[..., str]]:
                 "--option": option,
             }
         )
-        return _said(lambda: toolbox.fit(asked, model, rejected=rejected, start=start))
+        return _said(lambda: toolbox().fit(asked, model, rejected=rejected, start=start))
 
     return [prices, fit]
 

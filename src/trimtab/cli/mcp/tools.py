@@ -247,7 +247,9 @@ class Toolbox:
             )
         entry = self.library.entry(name) if name else entries[0]
         if entry is None:
-            raise UnknownName("audit", name, [known.name for known in entries], where="`audits` lists them")
+            raise UnknownName(
+                "audit", name, [known.name for known in entries], where="kept audits (`audits` lists them)"
+            )
         return entry, self.library.document(entry)
 
     def _board(self, entry: AuditEntry) -> Switchboard | UnderWay:
