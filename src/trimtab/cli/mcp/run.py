@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,9 +85,40 @@ def _said(make: Callable[[], str]) -> str:
     try:
         return make()
     except click.ClickException as error:
-        raise ToolError(short_words(error.format_message())) from error
+        raise ToolError(_in_words_of_tools(error.format_message())) from error
     except TrimtabError as error:
-        raise ToolError(short_words(str(error))) from error
+        raise ToolError(_in_words_of_tools(str(error))) from error
+
+
+def _in_words_of_tools(message: str) -> str:
+    """Return what a command says of a fault, with the tools' parameters in place of the command's options."""
+    for flag, parameter in _PARAMETERS.items():
+        message = re.sub(rf"{flag}(?![\w-])", parameter, message)
+    return short_words(message)
+
+
+_PARAMETERS = {
+    "--list-models": "task=models",
+    "--serve": "task=serve",
+    "--offline": "task=offline",
+    "--finetune": "task=lora",
+    "--pretrain": "task=pretrain",
+    "--price": "prices",
+    "--quota": "quotas",
+    "--cloud": "clouds",
+    "--spot-max": "spot_max_frac",
+    "--no-spot": "no_spot",
+    "--output-tokens": "output_tokens",
+    "--input": "input_tokens",
+    "--type": "instance_type",
+    "--gpu": "gpus",
+    **{
+        f"--{name}": name
+        for name in ("at", "budget", "by", "deadline", "demand", "idle", "option", "params", "provider")
+    },
+    **{f"--{name}": name for name in ("rate", "region", "shared", "tokens", "tpot", "ttft")},
+}
+"""What an option of a command is called as a parameter of a tool."""
 
 
 def _of_audits(toolbox: Opened) -> list[Callable[..., str]]:
@@ -241,8 +273,13 @@ def _of_facts(toolbox: Opened) -> list[Callable[..., str]]:
         gpus: Annotated[tuple[str, ...], Field(description="Only these GPUs.")] = (),
         provider: str = "",
         region: str = "",
-        option: Annotated[Literal["on-demand", "spot", "reserved-1y", "reserved-3y"], Field()] = "on-demand",
-        rejected: Annotated[bool, Field(description="Show what was rejected and why, instead.")] = False,
+        option: Literal["on-demand", "spot", "reserved-1y", "reserved-3y"] = "on-demand",
+        part: Annotated[
+            Literal["rows", "costs", "rejected"],
+            Field(
+                description="rows: ways that work; costs: all that the first one costs; rejected: the rest, and why."
+            ),
+        ] = "rows",
         start: Start = 0,
     ) -> str:
         """Find which GPU a model needs, how many, and what it costs, the cheapest first, with 80% intervals."""
@@ -268,7 +305,7 @@ def _of_facts(toolbox: Opened) -> list[Callable[..., str]]:
                 "--option": option,
             }
         )
-        return _said(lambda: toolbox().fit(asked, model, rejected=rejected, start=start))
+        return _said(lambda: toolbox().fit(asked, model, part, start))
 
     return [prices, fit]
 

@@ -71,7 +71,8 @@ _TRAINING_COLUMNS = (
     "usd_hr",
     "offering",
 )
-_MEASURED_LEFT_OUT = ("source",)
+_MEASURED_LEFT_OUT = ("source", "usd_hr_by_option")
+_FIT_FACTS = ("model", "kind", "unit", "remarks", "paste")
 _VERIFY_PARTS = ("rows", "drifts", "purchases")
 _ASK_TABLE = (
     f"`table` with one of {', '.join((*TABLES, 'not-worth'))}; `explain` with an action's id or a workload's name"
@@ -163,7 +164,9 @@ class Toolbox:
         known = [action.id for action in document.plan.actions]
         for name in off:
             if name not in known:
-                raise UnknownName("action", name, known, where=f"the plan of audit {entry.name}")
+                raise UnknownName(
+                    "action", name, known, where=f"the plan of audit {entry.name}, whose actions are {', '.join(known)}"
+                )
         board = self._board(entry)
         if isinstance(board, UnderWay):
             return answer_text(_under_way(board))
@@ -226,8 +229,11 @@ class Toolbox:
             _sheet_answer(long_sheet(catalog, chosen, found).only(_PRICE_COLUMNS), {"rates": len(found)}), start
         )
 
-    def fit(self, asked: Sequence[str], model: str = "", *, rejected: bool = False, start: int = 0) -> str:
-        """Find which GPU a model needs; `asked` are options of `trimtab fit`. Without a question, list the models."""
+    def fit(self, asked: Sequence[str], model: str = "", part: str = "rows", start: int = 0) -> str:
+        """Find which GPU a model needs; `asked` are options of `trimtab fit`. Without a question, list the models.
+
+        `part` is rows, rejected, or costs (of the first row).
+        """
         if not asked and not model:
             return answer_text(_sheet_answer(models_sheet(), {}), start)
         if model and Path(model).exists():
@@ -235,7 +241,7 @@ class Toolbox:
         options = parsed(FitOptions, [*asked, *self._prices(), *(["--", model] if model else [])])
         with self._searching:
             document = fit_answered(options)
-        return answer_text(_fit_answer(document, rejected=rejected), start)
+        return answer_text(_fit_answer(document, part), start)
 
     # what the tools share
 
@@ -360,17 +366,20 @@ def _parts(row: object, names: Sequence[str]) -> list[object]:
     return [getattr(row, name) for name in names]
 
 
-def _fit_answer(document: Mapping[str, object], *, rejected: bool) -> Answer:
+def _fit_answer(document: Mapping[str, object], part: str) -> Answer:
     rows, misses = _listed(document["rows"]), _listed(document["rejected"])
-    if rejected:
+    total = document.get("total_cost")
+    facts = {name: document[name] for name in _FIT_FACTS if name in document}
+    if part == "rejected":
         return _rows_answer(misses, {"rejected": len(misses)})
-    facts = {
-        name: document[name] for name in ("model", "kind", "unit", "total_cost", "remarks", "paste") if name in document
-    }
+    if isinstance(total, Mapping):
+        facts["first_row_all_told"] = f"{total['usd']} USD a {total['per']}"
+        if part == "costs":
+            return _rows_answer(_listed(total["lines"]), facts)
     first = rows[0]
     known = next((columns for columns in (_SERVING_COLUMNS, _TRAINING_COLUMNS) if set(columns) <= set(first)), ())
     columns = known or tuple(name for name in first if name not in _MEASURED_LEFT_OUT)
-    advice = f"{len(misses)} ways were rejected; `fit` with rejected=true says why" if misses else ""
+    advice = f"`fit` with part=costs (of the first row), part=rejected ({len(misses)} ways, with reasons)"
     return Answer(facts=facts, columns=columns, rows=table_of(rows, columns), advice=advice)
 
 
