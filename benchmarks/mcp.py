@@ -27,9 +27,9 @@ from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent
 
-from trimtab import fit
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.pipeline import open_demo
+from trimtab.pipeline.fitting import fit
 from trimtab.tables.bundle import write_bundle
 
 DEMO = "two-hundred-k"

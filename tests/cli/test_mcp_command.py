@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from benchmarks.mcp import MOST_BYTES, all_asked, prepared, questions, server_in
@@ -11,11 +13,14 @@ from mcp import ClientSession
 from mcp.client.stdio import stdio_client
 from tests.web.fleet import Shelf, whole
 
-from trimtab.cli import root
+from trimtab.cli import COMMANDS, root
+from trimtab.cli.mcp.run import mcp_server
 from trimtab.cli.mcp.tools import Toolbox
 from trimtab.cli.serve.run import plans_again
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.web.library import Library
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +197,13 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch):
 
     assert isinstance(done.exception, UsageError)
     assert "pip install 'trimtab[mcp]'" in str(done.exception)
+
+
+def test_the_skill_and_the_page_name_every_tool_and_no_command_that_is_not_there():
+    tools = [tool.name for tool in asyncio.run(mcp_server(lambda: None).list_tools())]
+    skill = (ROOT / "skills" / "trimtab" / "SKILL.md").read_text()
+
+    for text in (skill, (ROOT / "docs" / "how-to" / "ask-from-an-agent.md").read_text()):
+        assert [name for name in tools if f"`{name}`" not in text] == []
+        assert set(re.findall(r"(?:`|^)trimtab ([a-z][a-z-]+)", text, re.MULTILINE)) <= {*COMMANDS}
+    assert skill.startswith("---\nname: trimtab\ndescription: ")

@@ -6,7 +6,7 @@ from trimtab.emit.blocks import DetailLevel, soft, strong
 from trimtab.emit.document import ActionPart, AuditDocument
 from trimtab.emit.money import dollars
 from trimtab.emit.sections.actions import action_sections
-from trimtab.emit.sections.workload import workload_sections
+from trimtab.emit.sections.workload import workload_names, workload_sections
 from trimtab.emit.writers.terminal import Screen, write_lines, write_sections
 from trimtab.errors import UnknownName
 
@@ -21,11 +21,10 @@ def explained(document: AuditDocument, name: str, *, colour: bool = False) -> st
     found = explain_workload(document, name, colour=colour)
     if found is None:
         actions = [action.id for action in document.plan.actions]
-        workloads = [row.name for row in document.spend.by_workload if row.kind is not None]
         raise UnknownName(
             "action or workload",
             name,
-            [*actions, *workloads],
+            [*actions, *workload_names(document)],
             where=f"the audit of {document.fleet} (`trimtab explain` lists the actions)",
         )
     return found

@@ -32,7 +32,7 @@ _TOKENS = "transcript tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredAnswer:
+class MeasuredPresentation:
     """Rows for people, and the whole document for programs."""
 
     sheet: Sheet
@@ -48,7 +48,7 @@ def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumpti
         write_sheet(found.sheet, answer.output_format, out=answer.out, fields=answer.fields)
 
 
-def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> MeasuredAnswer:
+def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> MeasuredPresentation:
     """Return the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
     _check(options, model)
     found = measured_answer(model, _demand(options, model), market_of(options, assumed), formats=options.formats)
@@ -73,7 +73,7 @@ def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assump
         "remarks": remarks,
     }
     notes = [*_unknown_lines(found.rejected), *remarks]
-    return MeasuredAnswer(
+    return MeasuredPresentation(
         sheet=Sheet(columns=columns, rows=[_row(way) for way in shown], notes=notes), document=document
     )
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotDone
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.allocate import AllocateOptions
@@ -77,7 +76,10 @@ _VERIFY_PARTS = ("rows", "drifts", "purchases")
 _ASK_TABLE = (
     f"`table` with one of {', '.join((*TABLES, 'not-worth'))}; `explain` with an action's id or a workload's name"
 )
-T = TypeVar("T")
+
+
+class _ServerEnds(TrimtabError):
+    """The client has gone, and nobody waits for what is being planned."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,9 +94,11 @@ class Toolbox:
     _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
     _searching: threading.Lock = field(default_factory=threading.Lock)
     _access: threading.Lock = field(default_factory=threading.Lock)
+    _closed: threading.Event = field(default_factory=threading.Event)
 
     def close(self) -> None:
-        """Begin no more work."""
+        """Begin no more work, and end what goes on at its next stage."""
+        self._closed.set()
         self.library.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
@@ -182,7 +186,7 @@ class Toolbox:
 
         def planned() -> Answer:
             found = planned_otherwise(
-                options, scenario, lambda: history_of(fleet), lambda *_: None, keep_outcomes=self.plans.keep_outcomes
+                options, scenario, lambda: history_of(fleet), self._tell, keep_outcomes=self.plans.keep_outcomes
             )
             return _sheet_answer(what_if_sheet(found, people=False), {"fleet": fleet})
 
@@ -195,7 +199,7 @@ class Toolbox:
         options = parsed(AllocateOptions, [*asked, *self._prices(), *named])
 
         def split() -> Answer:
-            _, answer = charged_back(options, lambda *_: None)
+            _, answer = charged_back(options, self._tell)
             return _sheet_answer(who_sheet(answer), {"fleet": fleet})
 
         return self._once_planned(("allocate", tuple(asked), self._stamp(fleet)), split, start)
@@ -269,6 +273,10 @@ class Toolbox:
                 "answer without its history"
             )
         return board
+
+    def _tell(self, _stage: str, _done_frac: float) -> None:
+        if self._closed.is_set():
+            raise _ServerEnds
 
     def _once_planned(self, key: object, make: Callable[[], Answer], start: int) -> str:
         """Return an answer that takes long: made once, in the background; while it is, say so."""

@@ -13,9 +13,9 @@ from trimtab.emit.words import law_line, undeclared_line
 
 def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
     """Return the parts of the explanation that have something to say; none where the audit knows no such workload."""
-    row = next((row for row in document.spend.by_workload if row.name == name and row.kind is not None), None)
-    if row is None:
+    if name not in workload_names(document):
         return ()
+    row = next(row for row in document.spend.by_workload if row.name == name)
     parts: tuple[tuple[str, Sequence[Block]], ...] = (
         ("What it costs", [Paragraph(words=_cost(row))]),
         ("What its readings say", list(_verdict(document, name))),
@@ -28,16 +28,23 @@ def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]
     return tuple(Section(title=title, blocks=tuple(blocks)) for title, blocks in parts if blocks)
 
 
+def workload_names(document: AuditDocument) -> tuple[str, ...]:
+    """Return the names of the workloads that the bill is spent on, without the rows that nobody held."""
+    # documents made earlier name no kinds
+    judged = {part.workload for part in (*document.verdicts, *document.unjudged, *document.proof.targets)}
+    return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
+
+
 def actions_on(document: AuditDocument, name: str) -> tuple[ActionPart, ...]:
     """Return the plan's actions that change a workload."""
     return tuple(action for action in document.plan.actions if any(change.subject == name for change in action.changes))
 
 
 def _cost(row: SpendPart) -> str:
-    team = f", team {row.team}" if row.team else ""
+    what = ", ".join(part for part in (row.kind, f"team {row.team}" if row.team else None) if part)
     active = "no activity measured" if row.activity_frac is None else f"{percent(row.activity_frac)} GPU active"
     return (
-        f"{dollars(row.usd_mo)} a month, {percent(row.share_frac, 1)} of the bill: {row.kind}{team}, "
+        f"{dollars(row.usd_mo)} a month, {percent(row.share_frac, 1)} of the bill: {what}{', ' if what else ''}"
         f"{row.gpu_hours:,.0f} GPU-hours held, {active}."
     )
 
