@@ -53,11 +53,11 @@ def files_in(folder):
 def test_twenty_questions_are_answered_in_four_kilobytes_each_and_nothing_is_written(folder, audit):
     before = files_in(folder)
 
-    answered = asyncio.run(all_asked(folder, audit))
+    answered, rest = asyncio.run(all_asked(folder, audit))
 
     assert len(questions(audit)) == 20
     assert [found.question.words for found in answered if not found.right] == []
-    assert max(found.largest_bytes for found in answered) <= MOST_BYTES
+    assert max(found.largest_bytes for found in (*answered, *rest)) <= MOST_BYTES
     assert files_in(folder) == before
 
 

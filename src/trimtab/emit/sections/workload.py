@@ -31,7 +31,7 @@ def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]
 def workload_names(document: AuditDocument) -> tuple[str, ...]:
     """Return the names of the workloads that the bill is spent on, without the rows that nobody held."""
     # documents made earlier name no kinds
-    judged = {part.workload for part in (*document.verdicts, *document.unjudged, *document.proof.targets)}
+    judged = {verdict.workload for verdict in document.verdicts} | {row.workload for row in document.unjudged}
     return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
 
 
