@@ -5,8 +5,8 @@
 A demonstration is audited in a folder of its own (`--folder` keeps it) as a user would: `trimtab audit --demo -o json`. The
 client is that of the official SDK, over stdin and stdout of a server in a process of its own. What is known of the fleet is
 what its generator planted (docs/explanation/demo-fleets.md), the list prices of its day, and the audit's own JSON. A question
-may take several calls: an answer that is not ready is asked for again, one of several pages is read to its end. Afterwards every
-table, action and workload is asked for, to see how large answers get.
+may take several calls: an answer that is not ready is asked for again, one of several pages is read to its end. Afterwards
+every table, action and workload is asked for, to see how large answers get.
 """
 
 from __future__ import annotations
