@@ -6,7 +6,7 @@ What is shown is harmless: no escape sequence, no mark that lets a text read as 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -123,7 +123,7 @@ def _fitting(value: JsonValue, most_bytes: int, cuts: Sequence[int] = _CUTS) -> 
     if _size(value) <= most_bytes:
         return value
     for chars in cuts:
-        value = _each_text(value, lambda text, chars=chars: _shortened(text, chars))  # type: ignore[misc]
+        value = _with_short_texts(value, chars)
         if _size(value) <= most_bytes:
             return value
     if isinstance(value, dict):
@@ -139,14 +139,14 @@ def _first_parts(value: dict[str, JsonValue], most_bytes: int) -> JsonValue:
     return kept
 
 
-def _each_text(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
+def _with_short_texts(value: JsonValue, chars: int) -> JsonValue:
     match value:
         case str():
-            return change(value)
+            return _shortened(value, chars)
         case list():
-            return [_each_text(part, change) for part in value]
+            return [_with_short_texts(part, chars) for part in value]
         case dict():
-            return {name: _each_text(part, change) for name, part in value.items()}
+            return {name: _with_short_texts(part, chars) for name, part in value.items()}
         case _:
             return value
 

@@ -365,13 +365,12 @@ def _without_answer(entry: AuditEntry, document: AuditDocument, found: SwitchedP
         "missed": [f"{row.workload}: {row.target}" for row in found.targets if not row.kept],
     }
     columns = ("id", "lever", "subject", "effect", "saving_usd_mo")
-    rows = [(row.id or "in place of one that is off", *_parts(row, columns[1:])) for row in found.actions]
+    rows = [
+        (row.id or "in place of one that is off", row.lever, row.subject, row.effect, row.saving_usd_mo)
+        for row in found.actions
+    ]
     shares = "" if found.shares else "saving_usd_mo is what is lost without the action: they do not add up"
     return Answer(facts=facts, columns=columns, rows=rows, advice=shares)
-
-
-def _parts(row: object, names: Sequence[str]) -> list[object]:
-    return [getattr(row, name) for name in names]
 
 
 def _fit_answer(document: Mapping[str, object], part: str) -> Answer:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.emit.blocks import Block, Bullets, ListItem, Paragraph, Section, bullets, strong
-from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, SpendPart
+from trimtab.emit.document import AuditDocument, NotWorthPart, SpendPart
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.actions import evidence_item, target_line
+from trimtab.emit.sections.plan import saves_words
 from trimtab.emit.words import law_line, undeclared_line
 
 
@@ -35,11 +36,6 @@ def workload_names(document: AuditDocument) -> tuple[str, ...]:
     return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
 
 
-def actions_on(document: AuditDocument, name: str) -> tuple[ActionPart, ...]:
-    """Return the plan's actions that change a workload."""
-    return tuple(action for action in document.plan.actions if any(change.subject == name for change in action.changes))
-
-
 def _cost(row: SpendPart) -> str:
     what = ", ".join(part for part in (row.kind, f"team {row.team}" if row.team else None) if part)
     active = "no activity measured" if row.activity_frac is None else f"{percent(row.activity_frac)} GPU active"
@@ -62,16 +58,13 @@ def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
 def _done(document: AuditDocument, name: str) -> Iterator[Block]:
     items = [
         ListItem(
-            words=(strong(action.id), f" {action.subject}: ", *_summaries(action, name)),
+            words=(strong(action.id), f" {action.subject}: {summary}"),
             beneath=f"saves {dollars(action.saving_usd_mo)} a month together with all that it changes",
         )
-        for action in actions_on(document, name)
+        for action in document.plan.actions
+        if (summary := "; ".join(change.summary for change in action.changes if change.subject == name))
     ]
     yield Bullets(items=tuple(items)) if items else Paragraph(words="Nothing: it stays as it is.")
-
-
-def _summaries(action: ActionPart, name: str) -> tuple[str, ...]:
-    return ("; ".join(change.summary for change in action.changes if change.subject == name),)
 
 
 def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
@@ -81,11 +74,8 @@ def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
 
 
 def _refusal(row: NotWorthPart) -> str:
-    if row.saving_usd_mo is None:
-        return f"{row.lever}: {row.reason}"
-    saved = row.saving_usd_mo
-    money = f"saves {dollars(saved)} a month" if saved >= 0 else f"costs {dollars(-saved)} a month more"
-    return f"{row.lever} ({money}): {row.reason}"
+    saves = saves_words(row.saving_usd_mo)
+    return f"{row.lever}{f' ({saves})' if saves else ''}: {row.reason}"
 
 
 def _targets(document: AuditDocument, name: str) -> Iterator[Block]:
