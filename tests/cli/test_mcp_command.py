@@ -14,11 +14,14 @@ from mcp.client.stdio import stdio_client
 from tests.web.fleet import Shelf, whole
 
 from trimtab.cli import COMMANDS, root
+from trimtab.cli.mcp.answers import short_words
 from trimtab.cli.mcp.run import mcp_server
 from trimtab.cli.mcp.tools import Toolbox
 from trimtab.cli.serve.run import plans_again
+from trimtab.emit.audit_data import parse_document, render_json
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.web.library import Library
+from trimtab.web.tables import TABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,6 +180,24 @@ def test_without_its_history_a_plan_says_why_and_what_is_answered_all_the_same(t
 def test_an_unknown_table_is_answered_with_those_there_are(tmp_path):
     with pytest.raises(UnknownName, match="did you mean teams"):
         toolbox(tmp_path).table("team")
+
+
+def test_hostile_names_are_harmless_in_every_answer_and_within_its_limit(tmp_path):
+    document, _ = whole()
+    hostile = f"web/\x1b[31m=cmd\u202e<script>{'x' * 10_000}"
+    found = parse_document(render_json(document).replace('"web/api', json.dumps(hostile)[:-1]), where="here")
+    box = Toolbox(library=Library(source=Shelf({"1": found})), plans=plans_again((), None, None), roots=(tmp_path,))
+
+    answers = [box.audits(), box.audit(), box.explain(), box.explain(hostile)]
+    answers += [box.table(name) for name in (*TABLES, "not-worth")]
+    with pytest.raises(UnknownName) as unknown:
+        box.explain(f"{hostile}y")
+    answers.append(short_words(str(unknown.value)))
+
+    assert hostile in [row.name for row in found.spend.by_workload]
+    assert max(len(answer.encode()) for answer in answers) <= MOST_BYTES
+    assert not any("\x1b" in answer or "\u202e" in answer for answer in answers)
+    box.close()
 
 
 def test_what_was_refused_is_found_by_the_workload(tmp_path):
