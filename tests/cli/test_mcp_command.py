@@ -177,6 +177,14 @@ def test_without_its_history_a_plan_says_why_and_what_is_answered_all_the_same(t
     box.close()
 
 
+def test_an_audit_of_a_file_has_no_plan_to_verify_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
+    (tmp_path / "later").mkdir()
+
+    with pytest.raises(InputError, match="the plan of audit 1 was not kept here"):
+        toolbox(tmp_path).verify("later")
+
+
 def test_an_unknown_table_is_answered_with_those_there_are(tmp_path):
     with pytest.raises(UnknownName, match="did you mean teams"):
         toolbox(tmp_path).table("team")

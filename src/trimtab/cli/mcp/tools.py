@@ -29,6 +29,7 @@ from trimtab.emit.blocks import plain
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.explain import action_lines, explained
+from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.sections.audit import audit_headline
 from trimtab.emit.verify_document import verify_document
 from trimtab.errors import InputError, TrimtabError, UnknownName, UsageError
@@ -212,7 +213,7 @@ class Toolbox:
         entry, _ = self._asked(audit)
 
         def verified() -> Answer:
-            kept = recall_plan(find(entry.name))
+            kept = _kept_plan(entry)
             document = verify_document(verify_plan(kept, open_fleet(folder), catalog=load_catalog(self.plans.prices)))
             rows = document[part]
             facts = {name: value for name, value in document.items() if name not in _VERIFY_PARTS}
@@ -323,6 +324,17 @@ class Toolbox:
 
     def _prices(self) -> list[str]:
         return [] if self.plans.prices is None else ["--prices", str(self.plans.prices)]
+
+
+def _kept_plan(entry: AuditEntry) -> KeptPlan:
+    """Return the plan that an audit kept; raises InputError where it is known by its document alone."""
+    try:
+        return recall_plan(find(entry.name))
+    except UnknownName as error:
+        raise InputError(
+            f"the plan of audit {entry.name} was not kept here: a JSON file holds no plan that can be verified. Ask of an "
+            "audit that `trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"
+        ) from error
 
 
 def _under_way(found: UnderWay) -> Answer:
