@@ -10,7 +10,7 @@ from trimtab.cli.kept_audits import keep, recall
 from trimtab.cli.state import state_folder
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
-from trimtab.errors import InputError, UnknownName
+from trimtab.errors import InputError, UnknownName, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +91,31 @@ def test_the_state_folder_is_where_the_environment_says(tmp_path, monkeypatch, d
 
     assert keep(document, kept()).is_relative_to(tmp_path / "deep" / "state")
     assert recall() == document
+
+
+def test_a_workload_is_explained_by_its_verdict_and_why_not_more(folder, document):
+    shown = run("prod/chat-api")
+
+    words = " ".join(shown.output.split())
+    (verdict,) = [verdict for verdict in document.verdicts if verdict.workload == "prod/chat-api"]
+    (refused,) = [row for row in document.plan.not_worth_doing if row.subject == "prod/chat-api"]
+    assert shown.exit_code == 0
+    assert verdict.headline in words
+    assert f"a8 {document.action('a8').subject}" in words
+    assert refused.reason in words
+    assert max(len(line) for line in shown.output.splitlines()) <= 80
+
+
+def test_a_workload_that_was_not_judged_says_why(folder, document):
+    assert document.unjudged[0].reason in " ".join(run("notebooks/chen").output.split())
+
+
+def test_what_nobody_holds_is_no_workload(folder):
+    assert isinstance(run("held by nobody").exception, UnknownName)
+
+
+def test_a_workload_has_no_form_for_programs_of_its_own(folder):
+    shown = run("prod/chat-api", "-o", "json")
+
+    assert isinstance(shown.exception, UsageError)
+    assert "trimtab audit -o json" in str(shown.exception)

@@ -18,6 +18,7 @@ from trimtab.cli.options import (
     group,
     option,
     options_from,
+    parsed,
     setting_flags,
 )
 from trimtab.cli.output import Format
@@ -130,3 +131,13 @@ def test_no_command_writes_its_options_as_decorators():
     ]
 
     assert written == []
+
+
+def test_options_are_parsed_for_callers_that_are_no_command(monkeypatch):
+    monkeypatch.delenv("TEST_SERVER", raising=False)
+
+    found = parsed(Asked, ["--tag=a", "--tag=b", "--", "--loud"])
+
+    assert (found.tags, found.name, found.loud, found.shared.server) == (("a", "b"), "--loud", False, "here")
+    with pytest.raises(click.UsageError, match="No such option"):
+        parsed(Asked, ["--unheard-of"])

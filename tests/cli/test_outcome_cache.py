@@ -125,3 +125,33 @@ def test_the_key_is_readable_by_its_user_alone(tmp_path, monkeypatch):
 
     file.chmod(0o644)
     assert user_key() is None
+
+
+def test_a_cache_that_is_only_read_finds_what_was_kept_and_leaves_the_file_as_it_is(file):
+    with outcome_cache() as store:
+        store.put("kept", OUTCOME)
+    before, beside = file.read_bytes(), sorted(file.parent.iterdir())
+
+    with outcome_cache(keep=False) as store:
+        store.put("fresh", OUTCOME)
+
+        assert store.get("kept").interruptions == store.get("fresh").interruptions == 3
+
+    assert file.read_bytes() == before
+    assert sorted(file.parent.iterdir()) == beside
+
+
+def test_where_nothing_was_kept_reading_makes_no_file(file):
+    with outcome_cache(keep=False) as store:
+        assert store is None
+
+    assert not file.exists()
+
+
+def test_a_file_that_is_no_cache_is_not_removed_by_who_only_reads(file):
+    file.write_bytes(b"not a database, but long enough to be taken for one" * 20)
+
+    with outcome_cache(keep=False) as store:
+        assert store is None
+
+    assert file.exists()

@@ -68,8 +68,8 @@ def test_the_view_of_a_notebook_escapes_and_counts():
     answer = tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, gpus=("L4",)))
 
     html = answer._repr_html_()
-    assert html.startswith("<table>")
-    assert "rejected" in html
+    assert "<table" in html
+    assert f"{len(answer.rejected)} rejected" in html
 
 
 def test_no_price_unknown_model_and_no_question_have_clear_answers():
@@ -91,12 +91,11 @@ def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
         tt.fit("bert-large", serve=CHAT)
 
 
-def test_a_notebook_shows_every_way_of_buying_and_draws_without_scripts():
+def test_a_notebook_shows_every_way_of_buying_without_scripts():
     market = FitMarket(catalog=CATALOG, gpus=("L4", "L40S"), provider="aws", region="us-east-1")
     view = tt.fit("llama-3.1-8b", train=TrainingDemand(method=Method.LORA, tokens=1e8), market=market)._repr_html_()
 
     assert "spot with losses" in view
     assert "days" in view
-    assert "background:#0f766e" in view
     assert "<script" not in view
     assert view.count("<tr>") == view.count("</tr>") >= 3

@@ -24,7 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.audit",
         "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
     ),
-    "explain": ("trimtab.cli.explain", "Explain one action of the last audit; without ID, list the actions."),
+    "explain": (
+        "trimtab.cli.explain",
+        "Explain one action of the last audit, or a workload; without ID, list the actions.",
+    ),
     "emit": ("trimtab.cli.emit", "Write the manifests that enact the plan of the last audit."),
     "review": (
         "trimtab.cli.review",
@@ -57,6 +60,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": (
         "trimtab.cli.serve",
         "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof.",
+    ),
+    "mcp": (
+        "trimtab.cli.mcp",
+        "Let an agent ask: the kept audits, plans, prices and fits as read-only tools of an MCP server.",
     ),
     "replay": (
         "trimtab.cli.replay",

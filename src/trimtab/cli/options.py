@@ -107,6 +107,18 @@ def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..
     return add
 
 
+def parsed(kind: type[T], arguments: Sequence[str]) -> T:
+    """Return the dataclass as a command line fills it, for callers that are no command; raises what click raises for it."""
+
+    @click.command(add_help_option=False)
+    @options_from(kind)
+    def command(options: T) -> T:
+        return options
+
+    found: T = command.main(args=list(arguments), prog_name="trimtab", standalone_mode=False)
+    return found
+
+
 def setting_flags(options: object) -> tuple[str, ...]:
     """Return the settings that were given as options of their own, as `KEY=VALUE`; several values are joined by commas."""
     flags: list[str] = []

@@ -24,7 +24,7 @@ import numpy as np
 
 import trimtab
 import trimtab_runtime
-from trimtab.cli.state import SEAL_BYTES, is_sealed, prepared_folder, seal_of, user_key
+from trimtab.cli.state import SEAL_BYTES, is_sealed, prepared_folder, seal_of, state_folder, user_key
 from trimtab.fleet.model import Target
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
@@ -48,9 +48,10 @@ class OutcomeCache:
     audit: from then on nothing is looked up or kept.
     """
 
-    def __init__(self, connection: sqlite3.Connection, program: str, user: bytes) -> None:
-        """Take what was kept under the user's key by this state of the program; see `user_key`."""
+    def __init__(self, connection: sqlite3.Connection, program: str, user: bytes, *, keep: bool = True) -> None:
+        """Take what was kept under the user's key by this state of the program; without `keep` nothing is written."""
         self._connection = connection
+        self._keep = keep
         self._program = program
         self._user = user
         self._foreign = False
@@ -107,6 +108,8 @@ class OutcomeCache:
         return row[0] if row is not None and isinstance(row[0], bytes) else None
 
     def _write(self) -> None:
+        if not self._keep:
+            return
         if not self._failed:
             try:
                 with self._connection:
@@ -141,16 +144,18 @@ def program_digest() -> str:
 
 
 @contextmanager
-def outcome_cache() -> Iterator[OutcomeCache | None]:
-    """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes."""
+def outcome_cache(*, keep: bool = True) -> Iterator[OutcomeCache | None]:
+    """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes.
+
+    Without `keep` the file is only read, and what is replayed is held in memory.
+    """
     user = user_key()
     if user is None:
         log.warning("outcomes are not kept")
         yield None
         return
     try:
-        file = prepared_folder() / _FILE
-        connection = _connected(file) or _connected(file)
+        connection = _connected_to_keep() if keep else _connected_to_read()
     except (OSError, sqlite3.Error) as error:
         log.warning("outcomes are not kept: %s", error)
         connection = None
@@ -158,12 +163,32 @@ def outcome_cache() -> Iterator[OutcomeCache | None]:
         yield None
         return
     try:
-        cache = OutcomeCache(connection, program_digest(), user)
+        cache = OutcomeCache(connection, program_digest(), user, keep=keep)
         yield cache
         cache.flush()
         log.info("replays: %d looked up, %d added", cache.found, cache.added)
     finally:
         connection.close()
+
+
+def _connected_to_keep() -> sqlite3.Connection | None:
+    file = prepared_folder() / _FILE
+    return _connected(file) or _connected(file)
+
+
+def _connected_to_read() -> sqlite3.Connection | None:
+    """Open the file for reading alone; None where there is none yet. Raises sqlite3.Error where it is no cache."""
+    file = state_folder() / _FILE
+    if not file.is_file():
+        return None
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        _check_tables(connection)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def _connected(file: Path) -> sqlite3.Connection | None:
@@ -186,14 +211,19 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         connection.execute(_TABLE)
-    # a view or a trigger under our table's name would run what somebody else wrote
-    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")] != [_TABLE]:
-        raise sqlite3.DatabaseError("it holds other things than kept outcomes")
+    _check_tables(connection)
     (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     if pages * size > _MOST_BYTES:
         connection.execute("DELETE FROM outcome")
         connection.commit()
         connection.execute("VACUUM")
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError where a file holds more than the one table."""
+    # a view or a trigger under our table's name would run what somebody else wrote
+    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")] != [_TABLE]:
+        raise sqlite3.DatabaseError("it holds other things than kept outcomes")
 
 
 def _readable(body: bytes) -> Outcome | None:

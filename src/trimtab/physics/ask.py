@@ -8,12 +8,12 @@ from datetime import date
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu
 from trimtab.errors import MissingPrice, Unpredictable, near_matches
+from trimtab.notebook import ShownInNotebook
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
-from trimtab.physics.notebook import notebook_view
 from trimtab.physics.offers import NodeOffer, offers_for, owned_offer
 from trimtab.physics.search_serving import search_serving
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
@@ -44,15 +44,11 @@ class FitMarket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitAnswer:
+class FitAnswer(ShownInNotebook):
     """Ways that work, cheapest first, and those that do not, each with its reason."""
 
     found: tuple[ServingOption, ...] | tuple[TrainingOption, ...]
     rejected: tuple[Rejected, ...]
-
-    def _repr_html_(self) -> str:
-        """Return a notebook's view: the first rows with cost, speed, memory and offering, and why others were rejected."""
-        return notebook_view(self.found, self.rejected)
 
 
 def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:

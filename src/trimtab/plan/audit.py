@@ -8,6 +8,7 @@ from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Was
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Untidy
 from trimtab.fleet.model import Coverage, FloatArray
+from trimtab.notebook import ShownInNotebook
 from trimtab.plan.commitments.inventory import CommitmentUse
 from trimtab.plan.model import CapacityPicture, Plan, Proof
 from trimtab.plan.proof.law_report import LawFinding
@@ -25,7 +26,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Audit:
+class Audit(ShownInNotebook):
     """Everything one audit found; each face shows a part of it."""
 
     fleet: str

@@ -14,6 +14,7 @@ from trimtab.deployment.effects import Effect
 from trimtab.deployment.kept_form import ByClass
 from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.levers.lever import Risk
+from trimtab.notebook import ShownInNotebook
 from trimtab.plan.program.limits import LimitPrice
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
@@ -89,7 +90,7 @@ class RunsSpend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class Plan(ShownInNotebook):
     """The chosen actions over the fit window. Micro-dollars are exact hourly re-bills; `bound` is certified."""
 
     window: Window
@@ -212,7 +213,7 @@ class ActionProof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Proof:
+class Proof(ShownInNotebook):
     """The plan replayed over the proof window. The planner never saw it, but for vetoes of what failed there (`repairs`)."""
 
     window: Window

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab.notebook import ShownInNotebook
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.keda import KedaPolicy
@@ -22,7 +23,7 @@ OSCILLATES_PER_HR = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PolicyRun:
+class PolicyRun(ShownInNotebook):
     """One policy over one history. `over_clairvoyant` is replica-hours over the least that serve every step unqueued.
 
     `keeps` says whether every target was kept; `undominated` whether no other run was both cheaper and no worse.

@@ -19,8 +19,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from trimtab.errors import BundleError, Fault, InputError
 from trimtab.inputs.arrow_tables import ARROW_ERRORS, whole
+from trimtab.notebook import ShownInNotebook
 from trimtab.tables.arrow import arrow_schema, columns_of, conform, empty_table
-from trimtab.tables.schemas import Dtype
+from trimtab.tables.schemas import TABLES, Dtype
 from trimtab.tables.whole_folder import replaced_whole, settle
 from trimtab.tables.workloads import WORKLOADS_FILE, Workloads, read_workloads, workloads_text
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
@@ -52,7 +53,7 @@ class BundleMeta(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class Bundle(ShownInNotebook):
     """A fleet's history: what was written, and how to read its tables.
 
     `path` is the folder, or None for a bundle held in memory (`tables` then holds every table).
@@ -90,6 +91,14 @@ class Bundle:
         if self.path is None or not table_file(self.path, name).is_file():
             return empty_table(name, wanted)
         return _read_columns(table_file(self.path, name), schema)
+
+    def row_counts(self) -> dict[str, int]:
+        """Return how many rows each table has, of those that are there; raises BundleError where a file cannot be read."""
+        held = {name: table.num_rows for name, table in self.tables.items()}
+        if self.path is None:
+            return held
+        files = {name: table_file(self.path, name) for name in TABLES}
+        return {name: open_parquet(file).metadata.num_rows for name, file in files.items() if file.is_file()} | held
 
 
 def light_columns(name: str) -> list[str]:

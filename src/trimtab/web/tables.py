@@ -76,12 +76,12 @@ class DataTable:
         )
 
     def plain(self) -> dict[str, object]:
+        """Return the rows for JSON, with what they are."""
+        return {"table": self.key, "columns": [column.key for column in self.columns], "rows": self.plain_rows()}
+
+    def plain_rows(self) -> list[dict[str, Value]]:
         """Return the rows for JSON."""
-        return {
-            "table": self.key,
-            "columns": [column.key for column in self.columns],
-            "rows": [{column.key: row[column.key] for column in self.columns} for row in self.rows],
-        }
+        return [{column.key: row[column.key] for column in self.columns} for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

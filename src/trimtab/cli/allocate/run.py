@@ -24,7 +24,7 @@ from trimtab.cli.allocate.tables import (
 )
 from trimtab.cli.history import History, HistoryChoice, open_history
 from trimtab.cli.output import Format, write_page, write_sheet
-from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.sheet import Cell, Sheet
 from trimtab.diagnose.bill_split import ChargeBasis
 from trimtab.diagnose.budgets import MonthEnd, month_end
@@ -73,18 +73,24 @@ def _terms(options: AllocateOptions) -> _SplitTerms:
 
 def run_allocate(options: AllocateOptions) -> None:
     """Split the bill and write the answer."""
-    terms = _terms(options)
     set_verbosity(0, options.quiet)
+    with progress_bar(quiet=options.quiet) as tell:
+        title, answer = charged_back(options, tell)
+    _write(options, title, answer)
+
+
+def charged_back(options: AllocateOptions, tell: Tell) -> tuple[str, ChargeBack]:
+    """Split the bill of the history that was named; return what that is called, and the answer. Raises TrimtabError."""
+    terms = _terms(options)
     budgets = read_budgets(options.budgets) if options.budgets else {}
     choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
-    with progress_bar(quiet=options.quiet) as tell:
-        history = open_history(choice, tell)
-        found = _split(options, terms, history)
+    history = open_history(choice, tell)
+    found = _split(options, terms, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
     answer = replace(_answer(rows, found, budgets), tokens=_token_rows(found, terms))
     left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
-    _write(options, history.name, replace(answer, notes=[*answer.notes, *left_out]))
+    return history.name, replace(answer, notes=[*answer.notes, *left_out])
 
 
 def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _Split:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import amount_per_second, market_of, seconds
@@ -30,36 +31,51 @@ _TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", 
 _TOKENS = "transcript tokens"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPresentation:
+    """Rows for people, and the whole document for programs."""
+
+    sheet: Sheet
+    document: Mapping[str, object]
+
+
 def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> None:
     """Write the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
+    found, answer = measured_answered(options, model, assumed), options.answer
+    if answer.output_format is Format.JSON and not answer.fields:
+        write(json.dumps(found.document, indent=2, allow_nan=False, ensure_ascii=False), answer.out)
+    else:
+        write_sheet(found.sheet, answer.output_format, out=answer.out, fields=answer.fields)
+
+
+def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> MeasuredPresentation:
+    """Return the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
     _check(options, model)
     found = measured_answer(model, _demand(options, model), market_of(options, assumed), formats=options.formats)
     if not found.found:
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(reject_lines(found.rejected)))
     shown = _best(found.found, options)
     remarks = list(_remarks(options, model, shown))
-    answer = options.answer
-    people = answer.output_format in (Format.TABLE, Format.MARKDOWN) and not answer.fields
+    people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN) and not options.answer.fields
     columns = [
         column for column in _columns(model) if not (people and column.key == "format" and len(model.formats) == 1)
     ]
-    sheet = Sheet(columns=columns, rows=[_row(way) for way in shown], notes=[*_unknown_lines(found.rejected), *remarks])
-    if answer.output_format is Format.JSON and not answer.fields:
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "model": model.name,
-            "hub_id": model.hub_id or None,
-            "kind": model.kind,
-            "unit": model.unit,
-            "measured_with": model.measured_with,
-            "source": model.source,
-            "rows": [_machine_row(way) for way in shown],
-            "rejected": reject_rows(found.rejected),
-            "remarks": remarks,
-        }
-        write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False), answer.out)
-    else:
-        write_sheet(sheet, answer.output_format, out=answer.out, fields=answer.fields)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "model": model.name,
+        "hub_id": model.hub_id or None,
+        "kind": model.kind,
+        "unit": model.unit,
+        "measured_with": model.measured_with,
+        "source": model.source,
+        "rows": [_machine_row(way) for way in shown],
+        "rejected": reject_rows(found.rejected),
+        "remarks": remarks,
+    }
+    notes = [*_unknown_lines(found.rejected), *remarks]
+    return MeasuredPresentation(
+        sheet=Sheet(columns=columns, rows=[_row(way) for way in shown], notes=notes), document=document
+    )
 
 
 def _check(options: FitOptions, model: MeasuredModel) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
-from trimtab.cli.fit.measured import answer_measured
+from trimtab.cli.fit.measured import answer_measured, measured_answered
 from trimtab.cli.fit.tables import (
     MORE,
     SERVING_COLUMNS,
@@ -54,7 +54,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
-from trimtab.physics.measured_models import find_measured_model
+from trimtab.physics.measured_models import MeasuredModel, find_measured_model
 from trimtab.physics.measured_point import Measured, speed_scale, time_scale
 from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
@@ -109,10 +109,32 @@ def run_fit(options: FitOptions) -> None:
         return
     check_fit_options(options)
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
-    measured = find_measured_model(options.model) if options.model else None
-    if measured is not None and (options.serve or options.offline):
+    measured = _measured_alone(options)
+    if measured is not None:
         answer_measured(options, measured, settings.assumptions)
         return
+    answer = _answered(options, settings)
+    _deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
+
+
+def fit_answered(options: FitOptions) -> Mapping[str, object]:
+    """Return what `-o json` writes; raises TrimtabError, PlanError with the nearest misses where nothing works."""
+    check_fit_options(options)
+    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    measured = _measured_alone(options)
+    if measured is not None:
+        return measured_answered(options, measured, settings.assumptions).document
+    answer = _answered(options, settings)
+    _check_found(answer)
+    return answer.document
+
+
+def _measured_alone(options: FitOptions) -> MeasuredModel | None:
+    """Return the model where it generates no text, and its speed is known by measurements alone."""
+    return find_measured_model(options.model) if options.model and (options.serve or options.offline) else None
+
+
+def _answered(options: FitOptions, settings: Settings) -> FitPresentation:
     model = model_of(options.model, options.params, options.active)
     request = _Request(
         options=options,
@@ -122,8 +144,7 @@ def run_fit(options: FitOptions) -> None:
         mix=read_request_mix(options.trace, workload=options.workload) if options.trace else None,
         measured=read_measured(options.calibrate, options.measured_on) if options.calibrate else None,
     )
-    answer = _serving(request) if options.serve or options.offline else _training(request)
-    _deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
+    return _serving(request) if options.serve or options.offline else _training(request)
 
 
 def _row_format(form: Format) -> Format:
@@ -133,9 +154,8 @@ def _row_format(form: Format) -> Format:
 
 def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Sequence[str]) -> None:
     """Write an answer; raises PlanError with the nearest misses when nothing works."""
-    if not answer.sheet.rows or answer.page is None:
-        raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
-    if form is Format.HTML:
+    _check_found(answer)
+    if form is Format.HTML and answer.page is not None:
         write(html.write_page(fit_page(answer.page), style=FIT_STYLE), out)
     elif form is Format.JSON and not fields:
         write(json.dumps(answer.document, indent=2, allow_nan=False, ensure_ascii=False), out)
@@ -143,6 +163,11 @@ def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Se
         write_sheet(_without_empty(answer.sheet), form, out=out)
     else:
         write_sheet(answer.sheet, form, out=out, fields=fields)
+
+
+def _check_found(answer: FitPresentation) -> None:
+    if not answer.sheet.rows or answer.page is None:
+        raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
 
 
 def _without_empty(sheet: Sheet) -> Sheet:

@@ -76,21 +76,7 @@ def command(options: PricesOptions) -> None:
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    catalog = load_catalog(options.own)
-    chosen = Selection(
-        at=options.at,
-        stale_days=options.stale_days,
-        gpu=catalog.gpu(options.gpu).name if options.gpu else None,
-        provider=options.provider,
-        region=options.region,
-        option=BuyingOption(options.buying) if options.buying else None,
-        instance_type=options.instance_type,
-        everything=options.everything,
-    )
-    _check_names(catalog, chosen)
-    prices = selected(catalog, chosen)
-    if not prices and not options.matrix:
-        raise MissingPrice(_nothing(catalog, chosen))
+    catalog, chosen, prices = found_prices(options)
     options.answer.write(
         _sheet(
             catalog,
@@ -107,6 +93,26 @@ def command(options: PricesOptions) -> None:
         click.echo(
             f"warning: {len(catalog.questions)} question(s) about own rates, used as they stand:{asked}", err=True
         )
+
+
+def found_prices(options: PricesOptions) -> tuple[Catalog, Selection, tuple[Price, ...]]:
+    """Return the price list, what of it is asked for, and its rates, the cheapest GPU-hour first; raises TrimtabError."""
+    catalog = load_catalog(options.own)
+    chosen = Selection(
+        at=options.at,
+        stale_days=options.stale_days,
+        gpu=catalog.gpu(options.gpu).name if options.gpu else None,
+        provider=options.provider,
+        region=options.region,
+        option=BuyingOption(options.buying) if options.buying else None,
+        instance_type=options.instance_type,
+        everything=options.everything,
+    )
+    _check_names(catalog, chosen)
+    prices = selected(catalog, chosen)
+    if not prices and not options.matrix:
+        raise MissingPrice(_nothing(catalog, chosen))
+    return catalog, chosen, prices
 
 
 command.add_command(compare)

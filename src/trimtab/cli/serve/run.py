@@ -57,30 +57,43 @@ def run_serve(options: ServeOptions) -> None:
 
 
 def _source(options: ServeOptions) -> _Audits:
-    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
-    plans = _Plans(settings=settings, prices=options.prices, owned=options.owned)
+    plans = plans_again(options.flags, options.prices, options.owned)
     if options.demo is not None:
         with progress_bar(quiet=options.quiet) as tell:
             return _demonstration(options.demo, plans, tell)
-    folder = options.audits
+    return audit_source(options.audits, plans)
+
+
+def plans_again(
+    flags: Sequence[str], prices: Path | None, owned: Path | None, *, keep_outcomes: bool = True
+) -> PlansAgain:
+    """Return how plans of audits are made again: with these settings, rates and commitments held; raises SettingsError."""
+    settings = resolve(file=None, environ=os.environ, flags=flags).settings
+    return PlansAgain(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes)
+
+
+def audit_source(folder: Path | None, plans: PlansAgain) -> _Kept | _Files:
+    """Return the audits of a folder, a history or JSON files, else those that are kept here."""
     if folder is None or (folder / HISTORY).is_dir():
         return _Kept(plans=plans, state=folder)
     return _Files(plans=plans, folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plans:
+class PlansAgain:
     """How plans are made again."""
 
     settings: Settings
     prices: Path | None
     owned: Path | None
+    keep_outcomes: bool = True
+    """Whether what is replayed for it is written to the cache of outcomes."""
 
     def again(self, fleet: str, tell: Progress) -> ProvenPlan:
         """Plan a fleet by the name that its audit has; raises TrimtabError where its history is not at hand."""
         tell("opening the fleet", 0.0)
-        bundle, catalog = _history(fleet), load_catalog(self.prices)
-        with outcome_cache() as store:
+        bundle, catalog = history_of(fleet), load_catalog(self.prices)
+        with outcome_cache(keep=self.keep_outcomes) as store:
             return plan_and_prove(
                 bundle,
                 self.settings,
@@ -91,7 +104,8 @@ class _Plans:
             )
 
 
-def _history(fleet: str) -> Bundle:
+def history_of(fleet: str) -> Bundle:
+    """Open the history of an audit by the name that it gave the fleet; raises InputError where it is not at hand."""
     if fleet.startswith(DEMO_PREFIX):
         return open_demo(fleet.removeprefix(DEMO_PREFIX))
     if Path(fleet).is_dir():
@@ -103,7 +117,7 @@ def _history(fleet: str) -> Bundle:
 class _Kept:
     """The history that `trimtab audit` keeps."""
 
-    plans: _Plans
+    plans: PlansAgain
     state: Path | None
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -123,7 +137,7 @@ class _Kept:
 class _Files:
     """A folder of documents."""
 
-    plans: _Plans
+    plans: PlansAgain
     folder: Path
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -160,7 +174,7 @@ class _Demonstration:
 _Audits = _Kept | _Files | _Demonstration
 
 
-def _demonstration(name: str, plans: _Plans, tell: Progress) -> _Demonstration:
+def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstration:
     catalog = load_catalog(plans.prices)
     bundle = open_demo(name)
     with outcome_cache() as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
@@ -10,14 +11,14 @@ from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import recall
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn
-from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
 from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
-from trimtab.plan.proof.scenario import WhatIf
+from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.tables.bundle import Bundle
 
 DEMO_PREFIX = "demo "
@@ -26,20 +27,36 @@ _PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 def run_what_if(options: WhatIfOptions) -> None:
     """Run the command."""
+    scenario = asked_scenario(options)
+    set_verbosity(options.verbose, options.quiet)
+    with progress_bar(quiet=options.quiet) as tell:
+        found = planned_otherwise(options, scenario, lambda: _history(options), tell)
+    sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
+    options.answer.write(sheet)
+
+
+def asked_scenario(options: WhatIfOptions) -> Scenario:
+    """Return the world that was asked about; raises UsageError where nothing is different, InputError for what has no sense."""
     scenario = options.other.scenario(
         quotas=", ".join(options.quotas) or None, spot_max_frac=options.spot_max, clouds=options.clouds
     )
-    set_verbosity(options.verbose, options.quiet)
     if scenario is None:
         raise UsageError(
             "what is different? give --demand, --price, --no-spot, --quota, --spot-max, --budget or --deadline"
         )
     quotas_of(scenario.quotas or "")
+    return scenario
+
+
+def planned_otherwise(
+    options: WhatIfOptions, scenario: Scenario, opened: Callable[[], Bundle], tell: Tell, *, keep_outcomes: bool = True
+) -> WhatIf:
+    """Plan a history in the world as it is and in the scenario; raises TrimtabError."""
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
-    with progress_bar(quiet=options.quiet) as tell, outcome_cache() as store:
+    with outcome_cache(keep=keep_outcomes) as store:
         tell("opening the fleet", 0.0)
-        bundle, catalog = _history(options), load_catalog(options.prices)
-        found = what_if(
+        bundle, catalog = opened(), load_catalog(options.prices)
+        return what_if(
             bundle,
             scenario,
             settings,
@@ -49,8 +66,6 @@ def run_what_if(options: WhatIfOptions) -> None:
             store=store,
             progress=tell,
         )
-    sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
-    options.answer.write(sheet)
 
 
 def _history(options: WhatIfOptions) -> Bundle:

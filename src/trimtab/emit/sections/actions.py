@@ -30,11 +30,11 @@ _BASIS_MEANING = {
 def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Section, ...]:
     """Return the parts of the explanation."""
     changes = bullets([f"{change.subject}: {change.summary}" for change in action.changes])
-    targets = [_target(target) for target in action.targets] or ["No workload with a target is touched."]
+    targets = [target_line(target) for target in action.targets] or ["No workload with a target is touched."]
     canary = Bullets(numbered=True, items=tuple(ListItem(words=step) for step in action.canary))
     parts: tuple[tuple[str, tuple[Block, ...]], ...] = (
         ("What changes", (changes,)),
-        ("Why: the evidence", (Bullets(items=tuple(map(_evidence, action.evidence))),)),
+        ("Why: the evidence", (Bullets(items=tuple(map(evidence_item, action.evidence))),)),
         ("Arithmetic, dollars a month", (_arithmetic(document, action), Paragraph(words=_gloss(document, action)))),
         ("How sure", (Paragraph(words=_basis(action)),)),
         ("What it must keep", (bullets(targets),)),
@@ -45,7 +45,8 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
     return tuple(Section(title=title, blocks=blocks) for title, blocks in parts)
 
 
-def _evidence(row: EvidencePart) -> ListItem:
+def evidence_item(row: EvidencePart) -> ListItem:
+    """Return what was read, from where, and what it is compared with."""
     bound = f" (compared with: {row.threshold})" if row.threshold else ""
     return ListItem(words=(f"{row.what}: ", strong(row.value), bound), beneath=f"from {row.query}, {row.window}")
 
@@ -95,7 +96,8 @@ def _basis(action: ActionPart) -> str:
     return f"80% interval {low} to {high} a month. Basis: {action.saving_basis} ({meaning}){because}."
 
 
-def _target(target: TargetPart) -> str:
+def target_line(target: TargetPart) -> str:
+    """Say what a target attains on the proof window, and before."""
     before = "" if target.before_frac is None else f"; before {percent(target.before_frac, 1)}"
     verdict = "kept" if target.kept else "MISSED"
     return (

@@ -26,6 +26,7 @@ from trimtab.emit.blocks import (
 from trimtab.emit.fit_document import FitDocument, FitWay
 from trimtab.emit.html.fit_charts import cost_against_time, memory_chart, memory_parts, roofline_chart, value_chart
 from trimtab.emit.money import dollars, dollars_and_cents
+from trimtab.physics.found_ways import Rejected
 
 _MOST_BARS = 12
 _BOUGHT = {
@@ -46,7 +47,7 @@ def fit_page(document: FitDocument) -> Page:
             "ranking",
             "What works, cheapest first",
             "the best way on each GPU, with the interval of its cost",
-            (_ways(document.ways),),
+            (ways_table(document.ways),),
         ),
         (
             "pareto",
@@ -71,7 +72,7 @@ def fit_page(document: FitDocument) -> Page:
             "buying",
             f"What {'a run' if document.ways[0].unit == '$' else 'an hour'} costs under each way of buying",
             "spot holds what lost nodes are expected to cost; a dash means that it is not sold there",
-            (_buying(document.ways),),
+            (buying_table(document.ways),),
         ),
         (
             "cost",
@@ -89,7 +90,7 @@ def fit_page(document: FitDocument) -> Page:
             "rejected",
             f"What was rejected, and why ({len(document.rejected)})",
             "",
-            (Folded(title="all of them", blocks=(_rejected(document),)),),
+            (Folded(title="all of them", blocks=(rejected_table(document.rejected),)),),
         ),
     )
     return Page(
@@ -117,7 +118,8 @@ def _figures(document: FitDocument) -> tuple[Figure, ...]:
     )
 
 
-def _ways(ways: Sequence[FitWay]) -> Table:
+def ways_table(ways: Sequence[FitWay]) -> Table:
+    """Return a row a way, with cost, its interval, time and speed; there is at least one."""
     unit, time_unit = ways[0].unit, ways[0].time_unit
     return table(("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h"), [*map(_way, ways)])
 
@@ -135,8 +137,8 @@ def _way(way: FitWay) -> tuple[Cell, ...]:
     )
 
 
-def _buying(ways: Sequence[FitWay]) -> Table:
-    """Show what each way of buying costs, where it is sold at all."""
+def buying_table(ways: Sequence[FitWay]) -> Table:
+    """Return what each way of buying costs, where it is sold at all."""
     shown = [option for option in _BOUGHT if any(option in way.bought for way in ways)]
     rows = [
         (
@@ -158,7 +160,7 @@ def _cost(document: FitDocument) -> Table:
     )
 
 
-def _rejected(document: FitDocument) -> Table:
-    rejected = sorted(document.rejected, key=lambda way: way.gpu)
-    rows = [(way.gpu, way.what, way.reason.value, way.because) for way in rejected]
+def rejected_table(rejected: Sequence[Rejected]) -> Table:
+    """Return what does not work, by GPU, and why."""
+    rows = [(way.gpu, way.what, way.reason.value, way.because) for way in sorted(rejected, key=lambda way: way.gpu)]
     return table(("GPU", "way", "reason", "because"), rows)

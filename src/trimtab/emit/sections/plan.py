@@ -164,7 +164,7 @@ def not_worth_blocks(document: AuditDocument) -> list[Block]:
     """Return what was judged and refused, and why."""
     ventures = [_venture(venture) for venture in document.plan.always_judged if not venture.worth]
     refused = [
-        _reasoned(f"{row.lever} on {row.subject}", _saves(row.saving_usd_mo), row.reason)
+        _reasoned(f"{row.lever} on {row.subject}", saves_words(row.saving_usd_mo), row.reason)
         for row in document.plan.not_worth_doing
     ]
     items = (*ventures, *map(_item, refused))
@@ -202,7 +202,8 @@ def _reasoned(what: str, money: str, reason: str) -> Words:
     return (strong(what), f"{f' ({money})' if money else ''}: {reason}")
 
 
-def _saves(usd_mo: float | None) -> str:
+def saves_words(usd_mo: float | None) -> str:
+    """Say what something saves or costs more; empty where that is not known."""
     if usd_mo is None:
         return ""
     return f"saves {dollars(usd_mo)} a month" if usd_mo >= 0 else f"costs {dollars(-usd_mo)} a month more"

@@ -1,0 +1,100 @@
+"""One workload, explained: what it costs, what its readings say and why, what the plan does to it, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trimtab.emit.blocks import Block, Bullets, ListItem, Paragraph, Section, bullets, strong
+from trimtab.emit.document import AuditDocument, NotWorthPart, SpendPart
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.sections.actions import evidence_item, target_line
+from trimtab.emit.sections.plan import saves_words
+from trimtab.emit.words import law_line, undeclared_line
+
+
+def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
+    """Return the parts of the explanation that have something to say; none where the audit knows no such workload."""
+    if name not in workload_names(document):
+        return ()
+    row = next(row for row in document.spend.by_workload if row.name == name)
+    parts: tuple[tuple[str, Sequence[Block]], ...] = (
+        ("What it costs", [Paragraph(words=_cost(row))]),
+        ("What its readings say", list(_verdict(document, name))),
+        ("What the plan does to it", list(_done(document, name))),
+        ("Why not more", list(_refused(document, name))),
+        ("Its targets in the proof", list(_targets(document, name))),
+        ("How it answers under load", list(_law(document, name))),
+        ("What declaring would save", list(_undeclared(document, name))),
+    )
+    return tuple(Section(title=title, blocks=tuple(blocks)) for title, blocks in parts if blocks)
+
+
+def workload_names(document: AuditDocument) -> tuple[str, ...]:
+    """Return the names of the workloads that the bill is spent on, without the rows that nobody held."""
+    # documents made earlier name no kinds
+    judged = {verdict.workload for verdict in document.verdicts} | {row.workload for row in document.unjudged}
+    return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
+
+
+def _cost(row: SpendPart) -> str:
+    what = ", ".join(part for part in (row.kind, f"team {row.team}" if row.team else None) if part)
+    active = "no activity measured" if row.activity_frac is None else f"{percent(row.activity_frac)} GPU active"
+    return (
+        f"{dollars(row.usd_mo)} a month, {percent(row.share_frac, 1)} of the bill: {what}{', ' if what else ''}"
+        f"{row.gpu_hours:,.0f} GPU-hours held, {active}."
+    )
+
+
+def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
+    for verdict in document.verdicts:
+        if verdict.workload == name:
+            yield Paragraph(words=strong(f"{verdict.headline}."))
+            yield Bullets(items=tuple(map(evidence_item, verdict.evidence)))
+    for row in document.unjudged:
+        if row.workload == name:
+            yield Paragraph(words=f"Not judged, and left as it is: {row.reason}.")
+
+
+def _done(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(
+            words=(strong(action.id), f" {action.subject}: {summary}"),
+            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with all that it changes",
+        )
+        for action in document.plan.actions
+        if (summary := "; ".join(change.summary for change in action.changes if change.subject == name))
+    ]
+    yield Bullets(items=tuple(items)) if items else Paragraph(words="Nothing: it stays as it is.")
+
+
+def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [_refusal(row) for row in document.plan.not_worth_doing if name in row.subject.split(", ")]
+    if lines:
+        yield bullets(lines)
+
+
+def _refusal(row: NotWorthPart) -> str:
+    saves = saves_words(row.saving_usd_mo)
+    return f"{row.lever}{f' ({saves})' if saves else ''}: {row.reason}"
+
+
+def _targets(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [target_line(target) for target in document.proof.targets if target.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _law(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [law_line(law) for law in document.laws if law.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _undeclared(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(words=undeclared_line(part), code=part.declaration)
+        for part in document.undeclared
+        if name in part.workloads
+    ]
+    if items:
+        yield Bullets(items=tuple(items))
