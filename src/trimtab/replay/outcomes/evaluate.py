@@ -125,9 +125,28 @@ class Evaluator:
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
+    # of one deployment several things are asked, one after the other
+    _here: Placement | None = field(default=None, repr=False, compare=False)
+    _placed: tuple[Deployment, Placement] | None = field(default=None, repr=False, compare=False)
+    _seen: tuple[Placement, Placement] | None = field(default=None, repr=False, compare=False)
 
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
+        if not deployment.owed_to:
+            self._here = self._here or self._resolved(deployment)
+            return self._here
+        last = self._placed
+        if last is None or last[0] is not deployment:
+            last = self._placed = (deployment, self._resolved(deployment))
+        return last[1]
+
+    def _as_replayed(self, deployment: Deployment) -> Placement:
+        place, last = self.place(deployment), self._seen
+        if last is None or last[0] is not place:
+            last = self._seen = (place, place.as_replayed())
+        return last[1]
+
+    def _resolved(self, deployment: Deployment) -> Placement:
         place = resolve(self.case.workload, deployment)
         if self.case.type_speeds and deployment.changes:  # as it is, each run stays on the type that it was on
             place = place.with_types(self.case.type_speeds)
@@ -178,40 +197,37 @@ class Evaluator:
 
     def outcome(self, deployment: Deployment) -> Outcome:
         """Return what the workload would have used and attained."""
-        seen = self.place(deployment).as_replayed()
-        if seen not in self._known:
-            self._known[seen] = self._looked_up(seen)
-        return self._known[seen]
+        seen = self._as_replayed(deployment)
+        known = self._known.get(seen)
+        if known is None:
+            known = self._known[seen] = self._looked_up(seen)
+        return known
 
     def judged(self, deployment: Deployment) -> Outcome:
         """Return the outcome, or one that ended once a target was out of reach; whether targets are kept is the same."""
         if self.case.workload.kind is not WorkloadKind.SERVING or same_replicas(self.case.workload, deployment):
             return self.outcome(deployment)
-        seen = self.place(deployment).as_replayed()
-        if seen in self._known:
-            return self._known[seen]
-        if seen not in self._judged:
+        seen = self._as_replayed(deployment)
+        found = self._known.get(seen) or self._judged.get(seen)
+        if found is None:
             found = self._looked_up(seen, may_stop=True)
-            # it ran to its end after all, which answers every later question
-            if not found.stopped:
-                self._known[seen] = found
-                return found
-            self._judged[seen] = found
-        return self._judged[seen]
+            # one that ran to its end after all answers every later question
+            (self._judged if found.stopped else self._known)[seen] = found
+        return found
 
     def least(self, deployment: Deployment) -> Outcome | None:
         """Return what a deployment would use at least in each hour, without a replay; None where no such bound is known.
 
         None too where a replay has answered already.
         """
-        seen = self.place(deployment).as_replayed()
+        seen = self._as_replayed(deployment)
         if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
             return None
         return least_outcome(self.case, seen, self._replays)
 
     def least_number(self, deployment: Deployment) -> int:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
-        return least_number(self.case, self.place(deployment).as_replayed(), self._replays)
+        return least_number(self.case, self._as_replayed(deployment), self._replays)
 
     def forget_histories(self) -> None:
         """Give back the memory of what is replayed, and keep what replays attained and held."""
