@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -101,6 +102,17 @@ def test_another_price_that_changes_no_choice_replays_nothing(monkeypatch):
 
     assert replays == []
     assert found.base.before_usd_mo > 0
+
+
+def test_a_budget_and_a_deadline_are_held_against_one_plan():
+    stages = []
+    scenario = Scenario(budget_usd_mo=1e6, deadline=date(2030, 1, 1))
+
+    found = what_if(open_demo(DEMO), scenario, progress=lambda stage, _: stages.append(stage))
+
+    assert stages.count("attributing savings") == 1
+    assert found.other == found.base
+    assert found.other.budget is not None
 
 
 def test_an_outcome_comes_back_as_it_was_kept():

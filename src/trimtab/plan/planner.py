@@ -110,6 +110,14 @@ class Prospects:
         market = replace(self.market, limits=settings.limits)
         return replace(self, settings=settings, market=market)._judged_anew(names)
 
+    def evaluators_under(self, settings: Settings) -> dict[str, Evaluator]:
+        """Return, by workload, evaluators under settings that differ in limits alone, which replay nothing twice."""
+        return {
+            workload.name: judged.evaluator.anew(settings)
+            for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
+            if judged is not None
+        }
+
     def problem(self, rows: Sequence[WorkloadOptions | None]) -> Problem:
         """Return the joint problem of some options of these workloads."""
         return fleet_problem(self.fleet, rows, self.market, self.settings.limits, self.owned)
@@ -160,27 +168,29 @@ def judge(
     owned: tuple[Commitment, ...] = (),
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
+    replayed: Prospects | None = None,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window.
 
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
-    are looked up in `store` first.
+    are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again.
     """
-    cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
-    asks = {
-        name: LeverRequest(evaluator=Evaluator(case=case), market=market)
-        for name, case in cases.items()
-        if isinstance(case, Case)
-    }
+    if replayed is None:
+        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
+        evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
+    else:
+        evaluators = replayed.evaluators_under(settings)
+        cases = {name: evaluators[name].case if name in evaluators else case for name, case in replayed.cases.items()}
+    asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
     unneeded = dominated_sites(list(asks.values()), {})
-    evaluators = [asks[workload.name].evaluator if workload.name in asks else None for workload in fleet.workloads]
+    judged = [evaluators.get(workload.name) for workload in fleet.workloads]
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, evaluators, market, owned, unneeded, progress)),
+        options=tuple(_options(fleet, judged, market, owned, unneeded, progress)),
         owned=owned,
         unneeded=unneeded,
     )

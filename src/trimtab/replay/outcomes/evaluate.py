@@ -125,6 +125,8 @@ class Evaluator:
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
+    _before: Evaluator | None = field(default=None, repr=False, compare=False)
+    """One of the same case, in another world in which it replays alike."""
     # of one deployment several things are asked, one after the other
     _here: Placement | None = field(default=None, repr=False, compare=False)
     _placed: tuple[Deployment, Placement] | None = field(default=None, repr=False, compare=False)
@@ -157,6 +159,14 @@ class Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
         # outcomes hold neither prices nor limits, so they stay true
         return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+
+    def anew(self, settings: Settings) -> Evaluator:
+        """Return an evaluator that knows nothing yet, under settings that differ in limits alone: where it would replay, it
+        takes what was replayed here.
+
+        So it answers as one that never saw this one, to the bit, in less time.
+        """
+        return Evaluator(case=replace(self.case, settings=settings), _before=self)
 
     def felt(self, deployment: Deployment, stress: Stress) -> Stress:
         """Return what of a stress a replay under a deployment reads; where that is nothing, the outcome is the same."""
@@ -237,7 +247,15 @@ class Evaluator:
         """Give back the memory of replays that outcomes do not need any more."""
         self._replays.forget()
 
+    def _already(self, seen: Placement, *, may_stop: bool) -> Outcome | None:
+        """Return what was replayed; one that stopped early only where it `may_stop`."""
+        known = self._known.get(seen)
+        return self._judged.get(seen) if known is None and may_stop else known
+
     def _looked_up(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
+        before = None if self._before is None else self._before._already(seen, may_stop=may_stop)
+        if before is not None:
+            return before
         store = self.case.store
         if store is None:
             return self._replay(seen, may_stop=may_stop)
