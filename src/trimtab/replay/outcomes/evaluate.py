@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.fitting import speeds_of_types
-from trimtab.deployment.placement import Placement, resolve
+from trimtab.deployment.placement import Placement, Resized, resolve
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
@@ -131,6 +131,9 @@ class Evaluator:
     _here: Placement | None = field(default=None, repr=False, compare=False)
     _placed: tuple[Deployment, Placement] | None = field(default=None, repr=False, compare=False)
     _seen: tuple[Placement, Placement] | None = field(default=None, repr=False, compare=False)
+    _too_cramped: dict[tuple[bool, int, Resized | None, bool], str | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
@@ -197,7 +200,11 @@ class Evaluator:
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
         workload, place = self.case.workload, self.place(deployment)
-        cramped = _cramped(workload, place, self.place(AS_IT_IS))
+        # all that it depends on: the same for the many ways of holding replicas at one place
+        shape = (place.shared is None, place.gpus_per_node, place.resized, place.holding is None)
+        if shape not in self._too_cramped:
+            self._too_cramped[shape] = _cramped(workload, place, self.place(AS_IT_IS))
+        cramped = self._too_cramped[shape]
         if cramped is not None:
             return cramped
         if workload.kind is WorkloadKind.SERVING:
