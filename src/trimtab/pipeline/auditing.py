@@ -235,7 +235,7 @@ def what_if(
     """Plan a fleet as it is and under a scenario; raises as `audit` does, for the fleet as it is."""
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario)
-    planned, proven = _planned(opened, Scenario(), tell)
+    planned, proven = _planned(opened, Scenario(), tell, explains=False)
     return _what_if(opened, scenario, planned, proven, tell)
 
 
@@ -326,7 +326,7 @@ def _market_of(opened: Opened, scenario: Scenario) -> Market:
 
 
 def _planned(
-    opened: Opened, scenario: Scenario, tell: Progress, base: Planned | None = None
+    opened: Opened, scenario: Scenario, tell: Progress, base: Planned | None = None, *, explains: bool = True
 ) -> tuple[Planned, ProofResult]:
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan.
 
@@ -343,6 +343,7 @@ def _planned(
         laws=opened.fit,
         store=opened.store,
         replayed=base.prospects if base is not None and as_measured else None,
+        explains=explains,
     )
     return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
 
@@ -352,7 +353,7 @@ def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proof
     if scenario.plans_as_it_is(opened.settings):
         return WhatIf(scenario=scenario, base=base, other=base)
     try:
-        other = _outlook(opened, scenario, *_planned(opened, scenario, tell, planned))
+        other = _outlook(opened, scenario, *_planned(opened, scenario, tell, planned, explains=False))
     except PlanError as error:
         return WhatIf(scenario=scenario, base=base, other=None, refused=str(error))
     return WhatIf(scenario=scenario, base=base, other=other)
