@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import BuyingOption
+from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed, price_change
 from trimtab.errors import InputError, UnknownName
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
 
 
 def ratios(text):
@@ -37,6 +42,21 @@ def test_a_family_of_gpus_changes_together():
 
     assert len(boards) > 1
     assert all(board.startswith("A100") for board in boards)
+
+
+def test_a_market_at_changed_prices_answers_with_them_whatever_was_asked_before():
+    market = Market.of(load_catalog(), None, Settings())
+    pool = Pool("aws", "p4d.24xlarge", "us-east-1")
+    before, committed = market.offerings("aws", "us-east-1"), market.committed_rate(pool)
+
+    other = replace(market, catalog=changed(market.catalog, [price_change("aws+100%")]))
+
+    rates = {offering.pool: offering.rate_micro_usd_hr for offering in other.offerings("aws", "us-east-1")}
+    for offering in before:
+        assert rates[offering.pool] == pytest.approx(2 * offering.rate_micro_usd_hr, abs=1)
+    assert other.committed_rate(pool) == pytest.approx(2 * committed, abs=1)
+    assert market.offerings("aws", "us-east-1") == before
+    assert replace(market, max_term_years=0).committed_rate(pool) is None
 
 
 def test_a_misspelt_name_is_told_with_near_matches():

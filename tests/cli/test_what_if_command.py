@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from trimtab.catalog.price_changes import price_change
 from trimtab.cli import root
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.fleet.model import Target
+from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, open_demo, what_if
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.replay.outcomes import evaluate
@@ -101,6 +103,30 @@ def test_another_price_that_changes_no_choice_replays_nothing(monkeypatch):
 
     assert replays == []
     assert found.base.before_usd_mo > 0
+
+
+def test_a_budget_and_a_deadline_are_held_against_one_plan():
+    stages = []
+    scenario = Scenario(budget_usd_mo=1e6, deadline=date(2030, 1, 1))
+
+    found = what_if(open_demo(DEMO), scenario, progress=lambda stage, _: stages.append(stage))
+
+    assert stages.count("attributing savings") == 1
+    assert found.other == found.base
+    assert found.other.budget is not None
+
+
+def test_another_world_is_planned_as_an_audit_there_plans_it():
+    bundle = open_demo(DEMO)
+    settings = Settings(limits=replace(Settings().limits, use_spot=False))
+
+    found = what_if(bundle, Scenario(use_spot=False)).other
+    there = audit(bundle, settings)
+
+    assert found.after_usd_mo == there.plan.usd_mo(there.plan.after_micro_usd)
+    assert found.bound_usd_mo == there.plan.usd_mo(there.plan.bound_micro_usd)
+    assert found.actions == there.plan.actions
+    assert found.proof_saving_frac == there.proof.saving_frac
 
 
 def test_an_outcome_comes_back_as_it_was_kept():

@@ -151,3 +151,20 @@ def test_the_committed_count_is_the_cheapest_of_all_counts(nodes, on_demand, sha
 
     rounding = len(row)  # the bill rounds each hour to a micro-dollar
     assert total(chosen) <= min(total(count) for count in range(8)) + rounding
+
+
+@given(
+    nodes=st.lists(st.integers(0, 40 * 3600), min_size=1, max_size=12),
+    on_demand=st.integers(1, 10**6),
+    share=st.floats(0.0, 1.2),
+)
+def test_the_committed_count_is_the_first_whose_next_unit_does_not_pay(nodes, on_demand, share):
+    row = np.array(nodes, dtype=np.int64)
+    committed = int(on_demand * share)
+
+    def pays(unit):
+        used_s = sum(min(max(seconds - unit * 3600, 0), 3600) for seconds in nodes)
+        return used_s * on_demand > committed * 3600 * len(nodes)
+
+    most = -(-max(nodes) // 3600)
+    assert best_count(row, on_demand, committed) == next((unit for unit in range(most) if not pays(unit)), most)

@@ -3,15 +3,17 @@
 All fleets are in a region without other GPUs, which leaves few places.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
 
 import numpy as np
 import pytest
+from benchmarks.speed import counting
 from hypothesis import Phase, given, settings, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.price_changes import changed, price_change
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicas
 from trimtab.fleet.build import build_fleet
@@ -154,3 +156,43 @@ def test_fewer_replicas_than_the_law_needs_miss_a_target(most_hr):
 
     assert least >= 1
     assert not any(evaluator.keeps_targets(holding(replicas)) for replicas in range(1, least))
+
+
+def parts(plan):
+    """All that a plan says, by field."""
+    return {field.name: getattr(plan, field.name) for field in fields(plan)}
+
+
+def other_world(market, at):
+    """Nodes at a third more, and nobody may commit."""
+    limits = Limits(use_commitments=False)
+    catalog = changed(market.catalog, [price_change("aws+30%"), price_change("gcp+30%")])
+    return replace(market, catalog=catalog, limits=limits, max_term_years=0), replace(at, limits=limits)
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(st.lists(SERVICES, min_size=1, max_size=2))
+def test_at_other_prices_and_limits_nothing_is_replayed_twice_and_the_plan_is_the_same(services):
+    fleet = fleet_of(*services)
+    base = plan_of(prospects_of(fleet), silent)
+    market, at = other_world(market_of(), SETTINGS)
+
+    with counting() as afresh:
+        alone = plan_of(judge(fleet, market, at, seed=7, progress=silent), silent)
+    with counting() as again:
+        beside = plan_of(judge(fleet, market, at, seed=7, progress=silent, replayed=base.prospects), silent)
+
+    assert parts(beside.plan) == parts(alone.plan)
+    assert beside.deployments == alone.deployments
+    assert sum(again.replays.values()) <= sum(afresh.replays.values())
+
+
+def test_the_same_world_once_more_replays_nothing():
+    fleet = fleet_of((4000.0, 0.02, 8, 8.0))
+    base = plan_of(prospects_of(fleet), silent)
+
+    with counting() as again:
+        judged = judge(fleet, market_of(), SETTINGS, seed=7, progress=silent, replayed=base.prospects)
+        assert parts(plan_of(judged, silent).plan) == parts(base.plan)
+
+    assert sum(again.replays.values()) == 0

@@ -16,6 +16,7 @@ from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_demo
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.hazards import Hazard, risk_of
+from trimtab.plan.program.fleet_problem import FleetBill
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1.0))
 
@@ -47,6 +48,24 @@ def test_more_actions_are_never_worth_less(planned):
     assert all(worth[some - {number}] <= worth[some] + 1 for some in worth for number in some)
     assert worth[frozenset()] == 0
     assert worth[drafted.everything] == planned.plan.joint_saving_micro_usd
+
+
+def test_a_set_of_actions_is_billed_as_if_no_other_had_been(planned):
+    drafted = planned.drafted
+    for some in subsets(drafted):
+        drafted.bill(some)
+    for some in subsets(drafted):
+        gone = [name for number in sorted(some) for name in drafted.actions[number].released]
+        anew = FleetBill(fleet=drafted.fleet, evaluators=drafted.enacted.evaluators, market=drafted.enacted.market)
+        in_force = {index: planned.deployments[drafted.fleet.workloads[index].name] for index in drafted.in_force(some)}
+        parts = {index: in_force[index].restricted(kept.levers) for index, kept in drafted.in_force(some).items()}
+
+        before, after = (bill.usage(parts, gone) for bill in (drafted.enacted, anew))
+
+        assert before.keys() == after.keys()
+        assert all((before[pool] == after[pool]).all() for pool in after)
+        assert drafted.moving(some) == anew.moving(parts)
+        assert drafted.cost(some) == anew.bill(parts, gone, drafted.bought(some)).total + anew.moving(parts)
 
 
 def test_no_figure_of_an_action_is_below_nothing_or_above_what_it_touches(planned):

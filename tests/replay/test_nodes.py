@@ -7,7 +7,11 @@ from hypothesis import given, strategies as st
 
 from trimtab.replay.nodes import bill_nodes
 
-COURSES = st.lists(st.integers(0, 9), min_size=1, max_size=400)
+RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 300)), min_size=1, max_size=8)
+"""Counts, and for how many steps each is held."""
+COURSES = st.lists(st.integers(0, 9), min_size=1, max_size=400) | RUNS.map(
+    lambda runs: [count for count, steps in runs for _ in range(steps)]
+)
 
 
 def billed(held, replicas_per_node=1.0, kept_steps=0):
@@ -37,6 +41,7 @@ def test_as_many_nodes_are_up_as_were_needed_at_most_within_the_time_that_an_emp
     needed = [math.ceil(count / replicas_per_node) for count in held]
     up = [max(needed[max(0, step - kept_steps) : step + 1]) for step in range(len(held))]
 
-    nodes, _ = billed(held, replicas_per_node, kept_steps)
+    nodes, replicas = billed(held, replicas_per_node, kept_steps)
 
     assert nodes.tolist() == [sum(up[at : at + 240]) * 15 for at in range(0, len(held), 240)]
+    assert replicas.tolist() == [sum(held[at : at + 240]) * 15 for at in range(0, len(held), 240)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
@@ -44,8 +44,15 @@ def fitting_offerings(
     source = market.gpu(workload.gpu)
     if source is None:
         return Fitting(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
+    speeds: dict[str, Estimate | str] = {}  # a board is as fast in nodes of every size
+
+    def speed(board: Gpu) -> Estimate | str:
+        if board.name not in speeds:
+            speeds[board.name] = speed_on(workload, source, board, assumptions, stored)
+        return speeds[board.name]
+
     for offering in offerings:
-        verdict = _judge(workload, source, offering, market, assumptions, stored)
+        verdict = _judge(workload, source, offering, market, speed)
         if isinstance(verdict, str):
             refused[verdict] += 1
         elif verdict is not None:
@@ -66,8 +73,7 @@ def _judge(
     source: Gpu,
     offering: Offering,
     market: Market,
-    assumptions: Assumptions,
-    stored: WeightFormat | None,
+    speed: Callable[[Gpu], Estimate | str],
 ) -> Estimate | str | None:
     """Return the speed there, why not, or None for the offering it runs on."""
     if offering.pool == workload.pool:
@@ -78,7 +84,7 @@ def _judge(
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
-    return speed_on(workload, source, offering.gpu, assumptions, stored)
+    return speed(offering.gpu)
 
 
 def speed_on(

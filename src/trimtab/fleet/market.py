@@ -60,6 +60,11 @@ class Market:
     """Rates that go over the catalog's: what a kept plan was made at, or what `spot_events` told."""
     spot_records: Mapping[Pool, SpotRecord] = field(default_factory=dict)
     """What the fleet's own history tells of spot, by the pool of the same nodes on demand."""
+    # answers that every option of a plan asks for again: empty in each market, and no part of its value
+    _offerings: dict[tuple[str, str], tuple[Offering, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _committed: dict[Pool, int | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -168,6 +173,11 @@ class Market:
 
         In micro-dollars, with the commitment used in full; None where none is known.
         """
+        if pool not in self._committed:
+            self._committed[pool] = self._least_committed(pool)
+        return self._committed[pool]
+
+    def _least_committed(self, pool: Pool) -> int | None:
         nodes = self.commitment(pool)
         known: list[int] = [] if nodes is None else [micro_usd(nodes.usd_hr)]
         for option in BuyingOption:
@@ -192,6 +202,12 @@ class Market:
 
     def offerings(self, provider: str, region: str) -> tuple[Offering, ...]:
         """Return the whole-GPU nodes that can be bought on demand in a region, cheapest first."""
+        place = (provider, region)
+        if place not in self._offerings:
+            self._offerings[place] = self._offered(provider, region)
+        return self._offerings[place]
+
+    def _offered(self, provider: str, region: str) -> tuple[Offering, ...]:
         found = []
         for price in self.catalog.prices.offerings(
             provider=provider, region=region, option=BuyingOption.ON_DEMAND, at=self.at

@@ -8,6 +8,7 @@ usage"); Azure's savings plans and Google's spend-based commitments are billed a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,11 +128,13 @@ def best_count(node_seconds: IntArray, on_demand_micro_usd_hr: int, committed_mi
     """
     most = int(np.ceil(node_seconds.max(initial=0) / S_PER_HR))
     unit = committed_micro_usd_hr * S_PER_HR * len(node_seconds)
-    for count in range(most):
+
+    def pays_no_more(count: int) -> bool:
         used = np.clip(node_seconds - count * S_PER_HR, 0, S_PER_HR)
-        if int(used.sum()) * on_demand_micro_usd_hr <= unit:
-            return count
-    return most
+        return int(used.sum()) * on_demand_micro_usd_hr <= unit
+
+    # no unit is used for longer than the one before it, so that those that pay come first
+    return bisect_left(range(most), True, key=pays_no_more)
 
 
 def spend_needed(plan_rates: Mapping[Pool, int], pools: Sequence[Pool], left: IntArray) -> IntArray:

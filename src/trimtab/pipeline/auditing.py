@@ -225,7 +225,7 @@ def what_if(
     """Plan a fleet as it is and under a scenario; raises as `audit` does, for the fleet as it is."""
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario)
-    planned, proven = _planned(opened, Scenario(), tell)
+    planned, proven = _planned(opened, Scenario(), tell, explains=False)
     return _what_if(opened, scenario, planned, proven, tell)
 
 
@@ -315,8 +315,14 @@ def _market_of(opened: Opened, scenario: Scenario) -> Market:
     return replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=limits)
 
 
-def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, ProofResult]:
-    """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan."""
+def _planned(
+    opened: Opened, scenario: Scenario, tell: Progress, base: Planned | None = None, *, explains: bool = True
+) -> tuple[Planned, ProofResult]:
+    """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan.
+
+    What was replayed for the plan of the world as it is (`base`) is replayed again only where demand is another.
+    """
+    as_measured = scenario.demand == 1.0
     prospects = judge(
         scaled_fleet(opened.fit, scenario.demand),
         _market_of(opened, scenario),
@@ -326,15 +332,18 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
         owned=opened.owned,
         laws=opened.fit,
         store=opened.store,
+        replayed=base.prospects if base is not None and as_measured else None,
+        explains=explains,
     )
-    as_measured = scenario.demand == 1.0
     return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult, tell: Progress) -> WhatIf:
     base = _outlook(opened, scenario, planned, proven)
+    if scenario.plans_as_it_is(opened.settings):
+        return WhatIf(scenario=scenario, base=base, other=base)
     try:
-        other = _outlook(opened, scenario, *_planned(opened, scenario, tell))
+        other = _outlook(opened, scenario, *_planned(opened, scenario, tell, planned, explains=False))
     except PlanError as error:
         return WhatIf(scenario=scenario, base=base, other=None, refused=str(error))
     return WhatIf(scenario=scenario, base=base, other=other)

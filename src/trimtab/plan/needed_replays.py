@@ -90,3 +90,11 @@ def explained(rows: Rows) -> tuple[WorkloadOptions | None, ...]:
     """Return the options with why each lever would not be in the plan."""
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         return tuple(pool.map(lambda judged: None if judged is None else judged.explained(), rows))
+
+
+def with_replays_forgotten(rows: Rows) -> tuple[WorkloadOptions | None, ...]:
+    """Return the options, unexplained, with the memory of their replays given back; outcomes stay."""
+    for judged in rows:
+        if judged is not None:
+            judged.evaluator.forget_replays()
+    return tuple(rows)

@@ -27,7 +27,7 @@ from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
-from trimtab.plan.needed_replays import AT_ONCE, NeededReplays, explained
+from trimtab.plan.needed_replays import AT_ONCE, NeededReplays, explained, with_replays_forgotten
 from trimtab.plan.options.composition import Veto
 from trimtab.plan.options.dominated_sites import dominated_sites
 from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
@@ -89,6 +89,8 @@ class Prospects:
     """Ways that the proof showed to miss their targets, by workload."""
     unneeded: frozenset[Site] = frozenset()
     """Shared nodes that no plan needs."""
+    explains: bool = True
+    """Whether a plan says why levers are not in it: that takes replays of its own."""
 
     def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
         """Return the options less those that vetoes leave out, by workload; replays are not made again."""
@@ -109,6 +111,14 @@ class Prospects:
         settings = replace(self.settings, limits=replace(self.settings.limits, quotas=text))
         market = replace(self.market, limits=settings.limits)
         return replace(self, settings=settings, market=market)._judged_anew(names)
+
+    def evaluators_under(self, settings: Settings) -> dict[str, Evaluator]:
+        """Return, by workload, evaluators under settings that differ in limits alone, which replay nothing twice."""
+        return {
+            workload.name: judged.evaluator.anew(settings)
+            for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
+            if judged is not None
+        }
 
     def problem(self, rows: Sequence[WorkloadOptions | None]) -> Problem:
         """Return the joint problem of some options of these workloads."""
@@ -160,29 +170,34 @@ def judge(
     owned: tuple[Commitment, ...] = (),
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
+    replayed: Prospects | None = None,
+    explains: bool = True,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window.
 
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
-    are looked up in `store` first.
+    are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again.
+    Whether the plan `explains` what it leaves out changes nothing else of it.
     """
-    cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
-    asks = {
-        name: LeverRequest(evaluator=Evaluator(case=case), market=market)
-        for name, case in cases.items()
-        if isinstance(case, Case)
-    }
+    if replayed is None:
+        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
+        evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
+    else:
+        evaluators = replayed.evaluators_under(settings)
+        cases = {name: evaluators[name].case if name in evaluators else case for name, case in replayed.cases.items()}
+    asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
     unneeded = dominated_sites(list(asks.values()), {})
-    evaluators = [asks[workload.name].evaluator if workload.name in asks else None for workload in fleet.workloads]
+    judged = [evaluators.get(workload.name) for workload in fleet.workloads]
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, evaluators, market, owned, unneeded, progress)),
+        options=tuple(_options(fleet, judged, market, owned, unneeded, progress)),
         owned=owned,
         unneeded=unneeded,
+        explains=explains,
     )
 
 
@@ -294,7 +309,7 @@ def _solved(prospects: Prospects) -> _Solved:
         prospects = replace(prospects, options=more)
     cheapest, chosen = _as_if_all_known(prospects, cheapest, chosen)
     return _Solved(
-        prospects=replace(prospects, options=explained(rows)),
+        prospects=replace(prospects, options=explained(rows) if prospects.explains else with_replays_forgotten(rows)),
         problem=problem,
         paying=paying,
         cheapest=cheapest,

@@ -176,12 +176,17 @@ def held_by_candidate(
 ) -> Iterator[tuple[PacedLevel, FloatArray]]:
     """Yield what each candidate and simple rule holds in each hour of a test (n_test,); none sees the hours still to come."""
     levels = {level: _levels(level, history, test, discount_frac) for level in Level}
-    # reviewed daily: all hours of a day act on what its first one saw
-    hours = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
+    released = {pace: _released(pace, len(test)) for pace in {candidate.pace for candidate in CANDIDATES}}
     for candidate in (*CANDIDATES, *SIMPLE):
-        released = np.array([released_frac(candidate.pace, float(hour), len(test)) for hour in hours.tolist()])
         # what was bought cannot be given back before the term ends, so holdings never fall
-        yield candidate, np.maximum.accumulate(levels[candidate.level] * released)
+        yield candidate, np.maximum.accumulate(levels[candidate.level] * released[candidate.pace])
+
+
+def _released(pace: LayerRule, term_hr: int) -> FloatArray:
+    """Return the share of what is backed that may be held in each hour of a term (n_hours,), reviewed daily."""
+    by_day = [released_frac(pace, float(hour), term_hr) for hour in range(0, term_hr, REVIEW_HR)]
+    # all hours of a day act on what its first one saw
+    return np.repeat(by_day, REVIEW_HR)[:term_hr]
 
 
 def held_by_choice(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
@@ -231,13 +236,15 @@ def backed_by_hour(use: FloatArray, known: int, discount_frac: float, limit_hr: 
         return backed
     # slice k is the use between floors[k] and one width more
     floors = np.arange(math.ceil(use.max(initial=0.0) / width) + 1) * width
-    earned = np.zeros(len(floors))
-    for hour, units in enumerate(use.tolist(), start=1):
-        # a used hour saves the discount, an idle one costs the committed rate: the share used, less 1 - discount
-        gained = np.clip((units - floors) / width, 0.0, 1.0) - (1.0 - discount_frac)
+    # a used hour saves the discount, an idle one costs the committed rate: the share used, less 1 - discount
+    earned = np.clip((use[:, None] - floors) / width, 0.0, 1.0) - (1.0 - discount_frac)
+    before = np.zeros(len(floors))
+    for now in earned:
+        now += before
         # bounded at both ends as the policy's is, so that old evidence cannot outweigh new for long
-        earned = np.clip(earned + gained, 0.0, limit_hr)
-        backed[hour] = width * earned.sum() / limit_hr
+        np.maximum(now, 0.0, out=now)
+        before = np.minimum(now, limit_hr, out=now)
+    backed[1:] = width * earned.sum(axis=1) / limit_hr
     return backed
 
 

@@ -40,24 +40,34 @@ def bill_nodes(
     held: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray, replica_seconds: IntArray
 ) -> None:
     """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting, and the replicas, to their hours."""
-    falling = np.zeros(len(held), dtype=np.int64)  # steps within the while whose counts no later one reaches
-    # A queue with falling counts, in places [first, after): its first step holds the highest count of the while, and
-    # each step enters and leaves once.
+    lasts = np.zeros(
+        len(held), dtype=np.int64
+    )  # last steps of runs of equal counts within the while, no later one as high
+    # A queue with falling counts, in places [first, after): its first run holds the highest count of the while, and
+    # each run enters and leaves once.
     first, after = 0, 0
-    most, nodes = 0, 0
-    for step in range(len(held)):
+    begin = 0
+    while begin < len(held):
+        count, end = held[begin], begin + 1
+        while end < len(held) and held[end] == count:
+            end += 1
         # a later count as high outlasts these
-        while after > first and held[falling[after - 1]] <= held[step]:
+        while after > first and held[lasts[after - 1]] <= count:
             after -= 1
-        falling[after] = step
+        lasts[after] = end - 1
         after += 1
-        # one leaves at most, since the while moves on by one step
-        if falling[first] < step - kept_steps:
-            first += 1
-        # nodes are counted anew only where the highest count changes
-        if held[falling[first]] != most:
-            most = held[falling[first]]
-            nodes = nodes_for(most, replicas_per_node)
-        hour = step // STEPS_PER_HR
-        replica_seconds[hour] += held[step] * SYNC_S
-        node_seconds[hour] += nodes * SYNC_S
+        step = begin
+        while step < end:
+            # the run that goes on now never leaves
+            while lasts[first] < step - kept_steps:
+                first += 1
+            nodes = nodes_for(held[lasts[first]], replicas_per_node)
+            # so many are up until the highest count leaves the while, or the run ends
+            until = min(end, lasts[first] + kept_steps + 1)
+            while step < until:
+                hour = step // STEPS_PER_HR
+                seconds = (min(until, (hour + 1) * STEPS_PER_HR) - step) * SYNC_S
+                replica_seconds[hour] += count * seconds
+                node_seconds[hour] += nodes * seconds
+                step += seconds // SYNC_S
+        begin = end

@@ -53,6 +53,7 @@ class DraftPlan:
     _known: dict[Actions, int] = field(default_factory=dict)
     _held: dict[tuple[int, frozenset[str]], bool] = field(default_factory=dict)
     """Whether a workload keeps its targets with some of its levers only."""
+    _parts: dict[tuple[int, frozenset[str]], Deployment] = field(default_factory=dict)
     _paying: dict[Actions, Actions] = field(default_factory=dict)
     _groups: tuple[Actions, ...] = field(init=False)
     """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
@@ -84,7 +85,14 @@ class DraftPlan:
         for number in some:
             for workload in self.actions[number].workloads:
                 levers.setdefault(workload, set()).add(self.actions[number].lever)
-        return {index: self.deployments[index].restricted(kept) for index, kept in levers.items()}
+        return {index: self._restricted(index, frozenset(kept)) for index, kept in levers.items()}
+
+    def _restricted(self, index: int, levers: frozenset[str]) -> Deployment:
+        """Return a workload's deployment with some levers only: the same one whichever set of actions asks."""
+        key = index, levers
+        if key not in self._parts:
+            self._parts[key] = self.deployments[index].restricted(levers)
+        return self._parts[key]
 
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.fleet.model import Target
-from trimtab.levers.lever import CompositionStage, LeverRequest
+from trimtab.levers.lever import CompositionStage, Lever, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.replay.outcomes.outcome import Outcome
 
@@ -38,17 +38,23 @@ def on_demand(ask: LeverRequest) -> Iterator[Deployment]:
 def at_place(place: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield every way on demand at a place; first as it is held today."""
     yield place
-    for lever in (
-        *serving(ask.workload.kind, CompositionStage.HOLD),
-        *serving(ask.workload.kind, CompositionStage.FORM),
-    ):
+    for lever in ask.once(_at_places):
         yield from lever.ways(place, ask)
 
 
 def bought(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the other ways to buy the nodes of a way on demand."""
-    for lever in serving(ask.workload.kind, CompositionStage.BUY):
+    for lever in ask.once(_buying):
         yield from lever.ways(base, ask)
+
+
+def _at_places(ask: LeverRequest) -> tuple[Lever, ...]:
+    kind = ask.workload.kind
+    return (*serving(kind, CompositionStage.HOLD), *serving(kind, CompositionStage.FORM))
+
+
+def _buying(ask: LeverRequest) -> tuple[Lever, ...]:
+    return serving(ask.workload.kind, CompositionStage.BUY)
 
 
 _MISSES_LEFT_FRAC = 0.5

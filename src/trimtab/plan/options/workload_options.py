@@ -208,9 +208,11 @@ class Sieve:
         """Return what was let through so far, less what others beat; waiting ways that they beat are dropped for good."""
         market, coupling = self.ask.market, self.coupling
         candidates, dominated = undominated(self.kept, market, coupling)
-        for way in [way for way in self.waiting if _is_beaten(way, candidates, market, coupling)]:
-            self.waiting.remove(way)
-            self.drop(AT_LEAST)
+        rivals = _Rivals(candidates, market, coupling)
+        beaten = [rivals.beat(way) for way in self.waiting]
+        self.waiting = [way for way, is_beaten in zip(self.waiting, beaten, strict=True) if not is_beaten]
+        if any(beaten):
+            self.drop(AT_LEAST, sum(beaten))
         loose = [*candidates, *self.without_headroom]
         self.ask.evaluator.forget_histories()
         return WorkloadOptions(
@@ -331,15 +333,20 @@ def undominated(
     return (*fixed, *kept), dropped
 
 
-def _is_beaten(way: Candidate, candidates: Sequence[Candidate], market: Market, coupling: Coupling) -> bool:
-    """Tell whether a candidate beats a way at every price, even at the least that the way could use."""
-    if coupling.is_alone(way):
-        cost = _fixed_cost(way, market)
-        return any(
-            coupling.is_alone(candidate) and _fixed_cost(candidate, market) <= cost and _asks_no_more(candidate, way)
-            for candidate in candidates
-        )
-    return any(_beats(candidate, way, coupling) for candidate in candidates)
+class _Rivals:
+    """Candidates, as ways that wait are held against them one after the other."""
+
+    def __init__(self, candidates: Sequence[Candidate], market: Market, coupling: Coupling) -> None:
+        self._candidates, self._market, self._coupling = candidates, market, coupling
+        alone = (candidate for candidate in candidates if coupling.is_alone(candidate))
+        self._fixed = [(_fixed_cost(candidate, market), candidate) for candidate in alone]
+
+    def beat(self, way: Candidate) -> bool:
+        """Tell whether a candidate beats a way at every price, even at the least that the way could use."""
+        if self._coupling.is_alone(way):
+            cost = _fixed_cost(way, self._market)
+            return any(known <= cost and _asks_no_more(candidate, way) for known, candidate in self._fixed)
+        return any(_beats(candidate, way, self._coupling) for candidate in self._candidates)
 
 
 def _effort(candidate: Candidate) -> float:

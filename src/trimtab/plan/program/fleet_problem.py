@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.errors import ConservationError
 from trimtab.fleet.limits import quota_of_pools, quotas_of
@@ -199,6 +199,18 @@ def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str,
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _WorkloadPart:
+    """What one workload adds to a bill under a deployment: nodes, slots, and what it costs besides."""
+
+    deployment: Deployment
+    usage: Mapping[Pool, IntArray]
+    slots: Mapping[SharedPool, IntArray]
+    own_micro_usd: int
+    clouds: frozenset[str]
+    """Other clouds that it needs."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class FleetBill:
     """The bill of a fleet when some deployments are in force: on the fit window to plan, on the proof window to prove.
@@ -215,6 +227,8 @@ class FleetBill:
     """Who held which node, by their names, in the window that was planned on; see `groups_of`."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
+    _parts: dict[tuple[int, int], _WorkloadPart] = field(default_factory=dict)
+    """By workload and the identity of its deployment: sets of actions by the thousand differ in few workloads."""
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.fleet, self.held_before)
@@ -226,7 +240,7 @@ class FleetBill:
     def answered_by(self, evaluators: Mapping[int, Evaluator]) -> FleetBill:
         """Return the bill of the same fleet where others say what its workloads use; its nodes need no other groups."""
         found = copy(self)
-        found.evaluators = evaluators
+        found.evaluators, found._parts = evaluators, {}
         return found
 
     def usage(self, in_force: Mapping[int, Deployment], released: Iterable[str]) -> dict[Pool, IntArray]:
@@ -238,10 +252,9 @@ class FleetBill:
         parts: list[Mapping[Pool, IntArray]] = []
         slots = []
         for workload in sorted(moved):
-            place = self.evaluators[workload].place(in_force[workload])
-            outcome = self.outcome(workload, in_force[workload])
-            parts.append(outcome.usage(place))
-            slots.append(outcome.slots(place))
+            part = self._part(workload, in_force[workload])
+            parts.append(part.usage)
+            slots.append(part.slots)
         parts.append(shared_usage(slots))
         # nodes stay billed until all who held them have moved
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
@@ -271,11 +284,32 @@ class FleetBill:
         """Return what these deployments cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
         hours, total, clouds = self.fleet.window.hours, 0, dict[str, Settings]()
         for index, deployment in in_force.items():
-            case = self.evaluators[index].case
-            total += own_micro_usd(case.workload, deployment, self.market, case.settings, hours)
+            if not deployment.changes:
+                continue
+            part = self._part(index, deployment)
+            total += part.own_micro_usd
             # by name of the cloud: paid once, however many workloads go there
-            clouds |= dict.fromkeys(entries_of(case.workload, deployment), case.settings)
+            clouds |= dict.fromkeys(part.clouds, self.evaluators[index].case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
+
+    def _part(self, workload: int, deployment: Deployment) -> _WorkloadPart:
+        """Return what a workload adds under a deployment, worked out once."""
+        key = (workload, id(deployment))
+        if key not in self._parts:
+            evaluator = self.evaluators[workload]
+            case, place = evaluator.case, evaluator.place(deployment)
+            outcome = evaluator.outcome(deployment)
+            # it holds the deployment, so that no other one can come to have its identity
+            self._parts[key] = _WorkloadPart(
+                deployment=deployment,
+                usage=outcome.usage(place),
+                slots=outcome.slots(place),
+                own_micro_usd=own_micro_usd(
+                    case.workload, deployment, self.market, case.settings, self.fleet.window.hours
+                ),
+                clouds=entries_of(case.workload, deployment),
+            )
+        return self._parts[key]
 
     def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill of a use under the owned commitments and some bought ones."""

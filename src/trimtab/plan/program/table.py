@@ -115,9 +115,13 @@ def _tracked(
 ) -> tuple[Tracked, ...]:
     """Return each pool whose use the program pays or limits, with how its hours may be gathered."""
     together, limited = cut_together(problem), problem.quotas.keys()
+    users: dict[Pool, list[int]] = {}
+    for row, use in enumerate(uses):
+        for pool in use:
+            users.setdefault(pool, []).append(row)
     found = []
     for pool in sorted(balanced | limited):
-        rows = [row for row, use in enumerate(uses) if pool in use]
+        rows = users.get(pool, [])
         found.append(
             Tracked(
                 pool=pool,

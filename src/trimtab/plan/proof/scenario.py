@@ -62,6 +62,10 @@ class Scenario:
             limits = replace(limits, providers=", ".join((*listed(limits.providers), *self.clouds)))
         return replace(settings, limits=limits)
 
+    def plans_as_it_is(self, settings: Settings) -> bool:
+        """Tell whether its plan is the one for the world as it is: a budget and a deadline are only held against that."""
+        return self.demand == 1 and not self.prices and self.settings(settings) == settings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.fitting import speeds_of_types
-from trimtab.deployment.placement import Placement, resolve
+from trimtab.deployment.placement import Placement, Resized, resolve
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
@@ -125,9 +125,33 @@ class Evaluator:
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
+    _before: Evaluator | None = field(default=None, repr=False, compare=False)
+    """One of the same case, in another world in which it replays alike."""
+    # of one deployment several things are asked, one after the other
+    _here: Placement | None = field(default=None, repr=False, compare=False)
+    _placed: tuple[Deployment, Placement] | None = field(default=None, repr=False, compare=False)
+    _seen: tuple[Placement, Placement] | None = field(default=None, repr=False, compare=False)
+    _too_cramped: dict[tuple[bool, int, Resized | None, bool], str | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
+        if not deployment.owed_to:
+            self._here = self._here or self._resolved(deployment)
+            return self._here
+        last = self._placed
+        if last is None or last[0] is not deployment:
+            last = self._placed = (deployment, self._resolved(deployment))
+        return last[1]
+
+    def _as_replayed(self, deployment: Deployment) -> Placement:
+        place, last = self.place(deployment), self._seen
+        if last is None or last[0] is not place:
+            last = self._seen = (place, place.as_replayed())
+        return last[1]
+
+    def _resolved(self, deployment: Deployment) -> Placement:
         place = resolve(self.case.workload, deployment)
         if self.case.type_speeds and deployment.changes:  # as it is, each run stays on the type that it was on
             place = place.with_types(self.case.type_speeds)
@@ -138,6 +162,14 @@ class Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
         # outcomes hold neither prices nor limits, so they stay true
         return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+
+    def anew(self, settings: Settings) -> Evaluator:
+        """Return an evaluator that knows nothing yet, under settings that differ in limits alone: where it would replay, it
+        takes what was replayed here.
+
+        So it answers as one that never saw this one, to the bit, in less time.
+        """
+        return Evaluator(case=replace(self.case, settings=settings), _before=self)
 
     def felt(self, deployment: Deployment, stress: Stress) -> Stress:
         """Return what of a stress a replay under a deployment reads; where that is nothing, the outcome is the same."""
@@ -168,7 +200,11 @@ class Evaluator:
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
         workload, place = self.case.workload, self.place(deployment)
-        cramped = _cramped(workload, place, self.place(AS_IT_IS))
+        # all that it depends on: the same for the many ways of holding replicas at one place
+        shape = (place.shared is None, place.gpus_per_node, place.resized, place.holding is None)
+        if shape not in self._too_cramped:
+            self._too_cramped[shape] = _cramped(workload, place, self.place(AS_IT_IS))
+        cramped = self._too_cramped[shape]
         if cramped is not None:
             return cramped
         if workload.kind is WorkloadKind.SERVING:
@@ -178,40 +214,37 @@ class Evaluator:
 
     def outcome(self, deployment: Deployment) -> Outcome:
         """Return what the workload would have used and attained."""
-        seen = self.place(deployment).as_replayed()
-        if seen not in self._known:
-            self._known[seen] = self._looked_up(seen)
-        return self._known[seen]
+        seen = self._as_replayed(deployment)
+        known = self._known.get(seen)
+        if known is None:
+            known = self._known[seen] = self._looked_up(seen)
+        return known
 
     def judged(self, deployment: Deployment) -> Outcome:
         """Return the outcome, or one that ended once a target was out of reach; whether targets are kept is the same."""
         if self.case.workload.kind is not WorkloadKind.SERVING or same_replicas(self.case.workload, deployment):
             return self.outcome(deployment)
-        seen = self.place(deployment).as_replayed()
-        if seen in self._known:
-            return self._known[seen]
-        if seen not in self._judged:
+        seen = self._as_replayed(deployment)
+        found = self._known.get(seen) or self._judged.get(seen)
+        if found is None:
             found = self._looked_up(seen, may_stop=True)
-            # it ran to its end after all, which answers every later question
-            if not found.stopped:
-                self._known[seen] = found
-                return found
-            self._judged[seen] = found
-        return self._judged[seen]
+            # one that ran to its end after all answers every later question
+            (self._judged if found.stopped else self._known)[seen] = found
+        return found
 
     def least(self, deployment: Deployment) -> Outcome | None:
         """Return what a deployment would use at least in each hour, without a replay; None where no such bound is known.
 
         None too where a replay has answered already.
         """
-        seen = self.place(deployment).as_replayed()
+        seen = self._as_replayed(deployment)
         if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
             return None
         return least_outcome(self.case, seen, self._replays)
 
     def least_number(self, deployment: Deployment) -> int:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
-        return least_number(self.case, self.place(deployment).as_replayed(), self._replays)
+        return least_number(self.case, self._as_replayed(deployment), self._replays)
 
     def forget_histories(self) -> None:
         """Give back the memory of what is replayed, and keep what replays attained and held."""
@@ -221,7 +254,15 @@ class Evaluator:
         """Give back the memory of replays that outcomes do not need any more."""
         self._replays.forget()
 
+    def _already(self, seen: Placement, *, may_stop: bool) -> Outcome | None:
+        """Return what was replayed; one that stopped early only where it `may_stop`."""
+        known = self._known.get(seen)
+        return self._judged.get(seen) if known is None and may_stop else known
+
     def _looked_up(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
+        before = None if self._before is None else self._before._already(seen, may_stop=may_stop)
+        if before is not None:
+            return before
         store = self.case.store
         if store is None:
             return self._replay(seen, may_stop=may_stop)
