@@ -63,7 +63,7 @@ def test_azure_items(item, path, value):
     assert reading.prices or reading.skipped
 
 
-@pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400"])
+@pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400", "1e30", "1e-9"])
 def test_no_rate_is_made_of_what_is_no_price(price):
     reading = PriceReading()
     azure_rates([azure(retailPrice=price)], TYPES, (), TODAY, reading)
