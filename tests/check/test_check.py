@@ -306,6 +306,15 @@ def test_a_definition_whose_schema_is_none_is_refused_by_name(schema, tmp_path):
         checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
 
 
+def test_a_rule_of_a_part_of_a_schema_is_kept(tmp_path):
+    size = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 3", "message": "small ones"}]}
+    schema = {"type": "object", "properties": {"size": size, "name": {}}}
+
+    found = checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
+
+    assert [(one.field, one.cure) for one in found.errors] == [("spec.size", "keep: small ones")]
+
+
 @pytest.mark.parametrize("rules", [5, [5], [{}], [{"rule": "self.size <"}], [{"rule": "self.nothing > 1"}]])
 def test_a_rule_of_a_schema_that_is_none_is_at_most_a_warning(rules, tmp_path):
     schema = {"type": "object", "x-kubernetes-validations": rules, "properties": {"size": {}, "name": {}}}

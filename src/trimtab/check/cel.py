@@ -15,7 +15,7 @@ from typing import Any
 from trimtab.check.faults import FieldFault, Severity, join
 from trimtab.check.schemas import NEEDS
 from trimtab.errors import UsageError
-from trimtab.sources.kubernetes.objects import Object, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
 _RULES = "x-kubernetes-validations"
 
@@ -28,9 +28,8 @@ def cel_faults(schema: object, value: object, path: str = "") -> Iterator[FieldF
         if text(rule, "rule") and "oldSelf" not in text(rule, "rule"):
             yield from _broken(rule, value, path)
     if isinstance(value, Mapping):
-        properties = mapping(schema, "properties")
         for key, child in value.items():
-            below = properties.get(key) or schema.get("additionalProperties")
+            below = at(schema, "properties", str(key)) or schema.get("additionalProperties")
             yield from cel_faults(below, child, join(path, str(key)))
     elif isinstance(value, list):
         for place, child in enumerate(value):

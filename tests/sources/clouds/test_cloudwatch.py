@@ -9,6 +9,7 @@ from tests.sources.recorded_cloudwatch import START_S, cloudwatch
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import CredentialsError, SourceError
+from trimtab.sources.clouds import CloudReading
 from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
@@ -122,6 +123,15 @@ def test_an_answer_of_another_kind_is_an_error_that_names_the_operation(body):
     answer = 200, {"Content-Type": "application/x-amz-json-1.0"}, body
     with answering(lambda asked: answer) as (_, url), pytest.raises(SourceError):
         read(url)
+
+
+def test_counts_of_samples_that_no_hour_has_are_left_out():
+    reading = CloudReading(grid=GRID, source="a test")
+
+    reading.put("i-a:0", "samples", [0, 1, 2, 3], [60.0, 1e30, -5.0, 0.0])
+
+    assert reading.of("i-a:0", "samples")[[0, 3]].tolist() == [60.0, 0.0]
+    assert reading.counts["values outside the window, or no numbers"] == 2
 
 
 @pytest.mark.parametrize(
