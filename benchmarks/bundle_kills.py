@@ -80,7 +80,9 @@ def kill_loop(
     if bundles:
         import_module("trimtab.tables.bundle")  # once here, rather than in each child
         if find_spec("pandas") is not None:
-            import_module("pyarrow.pandas_compat")  # Arrow imports it with the first moment of time: 0.3 s of each child
+            import_module(
+                "pyarrow.pandas_compat"
+            )  # Arrow imports it with the first moment of time: 0.3 s of each child
     rng = random.Random(seed)
     counts = dict.fromkeys(OUTCOMES, 0)
     left_over, reasons = 0, []

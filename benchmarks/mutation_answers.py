@@ -215,10 +215,15 @@ def _fleet(monitor: CloudMonitor) -> object:
     return check_bundle(memory_bundle(made.tables, made.meta))
 
 
+def _ends_with(name: str) -> Callable[[Asked], bool]:
+    """Return what chooses the requests of a path that ends so."""
+    return lambda asked: bool(asked.path.endswith(name))
+
+
 def _target(asked: Asked) -> str:
     """Return the operation that a signed request names."""
     named = {key.lower(): value for key, value in asked.headers.items()}
-    return named.get("x-amz-target", "").rpartition(".")[2]
+    return str(named.get("x-amz-target", "")).rpartition(".")[2]
 
 
 def _monitors() -> list[Kind]:
@@ -330,14 +335,14 @@ def _quotas() -> list[Kind]:
         *(
             _exchange(
                 f"Google quotas, {path}", (seed(test_quotas.google, path),), test_quotas.google,
-                lambda asked, path=path: asked.path.endswith(path), google, cost=20,
+                _ends_with(path), google, cost=20,
             )
             for path in ("/regions", "/projects/p")
         ),
         *(
             _exchange(
                 f"Azure {path.strip('/')}", (seed(test_quotas.azure, path),), test_quotas.azure,
-                lambda asked, path=path: asked.path.endswith(path), azure, cost=20,
+                _ends_with(path), azure, cost=20,
             )
             for path in ("/usages", "/skus")
         ),
@@ -381,9 +386,6 @@ def _price_lists() -> list[Kind]:
         term_rates(item_lines([content.decode("utf-8", "replace")], "us-east-1", reading), types, _TODAY, reading)
         return reading.prices
 
-    def ends_with(name: str) -> Callable[[Asked], bool]:
-        return lambda asked: asked.path.endswith(name)
-
     rows = AWS_CSV[AWS_CSV.index(",".join(f'"{name}"' for name in AWS_COLUMNS)) :]
     return [
         _exchange(
@@ -391,23 +393,23 @@ def _price_lists() -> list[Kind]:
             through(lambda server: read_azure(server, catalog, ("eastus",), _TODAY)), cost=60,
         ),
         _exchange(
-            "Google price list", (json.dumps({"skus": GCP_SKUS}).encode(),), everything, ends_with("/skus"),
+            "Google price list", (json.dumps({"skus": GCP_SKUS}).encode(),), everything, _ends_with("/skus"),
             through(lambda server: read_gcp(server, catalog, (), _TODAY)), cost=40,
         ),
         _exchange(
             "AWS index of offers", (everything(_asked("/region_index.json"))[2],), everything,
-            ends_with("region_index.json"), through(bulk), cost=20,
+            _ends_with("region_index.json"), through(bulk), cost=20,
         ),
         _exchange(
-            "AWS offer file", (AWS_CSV.encode(),), everything, ends_with("index.csv"), through(bulk), wound=in_text, cost=20
+            "AWS offer file", (AWS_CSV.encode(),), everything, _ends_with("index.csv"), through(bulk), wound=in_text, cost=20
         ),
         _exchange(
-            "AWS offer file, cells", (rows.encode(),), everything, ends_with("index.csv"), through(bulk), wound=in_cells,
+            "AWS offer file, cells", (rows.encode(),), everything, _ends_with("index.csv"), through(bulk), wound=in_cells,
             cost=20,
         ),
         _exchange(
             "AWS Spot Advisor", (everything(_asked("/spot-advisor-data.json"))[2],), everything,
-            ends_with("advisor-data.json"), through(bulk), cost=20,
+            _ends_with("advisor-data.json"), through(bulk), cost=20,
         ),
         Kind(name="AWS products", seeds=(json.dumps(item).encode(),), wound=in_json, read=items, cost=2),
         _exchange(

@@ -501,7 +501,8 @@ def _kept(folder: Path) -> list[Kind]:
         out = folder / "emitted"
         out.mkdir(exist_ok=True)
         (out / LISTING).write_bytes(content)
-        return write_folder(out, {"APPLY.md": "apply\n", "stage/pool.yaml": "kind: NodePool\n"})
+        write_folder(out, {"APPLY.md": "apply\n", "stage/pool.yaml": "kind: NodePool\n"})
+        return out
 
     def read_verified(path: Path) -> object:
         return parse_verification(read_text(path), where=str(path))
