@@ -200,7 +200,16 @@ def readable(body: bytes) -> Outcome | None:
     """Return the outcome that `encoded` wrote, None (said in the log) where the bytes are damaged."""
     try:
         return decoded(body)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ArithmeticError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         log.info("a kept outcome cannot be read and is replayed: %s", error)
         return None
 
