@@ -102,10 +102,14 @@ def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
 @pytest.mark.parametrize(
     "cells",
     [
-        {"gpu_containers": "=HYPERLINK(1):limits"}, {"gpu_claims": '"'}, {"gpu_claims": "[5]"},
-        {"gpu_claims": '[{"place": 1}]'}, {"gpu_claims": '[{"place": 1e400, "name": "a", "api_version": "v1"}]'}, {"gpu_claims": "[" * 20_000},
+        {"gpu_containers": "=HYPERLINK(1):limits"},
+        {"gpu_claims": '"'},
+        {"gpu_claims": "[5]"},
+        {"gpu_claims": '[{"place": 1}]'},
+        {"gpu_claims": '[{"place": 1e400, "name": "a", "api_version": "v1"}]'},
+        {"gpu_claims": "[" * 20_000},
     ],
-)  # fmt: skip
+)
 def test_cells_of_pods_that_no_collect_writes_are_refused_by_name(cells):
     columns = ("tolerations", "node_selector", "affinity", "selector", "gpu_containers", "gpu_claims")
     row = {**dict.fromkeys(columns), "workload": "prod/chat", "pod": "chat-0", "created": END, **cells}

@@ -81,6 +81,15 @@ def test_google_skus(sku, path, value):
     assert all(math.isfinite(usd_hr) and usd_hr > 0 for usd_hr in parts.values())
 
 
+def test_a_moment_without_a_time_zone_is_none_and_its_rate_is_left_out():
+    sku = json.loads(json.dumps(GCP_SKUS[2]))
+    sku["pricingInfo"].append({**sku["pricingInfo"][0], "effectiveTime": "2023-03-24T10:52:50"})
+    reading = PriceReading()
+
+    assert part_prices([sku], NAMES, (), TODAY, reading) == {}
+    assert sum(reading.skipped.values()) == 1
+
+
 @settings(max_examples=150)
 @given(st.integers(0, len(AWS_CSV) - 1), st.text(max_size=5), st.integers(0, 40))
 def test_aws_offer_files(at, text, cut):
