@@ -81,6 +81,20 @@ def test_google_skus(sku, path, value):
     assert all(math.isfinite(usd_hr) and usd_hr > 0 for usd_hr in parts.values())
 
 
+def test_amounts_of_hundreds_of_digits_are_left_out():
+    sku = json.loads(json.dumps(GCP_SKUS[2]))
+    sku["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"]["nanos"] = 10**400
+    reading = PriceReading()
+
+    assert part_prices([sku], NAMES, (), TODAY, reading) == {}
+    assert sum(reading.skipped.values()) == 1
+
+
+def test_an_offer_file_whose_cell_does_not_end_is_an_error():
+    with pytest.raises(SourceError, match="no offer file"):
+        list(csv_lines(['"' + "y" * 300_000], "us-east-1", TYPES, "a file", PriceReading()))
+
+
 def test_a_moment_without_a_time_zone_is_none_and_its_rate_is_left_out():
     sku = json.loads(json.dumps(GCP_SKUS[2]))
     sku["pricingInfo"].append({**sku["pricingInfo"][0], "effectiveTime": "2023-03-24T10:52:50"})

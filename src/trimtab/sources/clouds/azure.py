@@ -61,7 +61,7 @@ class _InsightRow(BaseModel):
     p50: float
     p95: float
     most: float
-    samples: int
+    samples: int = Field(ge=0, lt=2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

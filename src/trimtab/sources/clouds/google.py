@@ -151,7 +151,7 @@ class _System(BaseModel):
 
 class _Value(BaseModel):
     double: float | None = Field(None, alias="doubleValue")
-    whole: int | None = Field(None, alias="int64Value")
+    whole: int | None = Field(None, alias="int64Value", ge=-(2**63), lt=2**63)
 
 
 class _Interval(BaseModel):

@@ -189,7 +189,7 @@ def csv_lines(
     lines: Iterable[str], region: str, types: frozenset[str], where: str, reading: PriceReading
 ) -> Iterator[TermLine]:
     """Yield the prices of instances of a CSV offer file: some lines about it stand above its header."""
-    rows = csv.reader(lines)
+    rows = _rows(lines, where)
     places = _places(rows, where)
     most = max(places.values())
     for row in rows:
@@ -204,6 +204,13 @@ def csv_lines(
             reading.skip(f"aws: price {row[places['amount']]!r} is no number")
         else:
             yield line
+
+
+def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as error:
+        raise SourceError(f"{where}: no offer file: {error}") from error
 
 
 def _places(rows: Iterable[Sequence[str]], where: str) -> Mapping[str, int]:
@@ -340,7 +347,7 @@ class _Band(BaseModel):
 
 
 class _SpotAdvice(BaseModel):
-    saving_pct: int = Field(alias="s")
+    saving_pct: int = Field(alias="s", ge=-(10**6), le=10**6)
     band: int = Field(alias="r")
 
 

@@ -45,8 +45,8 @@ _COMMITTED_NAMES = ((re.compile(r"^(\w+) Cpu$"), r"\1 Instance Core"), (re.compi
 
 class _Money(BaseModel):
     currency: str = Field("USD", alias="currencyCode")
-    units: int = 0
-    nanos: int = 0
+    units: int = Field(0, ge=-(2**63), lt=2**63)
+    nanos: int = Field(0, gt=-NANO_PER_USD, lt=NANO_PER_USD)
 
 
 class _Tier(BaseModel):
