@@ -1,13 +1,15 @@
 """Whatever a price list holds, reading it ends, invents no rate, and counts what it leaves out."""
 
 import contextlib
+import csv
+import io
 import json
 import math
 from datetime import date
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.sources.recorded_prices import AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
+from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
@@ -88,6 +90,19 @@ def test_amounts_of_hundreds_of_digits_are_left_out():
 
     assert part_prices([sku], NAMES, (), TODAY, reading) == {}
     assert sum(reading.skipped.values()) == 1
+
+
+def test_an_hour_on_demand_needs_no_purchase_option():
+    column = AWS_COLUMNS.index("PurchaseOption")
+    rows = list(csv.reader(io.StringIO(AWS_CSV[AWS_CSV.index('"SKU"') :])))
+    rows[1][column] = "nothing known"
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    reading = PriceReading()
+
+    term_rates(csv_lines(text.getvalue().splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
+
+    assert any(one.instance_type == "p4d.24xlarge" for one in reading.prices)
 
 
 def test_an_offer_file_whose_cell_does_not_end_is_an_error():

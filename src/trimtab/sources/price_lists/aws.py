@@ -98,7 +98,10 @@ def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, re
     for (name, region, option), found in offers.items():
         offer = min(
             found.values(),
-            key=lambda offered: (_UPFRONT.index(offered.line.purchase or _UPFRONT[0]), offered.line.term),
+            key=lambda offered: (
+                _UPFRONT.index(offered.line.purchase) if offered.line.reserved else 0,
+                offered.line.term,
+            ),
         )
         if not is_rate(offer.usd_hr(option)):
             reading.skip("aws: price of 0, or no number")
