@@ -1,12 +1,14 @@
 """SIGKILL a process that rewrites one bundle without pause, at random instants, and look at what a fresh process then finds.
 
-    python -m benchmarks.bundle_kills [--kills 1000] [--content files|bundle] [--folder FOLDER] [--no-exchange]
+    python -m benchmarks.bundle_kills [--kills 1000] [--content files|bundle] [--window-s 0.05] [--folder FOLDER]
+                                     [--no-exchange]
 
 Outcomes: `ok` the newest promised bundle or a later one is read whole, `stale` an older one, `lost` none, `mixed` tables of two
 writes in one bundle, `fail` an error. A bundle is promised once its write has returned. `left_over` counts what lies beside the
 bundle after it was read: that must be nothing. `--content files` writes three small files by the same code in place of Parquet:
 more rewrites in the same time. `--no-exchange` takes the way of a file system that cannot exchange two names. SIGKILL tests
-order, not what a power cut leaves, so that a folder in memory (`--folder /dev/shm`) will do.
+order, not what a power cut leaves, so that a folder in memory (`--folder /dev/shm`) will do. A writer is killed within
+`--window-s` of its first promise: a longer window has more rewrites for each kill.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from trimtab.errors import TrimtabError
@@ -40,6 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--content", choices=("files", "bundle"), default="files")
+    parser.add_argument("--window-s", type=float, default=KILL_WINDOW_S)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--folder", type=Path, help="where the bundle lies; a fresh temporary folder by default")
     parser.add_argument("--no-exchange", action="store_true")
     options = parser.parse_args()
@@ -47,7 +52,13 @@ def main() -> None:
         whole_folder._exchanged = lambda one, other: False
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        found = kill_loop(Path(folder), options.kills, bundles=options.content == "bundle")
+        found = kill_loop(
+            Path(folder),
+            options.kills,
+            bundles=options.content == "bundle",
+            window_s=options.window_s,
+            seed=options.seed,
+        )
     way = "two renames" if options.no_exchange else "exchange"
     print(
         json.dumps(
@@ -62,15 +73,21 @@ def main() -> None:
     )
 
 
-def kill_loop(folder: Path, kills: int, *, bundles: bool = False, seed: int = SEED) -> dict[str, object]:
+def kill_loop(
+    folder: Path, kills: int, *, bundles: bool = False, window_s: float = KILL_WINDOW_S, seed: int = SEED
+) -> dict[str, object]:
     """Return the counts of outcomes over many kills, and what was left over."""
     if bundles:
         import_module("trimtab.tables.bundle")  # once here, rather than in each child
+        if find_spec("pandas") is not None:
+            import_module(
+                "pyarrow.pandas_compat"
+            )  # Arrow imports it with the first moment of time: 0.3 s of each child
     rng = random.Random(seed)
     counts = dict.fromkeys(OUTCOMES, 0)
     left_over, reasons = 0, []
     for _ in range(kills):
-        outcome, _, rest = _kill_once(folder, rng, bundles).partition(" ")
+        outcome, _, rest = _kill_once(folder, rng, bundles, window_s).partition(" ")
         counts[outcome] += 1
         if outcome == "fail":
             reasons.append(rest)
@@ -81,7 +98,7 @@ def kill_loop(folder: Path, kills: int, *, bundles: bool = False, seed: int = SE
     }  # fmt: skip
 
 
-def _kill_once(folder: Path, rng: random.Random, bundles: bool) -> str:
+def _kill_once(folder: Path, rng: random.Random, bundles: bool, window_s: float) -> str:
     """Let a process write at least once, kill it at a random instant, and return what a fresh process finds."""
     before = _promised(folder)
     child = _in_child(lambda: _write_forever(folder, bundles))
@@ -90,7 +107,7 @@ def _kill_once(folder: Path, rng: random.Random, bundles: bool) -> str:
         if time.monotonic() > deadline_s or os.waitpid(child, os.WNOHANG)[0]:
             return "fail no write returned"
         time.sleep(0.001)
-    time.sleep(rng.random() * KILL_WINDOW_S)
+    time.sleep(rng.random() * window_s)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Every kind of input that trimtab reads: a valid one, how it is damaged, and the reader or whole command that it meets."""
+"""Every kind of file that trimtab reads: a valid one, how it is damaged, and the reader or whole command that it meets."""
 
 from __future__ import annotations
 
@@ -14,27 +14,36 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.fuzz import ANSWER, BUILT_IN
+from benchmarks.fuzz import BUILT_IN
 from benchmarks.fuzz_places import DUMP, JOBS, NODES
-from benchmarks.mutation_wounds import Wound, in_bytes, in_cells, in_json, in_parquet, in_text, in_yaml
+from benchmarks.mutation_wounds import Wound, in_bytes, in_cells, in_json, in_lines, in_parquet, in_text, in_yaml
 from benchmarks.reference.scrape import read_scrape
 from trimtab.catalog import load_catalog
+from trimtab.check import Schemas, check_folder, differences, read_cluster
+from trimtab.check.cluster import series_of
+from trimtab.check.documents import read_folder
 from trimtab.cli import root
 from trimtab.cli.allocate.run import read_budgets
+from trimtab.cli.emit.folder import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
-from trimtab.cli.outcome_cache import OutcomeCache, encoded
+from trimtab.cli.kept_audits import KEPT, recall, recall_plan
+from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
 from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
+from trimtab.diagnose.quality import QualityRule, judged, paired
 from trimtab.emit.audit_data import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
+from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
-from trimtab.errors import InputError, SourceError
+from trimtab.emit.verify_document import parse_verification
+from trimtab.errors import InputError, TrimtabError
 from trimtab.inputs.files import read_text
+from trimtab.monitor.thresholds import read_thresholds
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
 from trimtab.sources.bills.commitments import read_inventory, read_owned
@@ -42,24 +51,30 @@ from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.cheap_hours import read_cheap_hours
 from trimtab.sources.clouds.quotas import read_quotas
 from trimtab.sources.demo.trace import read_series
-from trimtab.sources.kubernetes.api import ApiAnswer, KubeApi
+from trimtab.sources.evaluations import read_evaluation
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.sources.kubernetes.objects import read_dumps
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.dcgm import GpuLabels
+from trimtab.sources.prometheus.gpu_series import Tally
+from trimtab.sources.prometheus.journal import HourSpan, Journal
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.traces import read_trace
 from trimtab.sources.traces.batch_files import read_arrivals, read_curve
 from trimtab.sources.traces.canary_files import read_run
 from trimtab.sources.traces.profiles import read_torch_trace
 from trimtab.sources.traces.request_mix import read_request_mix
+from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle, parse_meta
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.profile_file import checked_profile, profile_values
+from trimtab.tables.quality_evidence import read_evidence
 from trimtab.tables.workloads import read_workloads
+from trimtab.web.server import read_token
 
 OWN = Path(__file__).parent.parent / "tests" / "data"
-_EARLIER = OWN / "written_by_0_1_0"
+EARLIER = OWN / "written_by_0_1_0"
 _START = datetime(2026, 9, 1, tzinfo=UTC)
 
 
@@ -74,9 +89,12 @@ class Kind:
     cost: int = 1
 
 
-def kinds(folder: Path) -> tuple[Kind, ...]:
-    """Return every kind; `folder` is where readers find the damaged files."""
-    makers = (_bundles, _declared, _prices, _commitments, _bills, _traces, _requests, _servers, _dumps, _fits, _kept)
+def file_kinds(folder: Path) -> tuple[Kind, ...]:
+    """Return every kind of file; `folder` is where readers find the damaged ones."""
+    makers = (
+        _bundles, _declared, _checks, _prices, _commitments, _bills, _traces, _requests, _scrapes, _dumps, _fits,
+        _evaluations, _kept, _collected,
+    )  # fmt: skip
     return tuple(kind for make in makers for kind in make(folder))
 
 
@@ -89,6 +107,14 @@ def _file(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[
         return read(path)
 
     return through
+
+
+def refusal(read: Callable[[], object]) -> str:
+    """Read what is to be refused whole too, and return what is said of it."""
+    try:
+        return str(read())
+    except TrimtabError as error:
+        return str(error)
 
 
 def _command(*arguments: str) -> object:
@@ -109,9 +135,9 @@ def _lines(*lines: str) -> bytes:
 
 def _bundles(folder: Path) -> list[Kind]:
     found = []
-    for file in sorted((_EARLIER / "bundle").glob("*.parquet")):
+    for file in sorted((EARLIER / "bundle").glob("*.parquet")):
         copied = folder / f"bundle-{file.stem}"
-        shutil.copytree(_EARLIER / "bundle", copied, dirs_exist_ok=True)
+        shutil.copytree(EARLIER / "bundle", copied, dirs_exist_ok=True)
 
         def read(content: bytes, at: Path = copied / file.name) -> object:
             at.write_bytes(content)
@@ -129,10 +155,10 @@ def _bundles(folder: Path) -> list[Kind]:
 
 def _declared(folder: Path) -> list[Kind]:
     workloads = (
-        (_EARLIER / "bundle" / "workloads.yaml").read_bytes(),
+        (EARLIER / "bundle" / "workloads.yaml").read_bytes(),
         b"workloads:\n  prod/chat: {kind: serving, targets: [{metric: ttft, limit_s: 0.5}], cold_start_s: 60}\n",
     )
-    meta = (_EARLIER / "bundle" / "bundle.yaml").read_bytes()
+    meta = (EARLIER / "bundle" / "bundle.yaml").read_bytes()
     cluster = (
         b"autoscaler: keda\nrule_labels: {release: prom}\nquota_nodes: {p4d.24xlarge: 4}\nworkloads: {prod/chat: {}}\n"
     )
@@ -140,7 +166,7 @@ def _declared(folder: Path) -> list[Kind]:
         b'[planning]\nproof_frac = 0.25\n[limits]\nregions = ["us-east-1"]\n[limits.quotas]\n"p4d.24xlarge" = 4\n'
     )
     manifests = tuple(
-        path.read_bytes() for path in sorted((_EARLIER / "manifests").rglob("*.yaml")) if path.stat().st_size < 4_000
+        path.read_bytes() for path in sorted((EARLIER / "manifests").rglob("*.yaml")) if path.stat().st_size < 4_000
     )
     kustomization = (
         b"kind: Kustomization\npatches:\n- target: {kind: Deployment, name: chat}\n"
@@ -337,51 +363,23 @@ def _requests(folder: Path) -> list[Kind]:
     ]  # fmt: skip
 
 
-class _Carrier:
-    """Answers every request of a Kubernetes API with one body."""
-
-    def __init__(self, body: str) -> None:
-        self._body = body
-
-    def get(self, path: str, parameters: Mapping[str, str]) -> ApiAnswer:
-        return ApiAnswer(status=200, body=self._body)
-
-
-def _servers(folder: Path) -> list[Kind]:
-    page = json.dumps({**json.loads(DUMP), "metadata": {}}).encode()
-    labels = b'{"status":"success","data":[{"__name__":"up","pod":"p"}]}'
-
-    def prometheus(content: bytes) -> object:
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, content=content))
-        with Prometheus("http://fuzz.test", transport=transport, sleep=lambda seconds: None) as server:
-            asked: tuple[Callable[[], object], ...] = (
-                lambda: server.instant("up", 0.0),
-                lambda: list(server.range("up", 0.0, 600.0, 60.0)),
-                lambda: server.series(["up"], 0.0, 60.0),
-                lambda: server.label_values("pod", 0.0, 60.0),
-            )
-            refused = []
-            for ask in asked:
-                try:
-                    ask()
-                except SourceError as error:
-                    refused.append(error)
-            if len(refused) == len(asked):
-                raise refused[0]
-            return len(refused)
-
-    def kubernetes(content: bytes) -> object:
-        body = content.decode("utf-8", "replace")
-        return KubeApi(carrier=_Carrier(body), server="fuzz", pause=lambda seconds: None).read()
-
+def _scrapes(_folder: Path) -> list[Kind]:
     def scrape(content: bytes) -> object:
         return read_scrape(content.decode("utf-8", "replace"))
 
-    return [
-        Kind(name="scrapes", seeds=tuple(f"{line}\n".encode() for line in BUILT_IN.splitlines()), wound=in_text, read=scrape),
-        Kind(name="Prometheus answers", seeds=(ANSWER.encode(), labels), wound=in_json, read=prometheus, cost=30),
-        Kind(name="Kubernetes API answers", seeds=(page,), wound=in_json, read=kubernetes, cost=5),
-    ]  # fmt: skip
+    openmetrics = (
+        "# TYPE vllm:time_to_first_token_seconds histogram\n# UNIT vllm:time_to_first_token_seconds seconds\n"
+        'vllm:time_to_first_token_seconds_bucket{le="0.5",model_name="m"} 12 # {trace_id="a"} 0.4 1788200000.1\n'
+        'vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 15\nvllm:time_to_first_token_seconds_sum 6.5\n'
+        "vllm:time_to_first_token_seconds_count 15\nvllm:request_success_total 15 1788200000000\n# EOF\n"
+    )
+    dcgm = (
+        "# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles.\n# TYPE DCGM_FI_PROF_SM_ACTIVE gauge\n"
+        'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-80GB",namespace="n",pod="p"} 0.61\n'
+        'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-1",pod="say \\"hi\\""} NaN\n'
+    )
+    seeds = (*(f"{line}\n" for line in BUILT_IN.splitlines()), openmetrics, dcgm)
+    return [Kind(name="scrapes", seeds=tuple(seed.encode() for seed in seeds), wound=in_text, read=scrape)]
 
 
 def _dumps(folder: Path) -> list[Kind]:
@@ -470,9 +468,7 @@ def _fits(folder: Path) -> list[Kind]:
 
 
 def _kept(folder: Path) -> list[Kind]:
-    import numpy as np
-
-    state = _EARLIER / "state" / "history" / "000001"
+    state = EARLIER / "state" / "history" / "000001"
     outcome = encoded(
         Outcome(on_demand=np.arange(5), spot=np.zeros(5, dtype=np.int64), attained=(), interruptions=3, gpus=None)
     )
@@ -491,11 +487,29 @@ def _kept(folder: Path) -> list[Kind]:
         connection.execute("CREATE TABLE outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID")
         connection.execute("INSERT INTO outcome VALUES ('p:k', ?)", (content,))
         try:
-            return OutcomeCache(connection, "p", b"key").get("k")
+            return OutcomeCache(connection, "p", b"key").get("k"), readable(content)
         finally:
             connection.close()
 
+    def read_kept(content: bytes) -> object:
+        kept = folder / "kept" / "000001"
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / KEPT).write_bytes(content)
+        return recall(kept), recall_plan(kept)
+
+    def read_listing(content: bytes) -> object:
+        out = folder / "emitted"
+        out.mkdir(exist_ok=True)
+        (out / LISTING).write_bytes(content)
+        write_folder(out, {"APPLY.md": "apply\n", "stage/pool.yaml": "kind: NodePool\n"})
+        return out
+
+    def read_verified(path: Path) -> object:
+        return parse_verification(read_text(path), where=str(path))
+
     audit, plan = (state / "audit.json").read_bytes(), (state / "plan.json").read_bytes()
+    both = b"\n".join([*(json.dumps(json.loads(part)).encode() for part in (audit, plan)), b"0f" * 32])
+    listing = b"%s  APPLY.md\n%s  stage/pool.yaml\n" % (b"a" * 64, b"b" * 64)
     fresh = render_kept_plan(parse_kept_plan(plan.decode(), where="a plan of 0.1.0")).encode()
     return [
         Kind(name="audits", seeds=(audit,), wound=in_json, read=_file(folder, "audit.json", read_audit), cost=20),
@@ -504,6 +518,222 @@ def _kept(folder: Path) -> list[Kind]:
         ),
         Kind(name="explain (command)", seeds=(audit,), wound=in_json, read=_file(folder, "a.json", explain), cost=60),
         Kind(name="kept outcomes", seeds=(outcome,), wound=in_bytes, read=read_outcome),
+        Kind(name="kept audit with its plan", seeds=(both,), wound=in_text, read=read_kept, cost=30),
+        Kind(name="listing of emitted files", seeds=(listing,), wound=in_text, read=read_listing, cost=5),
+        Kind(
+            name="verifications", seeds=((EARLIER / "verify.json").read_bytes(),), wound=in_json,
+            read=_file(folder, "verify.json", read_verified),
+        ),
+    ]  # fmt: skip
+
+
+def _evaluations(folder: Path) -> list[Kind]:
+    count = 120
+    plain = _lines(
+        *(json.dumps({"id": n, "score": n % 3 == 0, "subject": f"s{n % 2}", "task": "t"}) for n in range(count))
+    )
+    harness = _lines(
+        *(
+            json.dumps(
+                {"doc_id": n, "doc": {"category": f"c{n % 3}"}, "filter": "none", "metrics": ["acc"], "acc": n % 2,
+                 "doc_hash": f"h{n}"}
+            )
+            for n in range(count)
+        )
+    )  # fmt: skip
+    results = {"results": {"law": {"acc,none": 0.5}}, "versions": {"law": 1}, "n-shot": {"law": 5},
+               "higher_is_better": {"law": {"acc": True}}}  # fmt: skip
+    helm = [
+        {"instance_id": f"id{n}", "train_trial_index": 0, "stats": [{"name": {"name": "exact_match"}, "mean": n % 2}]}
+        for n in range(count)
+    ]  # fmt: skip
+    verdict = {
+        "kind": "trimtab-quality", "schema_version": 1, "verdict": "accept", "because": "b", "format": "fp8",
+        "decided_on": "2026-11-20", "look": 1, "alpha_frac": 0.05, "margin_frac": 0.02, "pairs": 500, "tasks": ["t"],
+        "baseline_frac": 0.7, "candidate_frac": 0.695, "loss_frac": 0.005, "low_frac": -0.004, "high_frac": 0.013,
+        "method": "m", "seen": ["a"],
+    }  # fmt: skip
+
+    def against(name: str, whole: bytes) -> Callable[[Path], object]:
+        """Return what reads a folder and pairs it with what was there before it was damaged."""
+        baseline = folder / f"baseline-{name}" / "run"
+        baseline.mkdir(parents=True)
+        (baseline / name).write_bytes(whole)
+
+        def read(path: Path) -> object:
+            pairs = paired(read_evaluation(baseline, slice_fields=()), read_evaluation(path), drop_unpaired=True)
+            return judged(pairs, QualityRule(margin_frac=0.02))
+
+        return read
+
+    def beside(path: Path) -> object:
+        (path.parent / "samples_law_2026-11-20T10-00-00.1.jsonl").write_bytes(harness)
+        return read_evaluation(path.parent, slice_fields=("category",))
+
+    def means(path: Path) -> object:
+        return refusal(lambda: read_evaluation(path))
+
+    def command(path: Path) -> object:
+        return _command(
+            "quality", "--baseline", str(folder / "baseline-a.jsonl"), "--candidate", str(path), "-o", "json"
+        )
+
+    run = folder / "run"
+    run.mkdir()
+    (folder / "harness").mkdir()
+    samples = "samples_law_2026-11-20T10-00-00.1.jsonl"
+    stats = json.dumps(helm).encode()
+    reading = against("a.jsonl", plain)
+    stated = json.dumps(results).encode()
+    return [
+        Kind(name="evaluations as JSONL", seeds=(plain,), wound=in_lines, read=_file(folder, "b.jsonl", reading), cost=20),
+        Kind(
+            name="evaluations of the harness", seeds=(harness,), wound=in_lines,
+            read=_file(folder, samples, against(samples, harness)), cost=20,
+        ),
+        Kind(
+            name="results of the harness", seeds=(stated,), wound=in_json,
+            read=_file(folder / "harness", "results_2026-11-20T10-00-00.1.json", beside), cost=10,
+        ),
+        Kind(name="means of the harness", seeds=(stated,), wound=in_json, read=_file(folder, "results.json", means)),
+        Kind(
+            name="evaluations of HELM", seeds=(stats,), wound=in_json,
+            read=_file(run, "per_instance_stats.json", against("per_instance_stats.json", stats)), cost=10,
+        ),
+        Kind(
+            name="verdicts", seeds=(json.dumps(verdict).encode(),), wound=in_json,
+            read=_file(folder, "verdict.json", read_evidence),
+        ),
+        Kind(
+            name="quality (command)", seeds=(plain,), wound=in_lines, read=_file(folder, "c.jsonl", command), cost=80
+        ),
+    ]  # fmt: skip
+
+
+def _checks(folder: Path) -> list[Kind]:
+    thresholds = b"underused_frac: 0.3\nhot_c: 85\nidle_min: 30\nrunbooks: https://wiki/x\n"
+    manifests = tuple(
+        path.read_bytes() for path in sorted((EARLIER / "manifests").rglob("*.yaml")) if path.stat().st_size < 4_000
+    )[:12]
+    config = (
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: gpu-operator}\ndata:\n  config.yaml: |\n"
+        b"    version: v1\n    mig-configs:\n      all-1g: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]\n"
+        b"    sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+    )
+    scaler = (
+        b"apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: s, namespace: n}\nspec:\n"
+        b"  scaleTargetRef: {name: chat}\n  maxReplicaCount: 4\n  triggers:\n"
+        b"  - {type: prometheus, metadata: {serverAddress: 'http://p:9090', query: 'sum(rate(vllm:request_success_total[5m]))',"
+        b" threshold: '2'}}\n"
+    )
+    kustomization = (
+        b"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [manifest.yaml]\npatches:\n"
+        b"- target: {kind: Deployment, name: chat}\n  patch: '[{op: replace, path: /spec/replicas, value: 3}]'\n"
+    )
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "pools.x.io"},
+        "spec": {"group": "x.io", "names": {"kind": "Pool"}, "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "required": ["size"], "properties": {
+                "size": {"type": "integer", "minimum": 1}, "name": {"type": "string", "pattern": "^[a-z]+$"}},
+                "x-kubernetes-validations": [{"rule": "self.size < 10", "message": "small"}]}}}}}]},
+    }  # fmt: skip
+    series = _lines("DCGM_FI_DEV_GPU_UTIL", "vllm:num_requests_running")
+    named = b'{"status": "success", "data": ["up", "DCGM_FI_DEV_GPU_UTIL"]}'
+    catalog = load_catalog()
+    checked, own = folder / "checked", folder / "own"
+    checked.mkdir()
+    own.mkdir()
+    (own / "pool.yaml").write_text("apiVersion: x.io/v1\nkind: Pool\nmetadata: {name: p}\nspec: {size: 12, name: B}\n")
+
+    def check(path: Path) -> object:
+        return check_folder(path.parent, catalog, build=False)
+
+    def patched(path: Path) -> object:
+        (path.parent / "manifest.yaml").write_bytes(manifests[0])
+        return check_folder(path.parent, catalog, build=False)
+
+    def crds(path: Path) -> object:
+        schemas = Schemas.of_crds([document for _, document in read_manifests(path)])
+        return check_folder(own, catalog, schemas=schemas, build=False)
+
+    def against(path: Path) -> object:
+        return differences(read_folder(own), read_cluster(path))
+
+    (folder / "patched").mkdir()
+    return [
+        Kind(
+            name="thresholds", seeds=(thresholds,), wound=in_yaml, read=_file(folder, "thresholds.yaml", read_thresholds)
+        ),
+        Kind(
+            name="emit --check", seeds=(*manifests, config, scaler), wound=in_yaml, read=_file(checked, "m.yaml", check),
+            cost=60,
+        ),
+        Kind(
+            name="emit --check of patches", seeds=(kustomization,), wound=in_yaml,
+            read=_file(folder / "patched", "kustomization.yaml", patched), cost=60,
+        ),
+        Kind(
+            name="schemas of a cluster", seeds=(json.dumps(crd).encode(),), wound=in_json,
+            read=_file(folder, "crds.json", crds), cost=60,
+        ),
+        Kind(
+            name="emit --diff", seeds=manifests, wound=in_yaml, read=_file(folder, "against.yaml", against), cost=10
+        ),
+        Kind(
+            name="names of series", seeds=(series, named), wound=in_text, read=_file(folder, "series.txt", series_of)
+        ),
+        Kind(name="token files", seeds=(b"t" * 40 + b"\n",), wound=in_text, read=_file(folder, "token", read_token)),
+    ]  # fmt: skip
+
+
+def _collected(folder: Path) -> list[Kind]:
+    """Return what a collect keeps while it runs, and what it says of pods, whose cells are read again by emit."""
+    grid = HourGrid(start_s=7200, hours=3)
+    key = UsageKey("GPU-0", "prod", "chat-0")
+    cube = Cube(grid=grid, values={"samples": {key: np.ones(3)}, "sm_active_mean": {key: np.ones(3)}})
+    labels = GpuLabels(
+        device="GPU-0", uuid="GPU-0", product="A100", node="n0", mig_profile="", namespace="prod", pod="chat-0"
+    )
+    tally = Tally(devices={"GPU-0": labels}, counts={"clamped": 2})
+    journal = Journal(folder=folder / "journal")
+    journal.write(grid, HourSpan(cube=cube, bins={key: {1: [0] * 100 + [7]}}, tally=tally, basis="raw samples"))
+    (kept,) = (folder / "journal").iterdir()
+    span = kept.read_bytes()
+    plan = parse_kept_plan(
+        (EARLIER / "state" / "history" / "000001" / "plan.json").read_text(encoding="utf-8"), where="a plan of 0.1.0"
+    )
+    pod = dict.fromkeys(arrow_schema("pods").names)
+    claim = {"place": 0, "name": "gpu", "template": "t", "api_version": "resource.k8s.io/v1", "spec": {"devices": {}}}
+    pod |= {
+        "workload": plan.facts.workloads[0].name, "namespace": "prod", "pod": "chat-0", "created": _START,
+        "gpu_containers": "0:limits", "gpu_claims": json.dumps([claim]), "gpus_requested": 1.0, "phase": "Running",
+    }  # fmt: skip
+    pods = pa.Table.from_pylist([pod], schema=arrow_schema("pods"))
+    stream = io.BytesIO()
+    pq.write_table(pods, stream)
+    copied = folder / "with-pods"
+    shutil.copytree(EARLIER / "bundle", copied)
+
+    def read_span(content: bytes) -> object:
+        kept.write_bytes(content)
+        return journal.read(grid)
+
+    def read_pods(content: bytes) -> object:
+        (copied / "pods.parquet").write_bytes(content)
+        bundle = checked_bundle(copied)
+        rows = {name: bundle.table(name).to_pylist() for name in ("nodes", "allocations", "pods", "scalers")}
+        return with_cluster(
+            plan.facts,
+            bundle.end,
+            nodes=rows["nodes"],
+            held=rows["allocations"],
+            pods=rows["pods"],
+            scalers=rows["scalers"],
+        )
+
+    return [
+        Kind(name="journal of a collect", seeds=(span,), wound=in_parquet, read=read_span, cost=20),
+        Kind(name="bundle pods", seeds=(stream.getvalue(),), wound=in_parquet, read=read_pods, cost=40),
     ]
 
 

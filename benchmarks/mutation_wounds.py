@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from typing import cast
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,6 +97,30 @@ def in_json(content: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.3:
         return in_text(content, rng)
     return json.dumps(_odd_tree(json.loads(content), rng)).encode("utf-8", "replace")
+
+
+def in_lines(content: bytes, rng: random.Random) -> bytes:
+    """Return JSON a line with one line damaged as JSON, or the whole as text."""
+    if rng.random() < 0.3:
+        return in_text(content, rng)
+    lines = content.splitlines()
+    at = rng.randrange(len(lines))
+    lines[at] = in_json(lines[at], rng)
+    return b"\n".join(lines)
+
+
+def in_query(content: bytes, rng: random.Random) -> bytes:
+    """Return a request's line with a value replaced by an odd one, quoted or not, or said twice; or damaged as text."""
+    head, _, query = content.partition(b"?")
+    pairs = [pair.split(b"=") for pair in query.split(b"&") if b"=" in pair]
+    if not pairs or rng.random() < 0.4:
+        return in_text(content, rng)
+    pair = rng.choice(pairs)
+    odd = str(rng.choice(CELLS))
+    pair[1] = quote(odd).encode() if rng.random() < 0.7 else odd.encode("utf-8", "replace")
+    if rng.random() < 0.2:
+        pairs.append(list(pair))
+    return head + b"?" + b"&".join(b"=".join(pair) for pair in pairs)
 
 
 def in_yaml(content: bytes, rng: random.Random) -> bytes:

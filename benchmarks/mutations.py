@@ -1,11 +1,15 @@
 """Mutations of valid inputs of every kind through the readers and whole commands: none may crash, hang or swell.
 
-    python -m benchmarks.mutations [--inputs 20000] [--least 100] [--kind NAME ...] [--jobs 2] [--seed 17]
+    python -m benchmarks.mutations [--inputs 20000] [--least 100] [--kind NAME ...] [--jobs 2] [--seed 17] [--out FILE]
+    python -m benchmarks.mutations --merge FILE FILE ...
 
 Each input is a valid one, damaged by a generator of its own seed (`SEED:KIND:NUMBER`), so that any of them can be made again.
 A reader may return or raise an error of ours. Anything else is a crash; more than 5 s of processor (20 s of wall time) is a
 hang; growth of the process above 1 GiB is a swelling. Readers run in child processes, so that one that dies or never returns is
 counted and the next input goes on. Inputs are shared out between kinds by what one costs, every kind gets `--least`.
+
+Runs of different seeds have no input in common: `--out` keeps what came of one, kind by kind as it goes, and `--merge` adds
+several up, on whatever days and machines they ran.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from types import FrameType
 
 import click
 
-from benchmarks.mutation_inputs import Kind, damaged_input, kinds
+from benchmarks.mutation_answers import answer_kinds
+from benchmarks.mutation_inputs import Kind, damaged_input, file_kinds
 from trimtab.errors import TrimtabError
 from trimtab.units import BYTES_PER_KIB, BYTES_PER_MIB, MIB_PER_GIB
 
@@ -38,10 +43,12 @@ SEED = 17
 LIMIT_S = 5.0
 """Of processor time: a machine that is busy with other work slows no input."""
 LIMIT_WALL_S = 20.0
-DEAF_S = 40.0
+"""Of wall time in which it could have run: time in the queue of a busy machine's processors does not count."""
+DEAF_S = 300.0
 """A child that does not answer the alarm after so long is stuck below Python, and is killed."""
 MOST_MIB = MIB_PER_GIB
 LEAST = 100
+_NS_PER_S = 10**9
 _MOST_EXAMPLES = 10
 
 
@@ -78,22 +85,62 @@ def main() -> None:
     parser.add_argument("--kind", nargs="*", help="only kinds whose name holds one of these")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--out", type=Path, help="keep the counts of every kind in a file, as JSON")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="run nothing: add up files of --out")
     options = parser.parse_args()
-    began = time.perf_counter()
-    found = run(
-        options.inputs, seed=options.seed, jobs=options.jobs, least=options.least, names=options.kind or (), tell=_print
-    )
-    wall_s = time.perf_counter() - began
-    print(json.dumps(_answer(found, options.seed, wall_s)))
+    if options.merge:
+        found, seeds, wall_s = merged(options.merge)
+        for name, tally in found.items():
+            _print(name, tally)
+    else:
+        found, seeds, wall_s = _run_and_keep(options)
+    print(json.dumps(_answer(found, seeds, wall_s)))
     sys.exit(1 if any(one.crashes or one.hangs or one.swellings for one in found.values()) else 0)
 
 
-def _answer(found: dict[str, Tally], seed: int, wall_s: float) -> dict[str, object]:
+def _run_and_keep(options: argparse.Namespace) -> tuple[dict[str, Tally], list[int], float]:
+    began = time.perf_counter()
+    so_far: dict[str, object] = {}
+
+    def tell(name: str, tally: Tally) -> None:
+        _print(name, tally)
+        so_far[name] = asdict(tally)
+        if options.out is not None:
+            kept = {"seed": options.seed, "wall_s": round(time.perf_counter() - began), "kinds": so_far}
+            options.out.write_text(json.dumps(kept), encoding="utf-8")
+
+    found = run(
+        options.inputs, seed=options.seed, jobs=options.jobs, least=options.least, names=options.kind or (), tell=tell
+    )
+    return found, [options.seed], time.perf_counter() - began
+
+
+def merged(files: Sequence[Path]) -> tuple[dict[str, Tally], list[int], float]:
+    """Return the sum by kind of what several runs kept, their seeds and their seconds; raises SystemExit for one seed twice."""
+    found: dict[str, Tally] = {}
+    seeds: list[int] = []
+    wall_s = 0.0
+    for file in files:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["seed"] in seeds:
+            raise SystemExit(f"{file}: seed {kept['seed']} stands twice; inputs of one seed are the same")
+        seeds.append(kept["seed"])
+        wall_s += kept["wall_s"]
+        for name, said in kept["kinds"].items():
+            tally = found.setdefault(name, Tally())
+            tally.inputs += said["inputs"]
+            _take(said, tally)
+            for example in said["examples"]:
+                tally.note(f"seed {kept['seed']}, {example}")
+    return found, seeds, wall_s
+
+
+def _answer(found: dict[str, Tally], seeds: Sequence[int], wall_s: float) -> dict[str, object]:
     total = {
         name: sum(getattr(one, name) for one in found.values()) for name in ("inputs", "crashes", "hangs", "swellings")
     }
     return {
-        "benchmark": "mutations", "seed": seed, "kinds": len(found), **total,
+        "benchmark": "mutations", "seeds": list(seeds), "kinds": len(found), **total,
         "slowest_s": round(max(one.slowest_s for one in found.values()), 2),
         "most_mib": round(max(one.most_mib for one in found.values())),
         "wall_s": round(wall_s), "inputs_per_s": round(total["inputs"] / wall_s, 1),
@@ -188,6 +235,11 @@ def _costs(place: Path, names: Sequence[str]) -> dict[str, int]:
     return answer
 
 
+def kinds(folder: Path) -> tuple[Kind, ...]:
+    """Return every kind of file, answer and request; `folder`, which is empty, is where readers find the damaged files."""
+    return (*file_kinds(folder), *answer_kinds(folder))
+
+
 def _chosen(folder: Path, names: Sequence[str]) -> list[Kind]:
     return [one for one in kinds(folder) if not names or any(part in one.name for part in names)]
 
@@ -264,7 +316,6 @@ def _feed(
     os.chdir(folder)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     chosen = _chosen(folder, names)
-    signal.signal(signal.SIGALRM, _alarm)
     signal.signal(signal.SIGPROF, _alarm)
     tally, before_mib = Tally(), _peak_mib()
     for number in range(first, count):
@@ -288,6 +339,7 @@ def _one(kind: Kind, number: int, seed: int, tally: Tally) -> str | None:
     content = damaged_input(kind, random.Random(f"{seed}:{kind.name}:{number}"))
     began = time.process_time()
     example = None
+    signal.signal(signal.SIGALRM, _wall_alarm(time.monotonic(), _queued_s()))
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_WALL_S)
     try:
@@ -318,6 +370,26 @@ def _place(error: BaseException) -> str:
 
 def _alarm(_number: int, _frame: FrameType | None) -> None:
     raise _TooSlow
+
+
+def _wall_alarm(began_s: float, queued_s: float) -> Callable[[int, FrameType | None], None]:
+    """Return the alarm of wall time: it rings again later where the input waited for a processor meanwhile."""
+
+    def alarm(_number: int, _frame: FrameType | None) -> None:
+        left_s = LIMIT_WALL_S - (time.monotonic() - began_s) + (_queued_s() - queued_s)
+        if left_s <= 0:
+            raise _TooSlow
+        signal.setitimer(signal.ITIMER_REAL, left_s + 0.1)
+
+    return alarm
+
+
+def _queued_s() -> float:
+    """Return how long this thread has waited for a processor so far; 0 where the system does not say (Linux, schedstat)."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / _NS_PER_S
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _peak_mib() -> float:

@@ -16,6 +16,7 @@ from tests.emit.test_node_groups import POOLS, on_spot
 from trimtab.catalog import load_catalog
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.errors import InputError
 
 pytest.importorskip("promql_parser", reason="the extra `check` is not installed whole")
 
@@ -314,3 +315,76 @@ def test_no_plan_is_emitted_with_an_error(plan, facts):
         found = checked(Path(folder), files, cluster=None).errors if any(one.endswith(".yaml") for one in files) else ()
 
     assert list(map(str, found)) == []
+
+
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 15))
+
+
+@pytest.mark.parametrize("text", [ALIASES, "a: 2026-13-45\n", "[" * 20_000, "{a: &x [*x]}"])
+def test_yaml_that_stands_for_too_much_or_for_nothing_is_a_fault_and_not_a_crash(text, tmp_path):
+    inline = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [["a"], ["a"]],
+              "patches": [{"target": {"kind": "Deployment", "name": "x"}, "patch": text}]}  # fmt: skip
+    held = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": "prod"},
+        "data": {"c.yaml": text},
+    }
+    files = {"a.yaml": text, "k/kustomization.yaml": yaml.safe_dump(inline), "held.yaml": yaml.safe_dump(held)}
+
+    found = checked(tmp_path, files).errors
+
+    assert {"a.yaml", "k/kustomization.yaml", "held.yaml"} <= {one.file for one in found}
+
+
+def definition(schema):
+    """Return a definition of Gadgets whose spec has a schema."""
+    whole = {"type": "object", "properties": {"spec": schema}}
+    return {"kind": "CustomResourceDefinition",
+            "spec": {"group": "example.org", "names": {"kind": "Gadget"},
+                     "versions": [{"name": "v1", "schema": {"openAPIV3Schema": whole}}]}}  # fmt: skip
+
+
+GADGET = {
+    "apiVersion": "example.org/v1",
+    "kind": "Gadget",
+    "metadata": {"name": "a"},
+    "spec": {"size": 3, "name": "Abort"},
+}
+
+
+@pytest.mark.parametrize(
+    "schema", ["text", {"type": "-1e308"}, {"properties": {"size": 5}}, {"properties": {"size": {"minimum": "9"}}}]
+)
+def test_a_definition_whose_schema_is_none_is_refused_by_name(schema, tmp_path):
+    with pytest.raises(InputError, match="kubectl get crd"):
+        checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
+
+
+def test_a_rule_of_a_part_of_a_schema_is_kept(tmp_path):
+    size = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 3", "message": "small ones"}]}
+    schema = {"type": "object", "properties": {"size": size, "name": {}}}
+
+    found = checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
+
+    assert [(one.field, one.cure) for one in found.errors] == [("spec.size", "keep: small ones")]
+
+
+@pytest.mark.parametrize("rules", [5, [5], [{}], [{"rule": "self.size <"}], [{"rule": "self.nothing > 1"}]])
+def test_a_rule_of_a_schema_that_is_none_is_at_most_a_warning(rules, tmp_path):
+    schema = {"type": "object", "x-kubernetes-validations": rules, "properties": {"size": {}, "name": {}}}
+
+    found = checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
+
+    assert found.errors == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "faults"), [("^(?i)(abort|warn)?$", 0), ("^(?i)warn$", 1), (r"^\p{Lu}", 0), ("(", 0), ("^[a-z]+$", 1)]
+)
+def test_a_pattern_is_read_as_go_means_it_or_left_to_the_server(pattern, faults, tmp_path):
+    schema = {"type": "object", "properties": {"size": {}, "name": {"type": "string", "pattern": pattern}}}
+
+    found = checked(tmp_path, {"g.yaml": yaml.safe_dump(GADGET)}, schemas=Schemas.of_crds([definition(schema)]))
+
+    assert len(found.errors) == faults

@@ -30,7 +30,7 @@ def csv(path, table):
 
 
 def told(*arguments):
-    found = CliRunner().invoke(command, [*arguments, "-o", "json"], catch_exceptions=False)
+    found = CliRunner().invoke(command, [*arguments, "-o", "json"], catch_exceptions=False, standalone_mode=False)
     assert found.exit_code == 0, found.output
     return {row["what"]: row for row in json.loads(found.output)["rows"]}
 
@@ -52,6 +52,18 @@ def test_a_slower_canary_is_rolled_back_in_words(tmp_path):
     found = CliRunner().invoke(command, files, catch_exceptions=False)
 
     assert "ROLL BACK: p99 latency, s: surely worse" in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize(
+    ("scale", "count", "verdict", "code"),
+    [(1.0, 20_000, "promote", 0), (1.4, 3_000, "roll back", 4), (1.09, 300, "hold", 5)],
+)
+def test_the_exit_code_tells_the_verdict(tmp_path, scale, count, verdict, code):
+    files = [csv(tmp_path / f"{seed}.csv", requests(seed, part, count)) for seed, part in ((1, 1.0), (2, scale))]
+
+    found = CliRunner().invoke(command, [*files, "-o", "json"], catch_exceptions=False, standalone_mode=False)
+
+    assert ({row["verdict"] for row in json.loads(found.output)["rows"]}, found.return_value) == ({verdict}, code)
 
 
 def bench(path, seed):

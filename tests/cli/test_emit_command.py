@@ -79,6 +79,17 @@ def test_a_file_changed_by_hand_or_of_somebody_else_is_never_lost(folder):
     assert "NodePool" in changed.read_text()
 
 
+def test_a_damaged_listing_costs_nothing(folder):
+    run()
+    listing = folder / "manifests/.trimtab-files"
+    listing.write_bytes(listing.read_bytes() + b"0  a\0b\n" + b"0  ../../etc/passwd\n")
+
+    again = run()
+
+    assert again.exit_code == 0, again.exception
+    assert b"\0" not in listing.read_bytes()
+
+
 def test_a_run_that_is_cut_off_leaves_the_folder_as_it_was(folder, monkeypatch):
     run("--action", "a1")
     before = {path: path.read_bytes() for path in folder.glob("manifests/**/*") if path.is_file()}

@@ -5,7 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.outcome_cache import encoded, outcome_cache, readable
 from trimtab.cli.state import user_key
 from trimtab.replay.outcomes.outcome import Outcome
 
@@ -56,6 +56,16 @@ def test_a_damaged_outcome_is_replayed(file):
 
     with outcome_cache() as store:
         assert store.get("key") is None
+
+
+def test_an_archive_that_python_cannot_unpack_is_none():
+    body = bytearray(encoded(OUTCOME))
+    at = body.index(b"PK\x01\x02")
+    for place, value in ((6, 98), (10, 77)):  # the version that it needs, the way it is packed: of every entry
+        damaged = bytearray(body)
+        damaged[at + place] = value
+        assert readable(bytes(damaged)) is None
+    assert readable(bytes(body)) is not None
 
 
 def test_a_damaged_file_is_begun_anew(file):

@@ -14,6 +14,7 @@ from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet, pods_if_none_waited
 from trimtab.emit.manifests.placed import PlacedWorkload
+from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import JobsObservation
@@ -96,6 +97,27 @@ def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
     )
 
     assert told.workloads[0].gpu_containers == (GpuContainer(place=1, in_requests=True),)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"gpu_containers": "=HYPERLINK(1):limits"},
+        {"gpu_claims": '"'},
+        {"gpu_claims": "[5]"},
+        {"gpu_claims": '[{"place": 1}]'},
+        {"gpu_claims": '[{"place": 1e400, "name": "a", "api_version": "v1"}]'},
+        {"gpu_claims": "[" * 20_000},
+    ],
+)
+def test_cells_of_pods_that_no_collect_writes_are_refused_by_name(cells):
+    columns = ("tolerations", "node_selector", "affinity", "selector", "gpu_containers", "gpu_claims")
+    row = {**dict.fromkeys(columns), "workload": "prod/chat", "pod": "chat-0", "created": END, **cells}
+
+    with pytest.raises(InputError, match=next(iter(cells))):
+        with_cluster(
+            EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
+        )
 
 
 def test_runs_that_queued_count_as_if_each_had_started_when_it_came():

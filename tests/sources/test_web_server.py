@@ -94,3 +94,29 @@ def test_a_refusal_that_echoes_the_key_does_not_show_it():
 
     assert "hunter22" not in str(raised.value)
     assert "pass-word" not in str(raised.value)
+
+
+@pytest.mark.parametrize("link", [".elsewhere.example/prices", "https://[::1/x", "", "?page=2", "prices"])
+def test_a_link_that_would_make_another_host_of_the_address_is_refused(link):
+    with WebServer("https://prices.example", headers={"X-Goog-Api-Key": "k"}) as server, pytest.raises(SourceError):
+        server.path_of(link)
+
+
+def test_a_link_is_followed_at_the_address_that_was_given():
+    with WebServer("http://127.0.0.1:9") as server:
+        assert server.path_of("https://prices.example:443/a?b=c") == "/a?b=c"
+
+
+def test_a_path_of_which_no_address_can_be_made_is_an_error():
+    with WebServer("http://127.0.0.1:9") as server, pytest.raises(SourceError, match="no address"):
+        server.get("/a\x1b[2J")
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr("trimtab.sources.http._MOST_BODY_MIB", 1)
+    with (
+        answering(lambda _asked: (200, {}, bytes(3 * 2**20))) as (_, url),
+        WebServer(url) as server,
+        pytest.raises(SourceError, match="more than 1 MiB"),
+    ):
+        server.get("/prices")

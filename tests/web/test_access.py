@@ -123,6 +123,10 @@ def test_guessing_is_slowed_down(guarded):
     assert guarded.post("/login", data={"token": TOKEN}).status_code == 429
 
 
+def test_a_login_form_with_more_fields_than_the_page_sends_is_refused(guarded):
+    assert guarded.post("/login", content=b"&".join(b"a%d=1" % n for n in range(9))).status_code == 400
+
+
 def test_a_login_form_without_end_is_refused(guarded):
     assert guarded.post("/login", content=b"token=" + b"x" * 100_000).status_code == 413
 

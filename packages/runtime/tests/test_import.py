@@ -36,6 +36,7 @@ NEVER = {
     "uuid",
     "argparse",
     "ctypes",
+    "json",
     "hashlib",
     "random",
     "torch",
@@ -45,7 +46,7 @@ NEVER = {
 PARTS = {
     "trimtab_runtime": (3, set()),
     "trimtab_runtime.batcher": (25, set()),
-    "trimtab_runtime.checkpoint.checkpointer": (44, {"ctypes"}),
+    "trimtab_runtime.checkpoint.checkpointer": (43, set()),
     "trimtab_runtime.notice.watcher": (12, set()),
     "trimtab_runtime.spot_run": (18, {"hashlib", "random"}),
     "trimtab_runtime.profile": (20, {"ctypes"}),

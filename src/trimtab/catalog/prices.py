@@ -26,6 +26,11 @@ PriceKey = tuple[str, str, str, BuyingOption]
 """Provider, instance type, region, buying option."""
 
 
+def is_rate(usd_hr: float) -> bool:
+    """Tell whether an amount can be what an hour of a node costs; less than a millionth of a dollar is none."""
+    return 0 < usd_hr <= MOST_USD_HR and round(usd_hr, 6) > 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """One rate of one offering, from a date on. Raises ValueError where it is not above 0: a price of 0 is an error."""

@@ -15,7 +15,7 @@ from typing import Any
 from trimtab.check.faults import FieldFault, Severity, join
 from trimtab.check.schemas import NEEDS
 from trimtab.errors import UsageError
-from trimtab.sources.kubernetes.objects import Object
+from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
 _RULES = "x-kubernetes-validations"
 
@@ -24,13 +24,12 @@ def cel_faults(schema: object, value: object, path: str = "") -> Iterator[FieldF
     """Yield the CEL rules of a schema that a value breaks, at any depth."""
     if not isinstance(schema, Mapping) or value is None:
         return
-    for rule in schema.get(_RULES, ()):
-        if "oldSelf" not in rule["rule"]:
+    for rule in listed(schema, _RULES):
+        if text(rule, "rule") and "oldSelf" not in text(rule, "rule"):
             yield from _broken(rule, value, path)
     if isinstance(value, Mapping):
-        properties = schema.get("properties", {})
         for key, child in value.items():
-            below = properties.get(key) or schema.get("additionalProperties")
+            below = at(schema, "properties", str(key)) or schema.get("additionalProperties")
             yield from cel_faults(below, child, join(path, str(key)))
     elif isinstance(value, list):
         for place, child in enumerate(value):
@@ -38,9 +37,9 @@ def cel_faults(schema: object, value: object, path: str = "") -> Iterator[FieldF
 
 
 def _broken(rule: Object, value: object, path: str) -> Iterator[FieldFault]:
-    text = str(rule["rule"])
-    message = str(rule.get("message") or text)
-    kept = _kept(text, json.dumps(value, sort_keys=True, default=str))
+    stated = text(rule, "rule")
+    message = str(rule.get("message") or stated)
+    kept = _kept(stated, json.dumps(value, sort_keys=True, default=str))
     if isinstance(kept, str):
         # the value is not of the type that the rule is for, which the schema says better
         what = f"cannot be judged by a rule of its schema ({kept})"
@@ -54,12 +53,13 @@ def _kept(rule: str, value: str) -> bool | str:
     """Tell whether a value, as JSON, keeps a rule, or why that cannot be said: pools of one plan repeat one another."""
     try:
         from celpy.adapter import json_to_cel
+        from celpy.celparser import CELParseError
         from celpy.evaluation import CELEvalError
     except ImportError as error:
         raise UsageError(f"checking needs the package cel-python: {NEEDS}") from error
     try:
         return bool(_program(rule).evaluate({"self": json_to_cel(json.loads(value))}))
-    except (CELEvalError, TypeError, ValueError) as error:
+    except (CELEvalError, CELParseError, TypeError, ValueError) as error:
         return str(error).splitlines()[0] if str(error) else "no value"
 
 

@@ -6,7 +6,6 @@ only). What is not known is not held against anybody: `knows_all` tells of which
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
+from trimtab.inputs.files import read_text
+from trimtab.inputs.json_text import load_json
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.sources.kubernetes.objects import Object, at, documents_of, listed, mapping, text
 from trimtab.tables.bundle import Bundle, read_bundle
@@ -138,7 +139,7 @@ def cluster_of_context(context: str, kinds: Iterable[str]) -> Cluster:
         except _Refused:
             refused.append(kind)
             continue
-        for body in listed(json.loads(answer), "items") if answer else ():
+        for body in listed(load_json(answer, f"what kubectl says of {kind}"), "items") if answer else ():
             cluster.add(body)
     if refused:
         raise _may_not_list(context, refused)
@@ -152,7 +153,7 @@ def crds_of_context(context: str) -> list[object]:
         answer = _kubectl(context, ["get", kind, "-o", "json"])
     except _Refused as error:
         raise _may_not_list(context, [kind]) from error
-    return [json.loads(answer)] if answer else []
+    return [load_json(answer, f"what kubectl says of {kind}")] if answer else []
 
 
 class _Refused(Exception):
@@ -202,10 +203,7 @@ def _away(context: str, said: str) -> SourceError:
 
 def series_of(path: Path) -> frozenset[str]:
     """Read names of series: Prometheus' answer to /api/v1/label/__name__/values, or a name a line."""
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    content = read_text(path)
     if content.lstrip().startswith("{"):
         data = at(next(iter(documents_of(path)), None), "data")
         return frozenset(str(name) for name in data) if isinstance(data, list) else frozenset()

@@ -5,16 +5,17 @@ YAML lets the last of two equal keys win without a word, and a Kubernetes server
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import yaml
 
 from trimtab.check.faults import FieldFault, ObjectFault, placed
 from trimtab.errors import InputError
+from trimtab.inputs.files import read_text
+from trimtab.inputs.json_text import load_json
+from trimtab.inputs.yaml_text import yaml_documents
 from trimtab.sources.kubernetes.manifests import NOT_APPLIED, OF_CHARTS, is_manifest
 from trimtab.sources.kubernetes.objects import Object, text
 
@@ -84,32 +85,9 @@ class Folder:
         return [document for document in self.documents if document.is_applied]
 
 
-class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's where there is one
-    """A YAML loader that refuses a key which stands twice in one mapping."""
-
-
-def _mapping(loader: Any, node: yaml.MappingNode) -> Any:
-    seen: set[Hashable] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, Hashable) or key in seen:
-            raise yaml.constructor.ConstructorError(
-                "while reading a mapping", node.start_mark, f"the key {key!r} stands twice", key_node.start_mark
-            )
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
 def strict_yaml(content: str) -> list[object]:
-    """Return the documents of a YAML text; raises yaml.YAMLError where it is none, or says a key twice."""
-    # the loader's class is SafeLoader's, with one more refusal
-    return [document for document in yaml.load_all(content, Loader=_StrictLoader) if document is not None]
+    """Return the documents of a YAML text; raises yaml.YAMLError where it is none, says a key twice or stands for too much."""
+    return [document for document in yaml_documents(content) if document is not None]
 
 
 def read_folder(folder: Path) -> Folder:
@@ -129,11 +107,11 @@ def read_folder(folder: Path) -> Folder:
 
 def _bodies(path: Path, file: str, found: Folder) -> list[object]:
     try:
-        content = path.read_text(encoding="utf-8-sig")
-        return [json.loads(content)] if path.suffix == ".json" else strict_yaml(content)
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError, yaml.YAMLError) as error:
+        content = read_text(path)
+        return [load_json(content, file)] if path.suffix == ".json" else strict_yaml(content)
+    except (InputError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else getattr(error, "lineno", None)
+        line = mark.line + 1 if mark is not None else getattr(error.__cause__, "lineno", None)
         said = str(getattr(error, "problem", None) or str(error).splitlines()[0])
         cure = "a chart has to be rendered first: helm template" if "{{" in said else "write it again as YAML or JSON"
         what = "does not parse" if line is None else f"does not parse at line {line}"

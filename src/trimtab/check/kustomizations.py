@@ -163,7 +163,7 @@ def _one(document: Document, folder: Folder, found: set[str]) -> Iterator[FieldF
         seen = set[str]()
         for place, part in enumerate(parts if isinstance(parts, list) else []):
             path = join(name, place)
-            if part in seen:
+            if str(part) in seen:
                 yield FieldFault(field=path, value=part, what="stands twice: kustomize refuses it", cure="list it once")
             seen.add(str(part))
             yield from _part(str(part), path, here, folder, found, components=name == "components")

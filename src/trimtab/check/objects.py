@@ -13,6 +13,7 @@ import yaml
 
 from trimtab.catalog.registry import Catalog
 from trimtab.check.autoscalers import scaler_faults
+from trimtab.check.documents import strict_yaml
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.check.names import (
     CRON_JOB_LENGTH,
@@ -434,14 +435,19 @@ def _config_map(body: Object) -> Iterator[FieldFault]:
 def _config(content: str, path: str) -> Iterator[FieldFault]:
     """Yield what is wrong with a configuration of the MIG manager or of the device plugin, or any that is no YAML."""
     try:
-        config = yaml.safe_load(content)
+        configs = strict_yaml(content)
     except yaml.YAMLError as error:
         yield FieldFault(field=path, value=str(error).splitlines()[0], what="holds no YAML", cure="mend the text")
         return
+    for config in configs:
+        yield from _device_config(config, path)
+
+
+def _device_config(config: object, path: str) -> Iterator[FieldFault]:
     layouts = at(config, "mig-configs")
     if layouts is not None or text(config, "version") == "v1":
         known = {"version", "mig-configs", "flags", "sharing", "resources", "imex"}
-        for key in config:
+        for key in config if isinstance(config, Mapping) else ():
             if key not in known:
                 yield FieldFault(
                     field=path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +17,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from trimtab.check.faults import FieldFault, Severity, join, nearest
-from trimtab.errors import UsageError
+from trimtab.errors import InputError, UsageError
 from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ class Schemas:
         return cls(own=own)
 
     def of(self, api_version: str, kind: str) -> Object:
-        """Return the schema of a kind; where none is known, one of metadata alone."""
+        """Return the schema of a kind; where none is known, one of metadata alone. Raises InputError for one that is none."""
         known = self.own.get((api_version, kind))
         if known is not None:
+            _validator(id(known), _Held(known))
             return known
         file = _shipped().get((api_version, kind))
         return _of_metadata() if file is None else _shipped_schema(file)
@@ -143,10 +145,37 @@ class _Held:
 @cache
 def _validator(_identity: int, held: _Held):  # type: ignore[no-untyped-def]  # jsonschema's class is made at run time
     try:
-        from jsonschema import Draft7Validator
+        from jsonschema import Draft7Validator, validators
+        from jsonschema.exceptions import SchemaError
     except ImportError as error:
         raise UsageError(f"checking needs the package jsonschema: {NEEDS}") from error
-    return Draft7Validator(held.schema)
+    try:
+        # formats are not looked at: a pattern is one of Go's
+        Draft7Validator.check_schema(held.schema, format_checker=None)
+    except SchemaError as error:
+        place = "/".join(map(str, error.absolute_path))
+        raise InputError(
+            f"a schema of the cluster is none: {place}: {error.message[:200]}; write the CRDs again: kubectl get crd -o yaml"
+        ) from error
+    return validators.extend(Draft7Validator, {"pattern": _pattern_faults})(held.schema)
+
+
+def _pattern_faults(_validator: object, pattern: str, value: object, _schema: object) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    compiled = _compiled(pattern)
+    if isinstance(value, str) and compiled is not None and not compiled.search(value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern of Go's as Python's, None where Python has none like it: then a server judges it alone."""
+    try:
+        # flags may stand behind ^ in Go, in Python at the start only
+        return re.compile(re.sub(r"^\^(\(\?[ims]+\))", r"\1^", pattern))
+    except (re.error, OverflowError, RecursionError):
+        return None
 
 
 def _found(error: ValidationError, partial: bool) -> Iterator[FieldFault]:
@@ -215,7 +244,10 @@ def _strict(schema: Object, *, at_top: bool = False) -> Object:
     made = {key: value for key, value in schema.items() if key not in ("description", "default", "example", "format")}
     for key in _BELOW:
         if isinstance(schema.get(key), Mapping):
-            made[key] = {name: _strict(child) for name, child in schema[key].items()}  # type: ignore[attr-defined]
+            made[key] = {
+                name: _strict(child) if isinstance(child, Mapping) else child
+                for name, child in schema[key].items()  # type: ignore[attr-defined]
+            }
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             made[key] = _strict(schema[key])  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import click
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
 
 SEED = 7
+EXIT_ROLL_BACK = 4
+"""The canary is surely worse."""
+EXIT_HOLD = 5
+"""The runs cannot tell yet."""
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
@@ -68,7 +72,7 @@ class CompareOptions:
 
 @click.command()
 @options_from(CompareOptions)
-def command(options: CompareOptions) -> None:
+def command(options: CompareOptions) -> int:
     """Hold a canary against what it would replace: promote, hold, or roll back.
 
     Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
@@ -78,8 +82,8 @@ def command(options: CompareOptions) -> None:
     Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
     none can be worse than that. Hold: the runs cannot tell yet.
 
-    Exit code 0 whatever the verdict, which each row carries (`-o json`); 1: the runs cannot be read or compared; 2: wrong
-    options.
+    Exit codes: 0 promote; 4 roll back; 5 hold; 1 the runs cannot be read or compared; 2 wrong options. Each row carries the
+    verdict too (`-o json`).
 
     \b
     Examples:
@@ -88,7 +92,7 @@ def command(options: CompareOptions) -> None:
       trimtab compare fleet-in-may/ fleet-in-june/ --workload chat/api
       trimtab compare stable.parquet canary.parquet --split -o markdown
     """
-    from trimtab.diagnose.canary import CanaryRule, compare
+    from trimtab.diagnose.canary import CanaryRule, CanaryVerdict, compare
     from trimtab.pipeline.canary import canary_side
 
     costs = options.usd_hr or (None, None)
@@ -98,6 +102,15 @@ def command(options: CompareOptions) -> None:
         present, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed
     )
     options.answer.write(_sheet(found, present, other, options.split))
+    match found.verdict:
+        case CanaryVerdict.PROMOTE:
+            return 0
+        case CanaryVerdict.ROLL_BACK:
+            return EXIT_ROLL_BACK
+        case CanaryVerdict.HOLD:
+            return EXIT_HOLD
+        case _:
+            assert_never(found.verdict)
 
 
 def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split: bool) -> Sheet:

@@ -26,7 +26,7 @@ from trimtab.units import S_PER_HR
 
 HISTORY = "history"
 """The folder of kept audits in a state folder."""
-_KEPT = "kept.jsonl"
+KEPT = "kept.jsonl"
 _FORMER = ("audit.json", "plan.json", "seal")
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def keep(document: AuditDocument, plan: KeptPlan) -> Path:
         parts = [render_json(document, indent=None).encode(), render_kept_plan(plan).encode()]
         user = user_key()
         seal = b"" if user is None else seal_of(user, *parts).hex().encode()
-        _to_disk(fresh / _KEPT, b"\n".join([*parts, seal]))
+        _to_disk(fresh / KEPT, b"\n".join([*parts, seal]))
         return _added(fresh)
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -71,7 +71,7 @@ def keep(document: AuditDocument, plan: KeptPlan) -> Path:
 def recall(path: Path | None = None) -> AuditDocument:
     """Return an audit from a folder of the history or a file, or the last one; raises InputError where there is none."""
     path = path or _last()
-    folder = path.parent if path.name == _KEPT else path
+    folder = path.parent if path.name == KEPT else path
     return parse_document(_parts(folder)[0] if folder.is_dir() else read_text(path), where=str(path))
 
 
@@ -125,8 +125,8 @@ def _folders(history: Path) -> list[Path]:
 
 def _parts(folder: Path) -> tuple[bytes, bytes, bytes]:
     """Return the audit, the plan and the seal that a folder holds, each empty where it is not there; raises InputError."""
-    if (folder / _KEPT).exists():
-        audit, plan, seal, *_ = [*read_bytes(folder / _KEPT).split(b"\n"), b"", b""]
+    if (folder / KEPT).exists():
+        audit, plan, seal, *_ = [*read_bytes(folder / KEPT).split(b"\n"), b"", b""]
         return audit, plan, seal
     audit, plan, seal = (read_bytes(path) if (path := folder / name).exists() else b"" for name in _FORMER)
     return audit, plan, seal

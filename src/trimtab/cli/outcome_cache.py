@@ -67,7 +67,7 @@ class OutcomeCache:
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
             unsealed = None if body is None else self._unsealed(key, body)
-        outcome = None if unsealed is None else _readable(unsealed)
+        outcome = None if unsealed is None else readable(unsealed)
         self.found += outcome is not None
         return outcome
 
@@ -226,10 +226,20 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it holds other things than kept outcomes")
 
 
-def _readable(body: bytes) -> Outcome | None:
+def readable(body: bytes) -> Outcome | None:
+    """Return the outcome that `encoded` wrote, None (said in the log) where the bytes are damaged."""
     try:
         return decoded(body)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ArithmeticError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         log.info("a kept outcome cannot be read and is replayed: %s", error)
         return None
 

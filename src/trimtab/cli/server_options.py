@@ -85,11 +85,12 @@ class ServerOptions:
 
     def client(self, url: str, selector: str) -> Prometheus:
         """Return a client of a server, to be used as a context manager; raises UsageError."""
+        from trimtab.inputs.files import read_text
         from trimtab.sources.http import Access
         from trimtab.sources.prometheus.client import Prometheus
 
         access = Access(
-            bearer=self.bearer_file.read_text(encoding="utf-8").strip() if self.bearer_file else self.bearer,
+            bearer=read_text(self.bearer_file).strip() if self.bearer_file else self.bearer,
             user=self.user,
             password=self.password,
             headers=_headers(self.headers),

@@ -50,11 +50,21 @@ def load_yaml_documents(text: str, where: str) -> list[object]:
     if len(text) > MOST_YAML_MIB * BYTES_PER_MIB:
         raise InputError(f"{where}: more than {MOST_YAML_MIB} MiB of YAML; split it, or write it as JSON")
     try:
+        return yaml_documents(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); mend the syntax") from error
+
+
+def yaml_documents(text: str) -> list[object]:
+    """Return the documents of a YAML text; raises yaml.YAMLError, which may know the place, and no other error."""
+    if len(text) > MOST_YAML_MIB * BYTES_PER_MIB:
+        raise yaml.YAMLError(f"more than {MOST_YAML_MIB} MiB")
+    try:
         _check_events(text)
         return _documents(text)
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         # PyYAML lets through what datetime, int, float and dict say of cells that only look like theirs: 2026-13-01.
-        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); mend the syntax") from error
+        raise yaml.YAMLError(str(error) or type(error).__name__) from error
 
 
 def _check_events(text: str) -> None:

@@ -17,6 +17,7 @@ import httpx
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
 from trimtab.safe_text import secrets_in, without_secrets
+from trimtab.units import BYTES_PER_MIB
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ RETRY_STATUS = frozenset({429, 500, 502, 503, 504})
 _MOST_WAIT_S = 60.0
 _TIMEOUT_S = 60.0
 _MOST_REDIRECTS = 10
+_MOST_BODY_MIB = 512
+"""Of an answer that is read whole, unpacked; a page of a price list has 5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +214,16 @@ class WebServer:
             answer.close()
 
     def path_of(self, link: str) -> str:
-        """Return the path of a link that the server gave, so that a replaced address stays in force."""
-        parts = urlsplit(link)
+        """Return the path of a link that the server gave, so that a replaced address stays in force.
+
+        Raises SourceError for a link without a path of its own: set behind the address, it could make another host of it.
+        """
+        try:
+            parts = urlsplit(link)
+        except ValueError as error:
+            raise SourceError(f"{self.url}: sent a link that is none ({error})") from error
+        if not parts.path.startswith("/"):
+            raise SourceError(f"{self.url}: sent a link without a path ({self._connection.shown(link[:100])})")
         return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
     def _lines(self, answer: httpx.Response, path: str) -> Iterator[str]:
@@ -223,19 +234,30 @@ class WebServer:
 
     def _body(self, request: httpx.Request, path: str) -> bytes:
         answer = self._tried(request, path)
+        parts, size = list[bytes](), 0
         try:
-            return answer.read()
+            for part in answer.iter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > _MOST_BODY_MIB * BYTES_PER_MIB:
+                    raise SourceError(
+                        f"{self.url}{path}: an answer of more than {_MOST_BODY_MIB} MiB; is it another server?"
+                    )
         except httpx.HTTPError as error:
             raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
         finally:
             answer.close()
+        return b"".join(parts)
 
     def _request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: dict[str, object] | None = None
     ) -> httpx.Request:
-        return self._connection.client.build_request(
-            method, f"{self._connection.address}{path}", params=params, json=json
-        )
+        try:
+            return self._connection.client.build_request(
+                method, f"{self._connection.address}{path}", params=params, json=json
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise SourceError(f"{self.url}: no address can be made of {path[:100]!r} ({error})") from error
 
     def _tried(self, request: httpx.Request, path: str) -> httpx.Response:
         def again(reason: str) -> None:
@@ -261,7 +283,7 @@ class WebServer:
     def _refused(self, path: str, answer: httpx.Response) -> str:
         """Return what a server said that may answer later; raises for what will not change."""
         try:
-            body = answer.read()[:200].decode("utf-8", "replace").strip()
+            body = next(answer.iter_bytes(), b"")[:200].decode("utf-8", "replace").strip()
         finally:
             answer.close()
         said = self._connection.shown(f"HTTP {answer.status_code} {body}".strip())

@@ -128,7 +128,10 @@ class AccessGate:
         body = await _body(receive)
         if body is None:
             return PlainTextResponse("the form is too large\n", 413)
-        form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
+        try:
+            form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
+        except ValueError:
+            return PlainTextResponse("the form has more fields than the login page sends\n", 400)
         if not _same(form.get("token", [""])[0].strip(), self.rules.token or ""):
             self._failed.append(now)
             return RedirectResponse(f"{LOGIN}?wrong=1", 303)

@@ -1,5 +1,6 @@
 """GPU metrics of CloudWatch as the tables of a bundle."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +9,7 @@ from tests.sources.recorded_cloudwatch import START_S, cloudwatch
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import CredentialsError, SourceError
+from trimtab.sources.clouds import CloudReading
 from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
@@ -108,3 +110,47 @@ def test_no_gpu_metrics_is_an_error_that_says_what_to_check():
 def test_being_refused_is_a_matter_of_credentials():
     with answering(lambda asked: REFUSED) as (_, url), pytest.raises(CredentialsError, match="AccessDenied"):
         CloudWatch(region="us-east-1", endpoint=url).read(GRID, lambda stage, done: None)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[1]", b'{"Metrics": 5}', b'{"Metrics": [1.5]}', b"<html>login</html>", b"[" * 20_000, b""]
+)
+def test_an_answer_of_another_kind_is_an_error_that_names_the_operation(body):
+    def read(url):
+        reading = CloudWatch(region="us-east-1", endpoint=url).read(GRID, lambda stage, done: None)
+        return cloud_fleet(reading, load_catalog())
+
+    answer = 200, {"Content-Type": "application/x-amz-json-1.0"}, body
+    with answering(lambda asked: answer) as (_, url), pytest.raises(SourceError):
+        read(url)
+
+
+def test_counts_of_samples_that_no_hour_has_are_left_out():
+    reading = CloudReading(grid=GRID, source="a test")
+
+    reading.put("i-a:0", "samples", [0, 1, 2, 3], [60.0, 1e30, -5.0, 0.0])
+
+    assert reading.of("i-a:0", "samples")[[0, 3]].tolist() == [60.0, 0.0]
+    assert reading.counts["values outside the window, or no numbers"] == 2
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"Id": "q9999", "Timestamps": [START_S], "Values": [1.0]},
+        {"Id": "q0", "Timestamps": [START_S, START_S + 3600], "Values": [1.0]},
+        {"Id": "q0", "Timestamps": [START_S], "Values": [1.0, 2.0]},
+    ],
+)
+def test_values_that_belong_to_no_question_or_no_hour_are_counted_and_left_out(result):
+    whole = cloudwatch()
+
+    def answer(asked):
+        status, headers, body = whole(asked)
+        return status, headers, body.replace(b'{"MetricDataResults": [', b'{"MetricDataResults": [' + said + b", ")
+
+    said = json.dumps(result).encode()
+    with answering(answer) as (_, url):
+        reading = CloudWatch(region="us-east-1", endpoint=url).read(GRID, lambda stage, done: None)
+
+    assert reading.counts["answers of CloudWatch to no question, or with values without a time"] > 0

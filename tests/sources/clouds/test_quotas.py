@@ -115,6 +115,36 @@ def test_an_answer_that_is_no_quota_is_an_error():
         google_quotas(url, {}, "p", CATALOG)
 
 
+@pytest.mark.parametrize("limit", ["Infinity", "NaN"])
+def test_a_limit_that_is_no_number_is_an_error_or_left_out(limit, signed):
+    def damaged(answer):
+        def said(asked):
+            status, headers, body = answer(asked)
+            return (
+                status,
+                headers,
+                body.replace(b": 192.0", f": {limit}".encode()).replace(b": 12.0", f": {limit}".encode()),
+            )
+
+        return said
+
+    with answering(damaged(aws)) as (_, url):
+        assert ("p4d.24xlarge", "on-demand") not in nodes(aws_quotas("us-east-1", url, CATALOG))
+    with answering(damaged(google)) as (_, url), pytest.raises(SourceError, match="no quotas"):
+        google_quotas(url, {}, "p", CATALOG)
+
+
+def test_pages_of_azure_that_go_round_in_a_ring_end_in_an_error():
+    def ring(asked):
+        status, headers, body = azure(asked)
+        link = f"https://management.azure.com{asked.path}?page=2"
+        return status, headers, json.dumps({**json.loads(body), "nextLink": link}).encode()
+
+    with answering(ring) as (script, url), pytest.raises(SourceError, match="do not end"):
+        azure_quotas(url, {}, "s", "eastus", CATALOG)
+    assert len(script.seen) <= 3
+
+
 def quota(nodes=2, **changes):
     given = {"provider": "aws", "instance_type": "p4d.24xlarge", "region": "us-east-1", "capacity_type": "on-demand",
              "limit": nodes * 96.0, "unit": "vCPU", "per_node": 96.0, "quota": "Running On-Demand P instances",

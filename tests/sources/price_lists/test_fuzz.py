@@ -1,13 +1,15 @@
 """Whatever a price list holds, reading it ends, invents no rate, and counts what it leaves out."""
 
 import contextlib
+import csv
+import io
 import json
 import math
 from datetime import date
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.sources.recorded_prices import AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
+from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
@@ -63,7 +65,7 @@ def test_azure_items(item, path, value):
     assert reading.prices or reading.skipped
 
 
-@pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400"])
+@pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400", "1e30", "1e-9"])
 def test_no_rate_is_made_of_what_is_no_price(price):
     reading = PriceReading()
     azure_rates([azure(retailPrice=price)], TYPES, (), TODAY, reading)
@@ -79,6 +81,42 @@ def test_google_skus(sku, path, value):
     reading = PriceReading()
     parts = part_prices([mutated(sku, path, value)], NAMES, (), TODAY, reading)
     assert all(math.isfinite(usd_hr) and usd_hr > 0 for usd_hr in parts.values())
+
+
+def test_amounts_of_hundreds_of_digits_are_left_out():
+    sku = json.loads(json.dumps(GCP_SKUS[2]))
+    sku["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"]["nanos"] = 10**400
+    reading = PriceReading()
+
+    assert part_prices([sku], NAMES, (), TODAY, reading) == {}
+    assert sum(reading.skipped.values()) == 1
+
+
+def test_an_hour_on_demand_needs_no_purchase_option():
+    column = AWS_COLUMNS.index("PurchaseOption")
+    rows = list(csv.reader(io.StringIO(AWS_CSV[AWS_CSV.index('"SKU"') :])))
+    rows[1][column] = "nothing known"
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    reading = PriceReading()
+
+    term_rates(csv_lines(text.getvalue().splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
+
+    assert any(one.instance_type == "p4d.24xlarge" for one in reading.prices)
+
+
+def test_an_offer_file_whose_cell_does_not_end_is_an_error():
+    with pytest.raises(SourceError, match="no offer file"):
+        list(csv_lines(['"' + "y" * 300_000], "us-east-1", TYPES, "a file", PriceReading()))
+
+
+def test_a_moment_without_a_time_zone_is_none_and_its_rate_is_left_out():
+    sku = json.loads(json.dumps(GCP_SKUS[2]))
+    sku["pricingInfo"].append({**sku["pricingInfo"][0], "effectiveTime": "2023-03-24T10:52:50"})
+    reading = PriceReading()
+
+    assert part_prices([sku], NAMES, (), TODAY, reading) == {}
+    assert sum(reading.skipped.values()) == 1
 
 
 @settings(max_examples=150)

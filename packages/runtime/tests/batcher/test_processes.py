@@ -1,12 +1,13 @@
 """Batch functions in processes of their own."""
 
 import asyncio
+import time
 
 import pytest
 from packages.runtime.tests.batcher import models
 
 from trimtab_runtime import batch
-from trimtab_runtime.batcher.processes import find_function
+from trimtab_runtime.batcher.processes import ProcessCall, find_function
 from trimtab_runtime.errors import UsageError, WorkerLost
 
 
@@ -38,6 +39,25 @@ def test_an_item_that_kills_the_process_fails_alone_and_the_process_comes_back()
     assert isinstance(lost, WorkerLost)
     assert "exit code 3" in str(lost)
     assert answers == [6, 8, 9]
+
+
+def test_a_process_that_hangs_while_it_imports_its_function_is_killed_and_the_next_batch_starts_another(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "slow_to_import.py").write_text(
+        "import os, pathlib, time\nonce = pathlib.Path(__file__).with_suffix('.once')\n"
+        "if not once.exists():\n    once.touch()\n    time.sleep(600)\n"
+        "def double(items):\n    return [2 * i for i in items]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    began_s = time.monotonic()
+
+    with ProcessCall("slow_to_import", "double", None, start_limit_s=5.0) as call:
+        with pytest.raises(WorkerLost, match="did not import"):
+            call([1])
+        assert time.monotonic() - began_s < 60
+    with ProcessCall("slow_to_import", "double", None) as call:
+        assert call([4]) == [8]
 
 
 def test_results_that_cannot_be_pickled_are_a_clear_error():

@@ -54,7 +54,10 @@ def _listed(out: Path) -> dict[str, str]:
 
 
 def _is_inside(out: Path, path: str) -> bool:
-    return (out / path).resolve().is_relative_to(out)
+    try:
+        return (out / path).resolve().is_relative_to(out)
+    except ValueError:  # a damaged listing: no file is called so
+        return False
 
 
 def _refuse_to_lose(out: Path, files: Mapping[str, str], stale: list[str], earlier: Mapping[str, str]) -> None:

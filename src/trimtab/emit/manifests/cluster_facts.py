@@ -26,6 +26,7 @@ from trimtab.emit.manifests.facts import (
 )
 from trimtab.emit.manifests.give_back import GROUP_LABELS
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.errors import InputError
 
 Row = Mapping[str, object]
 HELD_WITHIN = timedelta(days=7)
@@ -151,23 +152,32 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
 def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
     """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
     parts = [text.partition(":") for text in cell.split(",") if text]
+    if not all(place.isdecimal() for place, _, _ in parts):
+        raise _unreadable("gpu_containers", cell)
     return tuple(GpuContainer(place=int(place), in_requests="requests" in fields) for place, _, fields in parts)
 
 
 def _gpu_claims(cell: str) -> tuple[GpuClaim, ...]:
-    """Return the claims of a cell of `pods`, a JSON list."""
-    return tuple(
-        GpuClaim(
-            place=said["place"],
-            name=said["name"],
-            template=said.get("template", ""),
-            claim=said.get("claim", ""),
-            api_version=said["api_version"],
-            requests=tuple(said.get("requests", ())),
-            spec=json.dumps(said["spec"], sort_keys=True) if "spec" in said else "",
+    """Return the claims of a cell of `pods`, a JSON list; raises InputError where it is none."""
+    try:
+        return tuple(
+            GpuClaim(
+                place=int(said["place"]),
+                name=str(said["name"]),
+                template=str(said.get("template", "")),
+                claim=str(said.get("claim", "")),
+                api_version=str(said["api_version"]),
+                requests=tuple(map(str, said.get("requests", ()))),
+                spec=json.dumps(said["spec"], sort_keys=True) if "spec" in said else "",
+            )
+            for said in json.loads(cell)
         )
-        for said in json.loads(cell)
-    )
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise _unreadable("gpu_claims", cell) from error
+
+
+def _unreadable(column: str, cell: str) -> InputError:
+    return InputError(f"pods: {column} holds {cell[:60]!r}, which no collect writes; collect the history again")
 
 
 def _moment(cell: object) -> float:

@@ -13,10 +13,13 @@ from trimtab.catalog import CapacityType
 from trimtab.sources.hour_grid import HourGrid
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.client import Floats
+from trimtab.units import MS_PER_S, S_PER_HR
 
 Tell = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""
 STATISTICS = ("mean", "p50", "p95", "max")
+MOST_SAMPLES = S_PER_HR * MS_PER_S
+"""Of an hour: one each millisecond. No exporter has more."""
 SHARES = ("gpu_util", "sm_active", "tensor_active", "dram_active")
 
 
@@ -75,6 +78,8 @@ class CloudReading:
         """Note the values of some hours; hours outside the window, and what is no number, are left out and counted."""
         at, told = np.asarray(hours, dtype=np.int64), np.asarray(values, dtype=np.float64)
         good = (at >= 0) & (at < self.grid.hours) & np.isfinite(told)
+        if column == "samples":
+            good &= (told >= 0) & (told <= MOST_SAMPLES)
         self.counts["values outside the window, or no numbers"] += int(len(good) - good.sum())
         row = self.values.setdefault((device, column), np.full(self.grid.hours, np.nan))
         row[at[good]] = told[good]

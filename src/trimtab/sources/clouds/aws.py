@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError
@@ -158,7 +157,7 @@ class _Listed(BaseModel):
 
 class _Result(BaseModel):
     key: str = Field(alias="Id")
-    times: list[datetime] = Field(default_factory=list, alias="Timestamps")
+    times: list[AwareDatetime] = Field(default_factory=list, alias="Timestamps")
     values: list[float] = Field(default_factory=list, alias="Values")
     status: str = Field("Complete", alias="StatusCode")
 
@@ -264,11 +263,15 @@ def _take(raw: object, by_key: Mapping[str, _MetricQuery], reading: CloudReading
     except ValidationError:
         reading.counts["answers of CloudWatch that are no series"] += 1
         return
+    question = by_key.get(result.key)
+    if question is None or len(result.values) != len(result.times):
+        reading.counts["answers of CloudWatch to no question, or with values without a time"] += 1
+        return
     if result.status not in ("Complete", "PartialData"):
         reading.counts[f"series that CloudWatch could not read ({result.status})"] += 1
     start_s = reading.grid.start_s
     hours = [int(time.timestamp() - start_s) // S_PER_HR for time in result.times]
-    _put(reading, by_key[result.key], hours, result.values[: len(hours)])
+    _put(reading, question, hours, result.values)
 
 
 def _put(reading: CloudReading, question: _MetricQuery, hours: Sequence[int], values: Sequence[float]) -> None:
@@ -297,7 +300,7 @@ _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d+)")
 class _ServiceQuota(BaseModel):
     code: str = Field(alias="QuotaCode")
     name: str = Field(alias="QuotaName")
-    value: float = Field(alias="Value")
+    value: float = Field(alias="Value", allow_inf_nan=False)
 
 
 def aws_quotas(region: str, endpoint: str | None, catalog: Catalog) -> QuotaReading:

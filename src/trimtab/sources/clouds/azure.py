@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import SourceError
@@ -52,7 +51,7 @@ class _QueryAnswer(BaseModel):
 
 
 class _InsightRow(BaseModel):
-    hour: datetime
+    hour: AwareDatetime
     name: str = Field(alias="Name")
     computer: str = Field(alias="Computer")
     gpu: str
@@ -62,7 +61,7 @@ class _InsightRow(BaseModel):
     p50: float
     p95: float
     most: float
-    samples: int
+    samples: int = Field(ge=0, lt=2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +133,7 @@ MANAGEMENT_URL = "https://management.azure.com"
 MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 _USAGES, _SKUS = "2024-07-01", "2021-07-01"
 _SPOT = "lowPriorityCores"
+_MOST_PAGES = 1000
 
 
 class _Name(BaseModel):
@@ -143,8 +143,8 @@ class _Name(BaseModel):
 
 class _CoreUsage(BaseModel):
     name: _Name
-    limit: float
-    used: float = Field(0.0, alias="currentValue")
+    limit: float = Field(allow_inf_nan=False)
+    used: float = Field(0.0, alias="currentValue", allow_inf_nan=False)
 
 
 class _Usages(BaseModel):
@@ -204,16 +204,27 @@ def _usages(server: WebServer, subscription: str, location: str) -> Iterator[_Co
     path = (
         f"/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{location}/usages?api-version={_USAGES}"
     )
+    followed = set[str]()
     while path:
         page = _Usages.model_validate_json(server.get(path))
         yield from page.value
-        path = server.path_of(page.next_link) if page.next_link else ""
+        path = _next(server, page.next_link, followed)
 
 
 def _skus(server: WebServer, subscription: str, location: str) -> Iterator[_ComputeSku]:
     wanted = f"api-version={_SKUS}&$filter=location eq '{location}'"
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus?{wanted}"
+    followed = set[str]()
     while path:
         page = _Skus.model_validate_json(server.get(path))
         yield from page.value
-        path = server.path_of(page.next_link) if page.next_link else ""
+        path = _next(server, page.next_link, followed)
+
+
+def _next(server: WebServer, link: str | None, followed: set[str]) -> str:
+    """Return the path of the next page, empty where there is none; raises SourceError where pages go round in a ring."""
+    path = server.path_of(link) if link else ""
+    if path in followed or len(followed) > _MOST_PAGES:
+        raise SourceError(f"{server.url}: pages do not end ({path} again)")
+    followed.add(path)
+    return path

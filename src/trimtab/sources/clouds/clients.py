@@ -59,10 +59,11 @@ def _as_sent(value: object) -> object:
 def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> Iterator[object]:
     """Yield the entries under a key of every page of an operation. Raises SourceError, CredentialsError."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+    from botocore.parsers import ResponseParserError
 
     try:
         for page in client.get_paginator(operation).paginate(**asked):
-            entries = page.get(key)
+            entries = page.get(key) if isinstance(page, Mapping) else None
             yield from entries if isinstance(entries, list) else ()
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise CredentialsError(f"{operation}: {error}; set AWS_PROFILE, or the usual AWS variables") from error
@@ -70,8 +71,11 @@ def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> I
         code = str(error.response.get("Error", {}).get("Code", ""))
         refused = code.startswith(_REFUSED)
         raise (CredentialsError if refused else SourceError)(f"{operation}: {error}") from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise SourceError(f"{operation}: {error}") from error
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # what botocore's own parser says of an answer whose parts are of other kinds than the service's model has
+        raise SourceError(f"{operation}: no answer of this service ({error}); is the address another's?") from error
 
 
 GCP_TOKEN = "TRIMTAB_GCP_TOKEN"

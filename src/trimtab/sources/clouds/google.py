@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError, SourceError
@@ -152,11 +151,11 @@ class _System(BaseModel):
 
 class _Value(BaseModel):
     double: float | None = Field(None, alias="doubleValue")
-    whole: int | None = Field(None, alias="int64Value")
+    whole: int | None = Field(None, alias="int64Value", ge=-(2**63), lt=2**63)
 
 
 class _Interval(BaseModel):
-    end: datetime = Field(alias="endTime")
+    end: AwareDatetime = Field(alias="endTime")
 
 
 class _SeriesPoint(BaseModel):
@@ -332,8 +331,8 @@ _METRICS = {
 
 class _RegionQuota(BaseModel):
     metric: str
-    limit: float
-    usage: float | None = None
+    limit: float = Field(allow_inf_nan=False)
+    usage: float | None = Field(None, allow_inf_nan=False)
 
 
 class _ComputeRegion(BaseModel):

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from statistics import fmean
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, InterruptionBucket, Price, PriceBasis
+from trimtab.catalog.prices import is_rate
 from trimtab.errors import SourceError
 from trimtab.sources.clouds.clients import aws_client, aws_items
 from trimtab.sources.http import WebServer
@@ -98,9 +98,12 @@ def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, re
     for (name, region, option), found in offers.items():
         offer = min(
             found.values(),
-            key=lambda offered: (_UPFRONT.index(offered.line.purchase or _UPFRONT[0]), offered.line.term),
+            key=lambda offered: (
+                _UPFRONT.index(offered.line.purchase) if offered.line.reserved else 0,
+                offered.line.term,
+            ),
         )
-        if not 0 < offer.usd_hr(option) < math.inf:
+        if not is_rate(offer.usd_hr(option)):
             reading.skip("aws: price of 0, or no number")
             continue
         reading.prices.append(
@@ -189,7 +192,7 @@ def csv_lines(
     lines: Iterable[str], region: str, types: frozenset[str], where: str, reading: PriceReading
 ) -> Iterator[TermLine]:
     """Yield the prices of instances of a CSV offer file: some lines about it stand above its header."""
-    rows = csv.reader(lines)
+    rows = _rows(lines, where)
     places = _places(rows, where)
     most = max(places.values())
     for row in rows:
@@ -204,6 +207,13 @@ def csv_lines(
             reading.skip(f"aws: price {row[places['amount']]!r} is no number")
         else:
             yield line
+
+
+def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as error:
+        raise SourceError(f"{where}: no offer file: {error}") from error
 
 
 def _places(rows: Iterable[Sequence[str]], where: str) -> Mapping[str, int]:
@@ -340,7 +350,7 @@ class _Band(BaseModel):
 
 
 class _SpotAdvice(BaseModel):
-    saving_pct: int = Field(alias="s")
+    saving_pct: int = Field(alias="s", ge=-(10**6), le=10**6)
     band: int = Field(alias="r")
 
 
@@ -354,7 +364,7 @@ class _SpotPrice(BaseModel):
     name: str = Field(alias="InstanceType")
     product: str = Field(alias="ProductDescription")
     price: float = Field(alias="SpotPrice", gt=0, allow_inf_nan=False)
-    since: datetime = Field(alias="Timestamp")
+    since: AwareDatetime = Field(alias="Timestamp")
 
 
 Advice = Mapping[tuple[str, str], tuple[int, InterruptionBucket | None]]
@@ -388,14 +398,17 @@ def derived_spot(advice: Advice, on_demand: Iterable[Price], today: date, readin
             reading.skip("aws: no advice on spot of this type and region")
             continue
         saving_pct, bucket = told
-        if saving_pct >= 100:
-            reading.skip("aws: advised saving of 100 % or more")
+        usd_hr = price.usd_hr * (1 - saving_pct / 100)
+        if not is_rate(usd_hr):
+            reading.skip(
+                "aws: advised saving of 100 % or more" if saving_pct >= 100 else "aws: advised saving that is none"
+            )
             continue
         reading.prices.append(
             replace(
                 price,
                 option=BuyingOption.SPOT,
-                usd_hr=round(price.usd_hr * (1 - saving_pct / 100), 6),
+                usd_hr=round(usd_hr, 6),
                 as_of=today,
                 source=f"{price.source}+{ADVISOR}",
                 basis=PriceBasis.DERIVED,
@@ -440,6 +453,9 @@ def observed_spot(
         by_type[entry.name][entry.zone].append((entry.since.astimezone(UTC), entry.price))
     for name, zones in sorted(by_type.items()):
         means = [_weighted(points, since, now) for points in zones.values()]
+        if not is_rate(fmean(means)):
+            reading.skip("aws: spot price that is no rate")
+            continue
         reading.prices.append(
             Price(
                 provider="aws",

@@ -8,11 +8,12 @@ hour's. Source: Microsoft's Retail Prices REST API, api-version 2023-01-01-previ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import date
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, Catalog, Price
+from trimtab.catalog.prices import is_rate
 from trimtab.errors import SourceError
 from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import PriceReading
@@ -49,7 +50,7 @@ class _RetailItem(BaseModel):
     term: str | None = Field(None, alias="reservationTerm")
     tier: float = Field(0.0, alias="tierMinimumUnits")
     primary: bool = Field(True, alias="isPrimaryMeterRegion")
-    since: datetime | None = Field(None, alias="effectiveStartDate")
+    since: AwareDatetime | None = Field(None, alias="effectiveStartDate")
     savings_plan: list[object] = Field(default_factory=list, alias="savingsPlan")
 
 
@@ -92,6 +93,9 @@ def azure_rates(
         if listed and option.term_years and usd_hr < listed.price * _LEAST_COMMITTED_FRAC:
             reading.skip("azure: reservation whose price is no total of its term")
             continue
+        if not is_rate(usd_hr):
+            reading.skip("azure: price that is no rate")
+            continue
         reading.prices.append(_price(item, option, usd_hr, today))
         if option is BuyingOption.ON_DEMAND:
             reading.prices.extend(_plan_prices(item, today, reading))
@@ -105,7 +109,7 @@ def _plan_prices(item: _RetailItem, today: date, reading: PriceReading) -> Itera
         except ValidationError:
             reading.skip("azure: savings plan without a term and a price")
             continue
-        if plan.term in _PLAN_TERMS and 0 < plan.price < item.price:
+        if plan.term in _PLAN_TERMS and is_rate(plan.price) and plan.price < item.price:
             yield Price(
                 provider="azure",
                 instance_type=item.instance_type,

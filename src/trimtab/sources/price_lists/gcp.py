@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
+from trimtab.catalog.prices import is_rate
 from trimtab.catalog.rows import packaged_rows
 from trimtab.errors import SourceError
 from trimtab.sources.http import WebServer
@@ -44,8 +45,8 @@ _COMMITTED_NAMES = ((re.compile(r"^(\w+) Cpu$"), r"\1 Instance Core"), (re.compi
 
 class _Money(BaseModel):
     currency: str = Field("USD", alias="currencyCode")
-    units: int = 0
-    nanos: int = 0
+    units: int = Field(0, ge=-(2**63), lt=2**63)
+    nanos: int = Field(0, gt=-NANO_PER_USD, lt=NANO_PER_USD)
 
 
 class _Tier(BaseModel):
@@ -61,7 +62,7 @@ class _Expression(BaseModel):
 class _Pricing(BaseModel):
     expression: _Expression = Field(alias="pricingExpression")
     conversion_rate: float = Field(1.0, alias="currencyConversionRate", gt=0, allow_inf_nan=False)
-    since: datetime = Field(
+    since: AwareDatetime = Field(
         datetime(1970, 1, 1, tzinfo=UTC), validation_alias=AliasChoices("effectiveTime", "EffectiveTime")
     )
 
@@ -246,6 +247,9 @@ def _machine_prices(
         for option in _OFFERED:
             found = {name: parts.get(MachinePart(name=name, option=option, region=region)) for name in amounts}
             usd_hr = _sum(amounts, found)
+            if usd_hr is not None and not is_rate(usd_hr):
+                reading.skip("gcp: machine whose parts add up to no rate")
+                continue
             if usd_hr is None:
                 lacking = [name for name, price in found.items() if price is None]
                 if len(lacking) < len(amounts) and lacking != [LOCAL_SSD]:

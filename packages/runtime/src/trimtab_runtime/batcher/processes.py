@@ -21,6 +21,8 @@ from trimtab_runtime.errors import UsageError, WorkerLost
 
 RUN_LIMIT_S = 600.0
 """How long a batch may take in a process, where the settings do not say: beyond it the process counts as hung."""
+START_LIMIT_S = 1800.0
+"""How long a process may take to import its function and load its model: 140 GB at 125 MB/s take 19 minutes."""
 END_WAIT_S = 5.0
 """How long a process that was told to end may take before it is killed."""
 READY = "ready"
@@ -68,10 +70,13 @@ def serve(connection: Connection, module: str, name: str) -> None:
 class ProcessCall:
     """A batch function in another process, started at the first call and again after it has died."""
 
-    def __init__(self, module: str, name: str, run_limit_s: float | None) -> None:
+    def __init__(
+        self, module: str, name: str, run_limit_s: float | None, *, start_limit_s: float = START_LIMIT_S
+    ) -> None:
         self._module = module
         self._name = name
         self._run_limit_s = RUN_LIMIT_S if run_limit_s is None else run_limit_s
+        self._start_limit_s = start_limit_s
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Connection | None = None
         self._ready = False
@@ -88,10 +93,15 @@ class ProcessCall:
         connection = self._connection or self._start()
         try:
             if not self._ready:
+                if not connection.poll(self._start_limit_s):
+                    self._kill(f"did not import its function within {self._start_limit_s:g} s and was killed")
                 self._ready = connection.recv() == READY
             connection.send(items)
             if not connection.poll(None if self._run_limit_s == inf else self._run_limit_s):
-                self._kill(len(items))
+                self._kill(
+                    f"took longer than {self._run_limit_s:g} s on a batch of {len(items)} and was killed; "
+                    "raise run_limit_s where a batch may take that long"
+                )
             results, error = connection.recv()
         except (EOFError, ConnectionError) as lost:
             code = self._end()
@@ -102,16 +112,13 @@ class ProcessCall:
             raise error
         return cast(object, results)
 
-    def _kill(self, items: int) -> NoReturn:
+    def _kill(self, why: str) -> NoReturn:
         """End a process that hangs; the next batch starts another."""
         process = self._process
         if process is not None:
             process.kill()
         self._end()
-        raise WorkerLost(
-            f"{self._name}: the worker process took longer than {self._run_limit_s:g} s on a batch of {items} and was killed; "
-            "raise run_limit_s where a batch may take that long"
-        ) from TimeoutError()
+        raise WorkerLost(f"{self._name}: the worker process {why}") from TimeoutError()
 
     def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")

@@ -6,7 +6,6 @@ element types have the same names in both.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import sys
 from collections.abc import Sequence
@@ -278,4 +277,6 @@ def bytes_of_tensor(tensor: object) -> memoryview:
     size_bytes = source.numel() * source.element_size()
     if size_bytes == 0:
         return memoryview(b"")
+    import ctypes  # with the first tensor, not with the import of a checkpointer
+
     return memoryview((ctypes.c_char * size_bytes).from_address(source.data_ptr())).cast("B")

@@ -7,10 +7,10 @@ to 0.20 s/GB by plain copies, which wait for nobody.
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import NamedTuple
 
 from trimtab_runtime.units import BYTES_PER_KIB, BYTES_PER_MIB
@@ -25,9 +25,6 @@ PIECE_BYTES = 64 * BYTES_PER_MIB
 
 SMALL_BYTES = 32 * BYTES_PER_KIB
 """Copied without giving up the interpreter in between: getting it back takes longer than the copy."""
-_copy_small = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
-    ctypes.cast(ctypes.memmove, ctypes.c_void_p).value or 0
-)
 
 
 class CopyJob(NamedTuple):
@@ -40,9 +37,10 @@ class CopyJob(NamedTuple):
 
 def copy_all(jobs: Sequence[CopyJob]) -> None:
     """Make all the copies and return when they are made."""
+    copy_small = _small_copies()
     for job in jobs:
         if job.size_bytes < SMALL_BYTES:
-            _copy_small(job.target, job.source, job.size_bytes)
+            copy_small(job.target, job.source, job.size_bytes)
     jobs = [job for job in jobs if job.size_bytes >= SMALL_BYTES]
     total = sum(job.size_bytes for job in jobs)
     threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), -(-total // SHARE_BYTES))
@@ -72,8 +70,19 @@ def in_chunks(jobs: Sequence[CopyJob], start: int, size_bytes: int, chunk_bytes:
 
 def copy_here(jobs: Iterable[CopyJob]) -> None:
     """Make the copies in this thread, one after another; the interpreter is free meanwhile."""
+    import ctypes  # with the first copy, not with the import of a checkpointer
+
     for job in jobs:
         ctypes.memmove(job.target, job.source, job.size_bytes)
+
+
+@cache
+def _small_copies() -> Callable[[int, int, int], object]:
+    """Return `memmove` as a function that keeps the interpreter."""
+    import ctypes
+
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    return kind(ctypes.cast(ctypes.memmove, ctypes.c_void_p).value or 0)
 
 
 def _pieces(jobs: Sequence[CopyJob]) -> Iterator[CopyJob]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from importlib import import_module
 from typing import cast
@@ -16,6 +15,8 @@ class HostViews:
     """The places of records in a host buffer, ready to be copied into."""
 
     def __init__(self, memory: memoryview, records: Sequence[Record], values: Sequence[object]) -> None:
+        import ctypes  # with the first copy, not with the import of a checkpointer
+
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) if memory else 0
         self._records = tuple(records)
         self._views = [_view(memory, record, value) for record, value in zip(records, values, strict=True)]

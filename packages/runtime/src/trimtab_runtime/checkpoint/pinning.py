@@ -7,7 +7,6 @@ checkpoint staging registers its buffers in the same way (torch/distributed/_sta
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from importlib import import_module
 from typing import Protocol, cast
@@ -43,6 +42,8 @@ class PinnedMemory:
         self.release(runtime)
         if runtime is None or not memory:
             return False
+        import ctypes  # with the first copy, not with the import of a checkpointer
+
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         result = int(runtime.cudaHostRegister(address, len(memory), _PORTABLE))
         if result != _SUCCESS:

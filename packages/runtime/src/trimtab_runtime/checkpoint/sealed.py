@@ -6,7 +6,6 @@ burst up to 32 bits (Koopman, "32-bit cyclic redundancy codes for Internet appli
 
 from __future__ import annotations
 
-import json
 import zlib
 
 from trimtab_runtime.errors import CheckpointDamaged
@@ -20,6 +19,8 @@ _SEAL_BYTES = len(_SEAL) + 8 + 1
 
 def seal(body: JsonObject) -> bytes:
     """Return the JSON text of an object with its checksum line."""
+    import json  # with the first manifest, not with the import of a checkpointer
+
     text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     return text + _SEAL + b"%08x\n" % zlib.crc32(text)
 
@@ -30,6 +31,8 @@ def _no_number(text: str) -> Json:
 
 def unseal(content: bytes, where: str) -> JsonObject:
     """Return the object in sealed text; raise `CheckpointDamaged` if a single bit of it differs from what was written."""
+    import json
+
     text, line = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if line != _SEAL + b"%08x\n" % zlib.crc32(text):
         raise CheckpointDamaged(f"{where}: the checksum of its text does not match; the file is damaged or cut short")
