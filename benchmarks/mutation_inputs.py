@@ -173,6 +173,11 @@ def _declared(folder: Path) -> list[Kind]:
         b"  patch: '[{op: replace, path: /spec/replicas, value: 3}]'\n"
     )
 
+    shares = (
+        b"kind: ConfigMap\nmetadata: {name: shares}\ndata:\n  halves: |\n    version: v1\n    sharing:\n"
+        b"      timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 2}]}\n"
+    )
+
     def read_meta(path: Path) -> object:
         return parse_meta(read_text(path), where=str(path))
 
@@ -188,7 +193,7 @@ def _declared(folder: Path) -> list[Kind]:
             read=_file(folder, "trimtab.toml", lambda path: resolve(file=path, environ={}, flags=())), cost=5,
         ),
         Kind(
-            name="manifests", seeds=(*manifests[:12], kustomization), wound=in_yaml,
+            name="manifests", seeds=(*manifests[:12], kustomization, shares), wound=in_yaml,
             read=_file(folder, "manifest.yaml", lambda path: read_objects(read_manifests(path))), cost=5,
         ),
     ]  # fmt: skip

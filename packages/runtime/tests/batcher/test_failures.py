@@ -60,7 +60,11 @@ def test_out_of_memory_halves_the_batch_and_is_remembered_for_its_key_only():
     asyncio.run(scenario())
 
     assert sizes[:3] == [("big", 16), ("big", 8), ("big", 4)]
-    assert sizes[-5:] == [("big", 4)] * 4 + [("small", 16)]
+    # a busy machine may take them in two batches
+    assert all(size <= 4 for key, size in sizes[3:] if key == "big")
+    small = [size for key, size in sizes if key == "small"]
+    assert sum(small) == 16
+    assert max(small) > 4
     assert model.stats().caps == {"big": 4}
 
 

@@ -200,12 +200,19 @@ def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _WorkloadPart:
-    """What one workload adds to a bill under a deployment: nodes, slots, and what it costs besides."""
+class _WorkloadUse:
+    """What one workload adds to a bill under a deployment: nodes and slots."""
 
     deployment: Deployment
     usage: Mapping[Pool, IntArray]
     slots: Mapping[SharedPool, IntArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _WorkloadMove:
+    """What one workload costs besides nodes under a deployment, which takes no replay to know."""
+
+    deployment: Deployment
     own_micro_usd: int
     clouds: frozenset[str]
     """Other clouds that it needs."""
@@ -227,8 +234,11 @@ class FleetBill:
     """Who held which node, by their names, in the window that was planned on; see `groups_of`."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
-    _parts: dict[tuple[int, int], _WorkloadPart] = field(default_factory=dict)
-    """By workload and the identity of its deployment: sets of actions by the thousand differ in few workloads."""
+    _uses: dict[tuple[int, int], _WorkloadUse] = field(default_factory=dict)
+    """By workload and the identity of its deployment: sets of actions by the thousand differ in few workloads. A value holds
+    the deployment, so that no other one can come to have its identity."""
+    _moves: dict[tuple[int, int], _WorkloadMove] = field(default_factory=dict)
+    """By the same keys."""
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.fleet, self.held_before)
@@ -240,7 +250,7 @@ class FleetBill:
     def answered_by(self, evaluators: Mapping[int, Evaluator]) -> FleetBill:
         """Return the bill of the same fleet where others say what its workloads use; its nodes need no other groups."""
         found = copy(self)
-        found.evaluators, found._parts = evaluators, {}
+        found.evaluators, found._uses, found._moves = evaluators, {}, {}
         return found
 
     def usage(self, in_force: Mapping[int, Deployment], released: Iterable[str]) -> dict[Pool, IntArray]:
@@ -252,9 +262,9 @@ class FleetBill:
         parts: list[Mapping[Pool, IntArray]] = []
         slots = []
         for workload in sorted(moved):
-            part = self._part(workload, in_force[workload])
-            parts.append(part.usage)
-            slots.append(part.slots)
+            use = self._use(workload, in_force[workload])
+            parts.append(use.usage)
+            slots.append(use.slots)
         parts.append(shared_usage(slots))
         # nodes stay billed until all who held them have moved
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
@@ -286,30 +296,36 @@ class FleetBill:
         for index, deployment in in_force.items():
             if not deployment.changes:
                 continue
-            part = self._part(index, deployment)
-            total += part.own_micro_usd
+            move = self._move(index, deployment)
+            total += move.own_micro_usd
             # by name of the cloud: paid once, however many workloads go there
-            clouds |= dict.fromkeys(part.clouds, self.evaluators[index].case.settings)
+            clouds |= dict.fromkeys(move.clouds, self.evaluators[index].case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
-    def _part(self, workload: int, deployment: Deployment) -> _WorkloadPart:
-        """Return what a workload adds under a deployment, worked out once."""
+    def _use(self, workload: int, deployment: Deployment) -> _WorkloadUse:
+        """Return what a workload uses under a deployment, worked out once."""
         key = (workload, id(deployment))
-        if key not in self._parts:
+        if key not in self._uses:
             evaluator = self.evaluators[workload]
-            case, place = evaluator.case, evaluator.place(deployment)
-            outcome = evaluator.outcome(deployment)
-            # it holds the deployment, so that no other one can come to have its identity
-            self._parts[key] = _WorkloadPart(
+            place, outcome = evaluator.place(deployment), evaluator.outcome(deployment)
+            self._uses[key] = _WorkloadUse(
+                deployment=deployment, usage=outcome.usage(place), slots=outcome.slots(place)
+            )
+        return self._uses[key]
+
+    def _move(self, index: int, deployment: Deployment) -> _WorkloadMove:
+        """Return what a workload costs besides nodes under a deployment, worked out once."""
+        key = (index, id(deployment))
+        if key not in self._moves:
+            case = self.evaluators[index].case
+            self._moves[key] = _WorkloadMove(
                 deployment=deployment,
-                usage=outcome.usage(place),
-                slots=outcome.slots(place),
                 own_micro_usd=own_micro_usd(
                     case.workload, deployment, self.market, case.settings, self.fleet.window.hours
                 ),
                 clouds=entries_of(case.workload, deployment),
             )
-        return self._parts[key]
+        return self._moves[key]
 
     def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill of a use under the owned commitments and some bought ones."""
