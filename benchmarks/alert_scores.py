@@ -18,7 +18,7 @@ import yaml
 from tests.monitor.fleet import WATCHED
 
 from benchmarks.alert_weeks import FAULTS, WEEK_S, Planted, drawn_week, week_series
-from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.manifests.emission import Plain
 from trimtab.monitor.alerts import alert_rules
 from trimtab.monitor.series import (
     ACTIVITY,
@@ -36,7 +36,7 @@ from trimtab.monitor.series import (
     THROTTLED,
     recording_rules,
 )
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.watched import Thresholds
 from trimtab.units import S_PER_HR, S_PER_MIN
 
 _READ = frozenset(

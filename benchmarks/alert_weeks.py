@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.monitor.fleet import NEW_NAMES, OLD_NAMES
 
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.watched import Thresholds
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
 Floats = npt.NDArray[np.float64]

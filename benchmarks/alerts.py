@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.alert_scores import scored_weeks, summary
 from trimtab.monitor.series import FORMER_WEEKS_DAYS
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.watched import Thresholds
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 
 Floats = npt.NDArray[np.float64]

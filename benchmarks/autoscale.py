@@ -23,10 +23,9 @@ import numpy as np
 
 from benchmarks.traces import STEP_S, Demand, Floats, data_argument, demands
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
-from trimtab.replay.clairvoyant import clairvoyant_replica_hr
+from trimtab.replay.compare import clairvoyant_replica_hr, forecast_first_replicas, tune_scaling
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.tuning import first_replicas, tune_scaling
 
 PEAK_REPLICAS = (8, 40)
 REQUIRED_FRAC = 0.999
@@ -105,7 +104,7 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
     policy = tune_scaling(fit, model, required_frac=REQUIRED_FRAC, down_stabilization_s=0).policy
     wanted = wanted_loads(policy, load, record(load, step_s=STEP_S, rules=policy.rules), step_s=STEP_S)[split:]
     rest = ServiceHistory(arrivals=demand.arrivals[split:], step_s=STEP_S, signal=wanted)
-    replay = replay_service(rest, model, policy, initial_replicas=first_replicas(policy, wanted))
+    replay = replay_service(rest, model, policy, initial_replicas=forecast_first_replicas(policy, wanted))
     best_hr = clairvoyant_replica_hr(load[split:], step_s=STEP_S, cold_start_s=cold_start_s)
     return Row(
         case=f"{demand.name}/{peak}",

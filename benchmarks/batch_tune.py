@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 
 from benchmarks.batcher_device import BASE_S, MAX_BATCH, PER_ITEM_S, Device
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.replay.batches import HEADROOM_FRAC, tune
 from trimtab_runtime.batcher import Batcher, Options
 from trimtab_runtime.policies.batching import BatchRule

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.reference.batch_optimum import batching, least_device_s_req, policy_cost
 from benchmarks.traces import data_argument
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.replay.batches import BatchReplay, replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 

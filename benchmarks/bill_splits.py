@@ -22,14 +22,13 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
-from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
-from trimtab.diagnose.split import CostSplit
+from trimtab.catalog.providers import nodes_by_resource
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, CostSplit, charges_of, spent_of_bill
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.sources.bills.focus import read_bills
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta, memory_bundle
-from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, S_PER_HR, usd
 
 START = datetime(2026, 9, 1, tzinfo=UTC)

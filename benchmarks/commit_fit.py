@@ -4,7 +4,7 @@ Three groups: the first halves of the benchmark's own series, cut again; other r
 Earth, request rates scaled to 40 replicas); synthetic ones. Candidates are compared by the mean of the three groups' mean
 cost over hindsight, and by that of their 97.5th percentiles.
 
-Then the mixture that `replay.commit_choice` makes of several levels and paces, beside each of them, on Philly, Helios and Azure
+Then the mixture that `replay.commitments` makes of several levels and paces, beside each of them, on Philly, Helios and Azure
 (whole series, cut at three places) and on the synthetic series: what `benchmarks.commit_unseen` scores is held back here.
 
 Run: python -m benchmarks.commit_fit [--data DIR]
@@ -23,8 +23,7 @@ from benchmarks.commit import DISCOUNTS
 from benchmarks.commit_series import demand_series
 from benchmarks.traces import Floats, data_argument
 from trimtab.policies.commitment import LayerRule
-from trimtab.replay.commit_choice import held_by_candidate, held_by_choice
-from trimtab.replay.commitments import best_level, cost, layered
+from trimtab.replay.commitments import best_level, cost, held_by_candidate, held_by_choice, layered
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_HR, S_PER_MIN
 
 CUTS = (0.35, 0.5, 0.65)

@@ -22,6 +22,21 @@ def _plain_services() -> SearchStrategy[FleetRows]:
     return found
 
 
+def _on_spot() -> SearchStrategy[FleetRows]:
+    """Draw services that bear interruptions, start slowly and must answer almost always: plans keep some replicas on demand."""
+
+    def bear(rows: FleetRows) -> FleetRows:
+        for name in rows.workloads:
+            target = {"metric": "latency", "quantile": 0.995, "limit_s": 20.0}
+            rows.workloads[name] = {
+                "targets": [target], "interruptible": True, "cold_start_s": 2400, "isolation": "hardware", "min_replicas": 3,
+            }  # fmt: skip
+        return rows
+
+    found: SearchStrategy[FleetRows] = services().map(bear)
+    return found
+
+
 _STRATEGIES = {
     "drawn-service": services,
     "drawn-plain-service": _plain_services,
@@ -29,10 +44,13 @@ _STRATEGIES = {
     "drawn-runs": runs,
     "drawn-notebook": notebooks,
 }
+_ON_SPOT = {"drawn-on-spot": _on_spot}
+"""Drawn only where they are asked for: their plans are all of one kind."""
 _WEEK = ("drawn-plain-service", "drawn-night", "drawn-runs")
 """Those of one length: a workload without telemetry in half of the window would not be judged."""
 SEVERAL = "drawn-several"
 DRAWN = (*_STRATEGIES, SEVERAL)
+ASKED_FOR = tuple(_ON_SPOT)
 _MOST = 4
 _NAMED = {"workload": "{name}-{number}", "node": "{number}-{name}", "device": "{number}-{name}", "pod": "{name}-{number}",
           "job": "{name}-{number}"}  # fmt: skip
@@ -42,7 +60,7 @@ _NAMED = {"workload": "{name}-{number}", "node": "{number}-{name}", "device": "{
 def drawn(kind: str, seed: int) -> FleetRows:
     """Return the fleet of a kind and a seed."""
     if kind != SEVERAL:
-        return _drawn(_STRATEGIES[kind](), seed)
+        return _drawn((_STRATEGIES | _ON_SPOT)[kind](), seed)
     rng = random.Random(seed)
     kinds = [rng.choice(_WEEK) for _ in range(rng.randint(2, _MOST))]
     return _together([_drawn(_STRATEGIES[each](), rng.randrange(2**32)) for each in kinds])

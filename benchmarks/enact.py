@@ -1,6 +1,8 @@
 """What `trimtab emit` writes, read back without the plan: the bill of the files over the proof window beside the plan's proof.
 
 Run: python -m benchmarks.enact [--demo NAME ...]
+     python -m benchmarks.enact --hedges N [--seed S]
+         services that bear interruptions, each held on spot in every way that there is
      python -m benchmarks.enact --fleets N [--seed S] [--family NAME ...] [--small] [--jobs N] [--limit-s S]
          fleets drawn by the proving ground; --small: those of `benchmarks.drawn_fleets`, of which each takes seconds
 
@@ -24,7 +26,7 @@ from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.drawn_fleets import DRAWN, drawn
+from benchmarks.drawn_fleets import ASKED_FOR, DRAWN, drawn
 from benchmarks.proving.parts import DAYS
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import ANY_PAYBACK
@@ -47,15 +49,18 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
+from trimtab.levers import spot
 from trimtab.pipeline import open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
+from trimtab.plan.model import Change
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.service_outcome import as_emitted
 from trimtab.review import read_objects, review_fleet
-from trimtab.review.deployments import Proposed, proposed_deployments
+from trimtab.review.deployments import proposed_deployments
+from trimtab.review.placing import Proposed
 from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.tables.bundle import Bundle, read_bundle
@@ -290,7 +295,7 @@ def _over_limit(number: int, frame: object) -> None:
 
 def _bundle(family: str, seed: int, folder: Path) -> tuple[Bundle, tuple[str, ...]]:
     """Return the history of a fleet that is drawn, and the options that it is planned with."""
-    if family in DRAWN:
+    if family in (*DRAWN, *ASKED_FOR):
         return drawn(family, seed).bundle(), ANY_PAYBACK
     fleet = next(one for one in families() if one.name == family).make(seed, DAYS)
     return read_bundle(fleet.write(folder)), (*ANY_PAYBACK, *fleet.options)
@@ -314,6 +319,67 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row | Left]:
             yield done.result() if error is None else Left(name=asked[done], how="crashed", why=repr(error))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HedgeRow:
+    """A service held on spot in one way: the bill of that, and that of the files that ask for it."""
+
+    name: str
+    one_in: int
+    hedge_usd: float
+    files_usd: float | None
+    """None where the reader does not judge it."""
+
+
+def hedge_rows(seed: int, maker: NodeMaker) -> Iterator[HedgeRow]:
+    """Yield a drawn service with each share of its replicas on demand, over the proof window."""
+    options = [text for flag, text in pairwise(ANY_PAYBACK) if flag == "--set"]
+    bundle, settings = drawn(ASKED_FOR[0], seed).bundle(), resolve(file=None, environ={}, flags=options).settings
+    fleet = proved_fleet(str(seed), bundle, settings)
+    enacted, plan = fleet.proven.enacted, fleet.planned.plan
+    for index, evaluator in enacted.evaluators.items() if plan.actions else ():
+        case = evaluator.case
+        workload = case.workload
+        for hedge in spot.hedges(workload, enacted.market, case.settings.assumptions):
+            if hedge.pool.nodes != workload.pool.nodes:
+                continue
+            action = replace(plan.actions[0], changes=(Change(subject=workload.name, effect=hedge),))
+            hedged = replace(fleet, planned=replace(fleet.planned, plan=replace(plan, actions=(action,))))
+            with tempfile.TemporaryDirectory() as folder:
+                write_files(hedged, maker, Path(folder))
+                manifests = read_objects(read_manifests(Path(folder))).laid_on([workload.name])
+            read = proposed_deployments({workload.name: case}, enacted.market, manifests)[workload.name]
+            asked, found = (
+                usd(enacted.bill({index: deployment}, (), ()).total)
+                for deployment in (Deployment.of((spot.NAME, hedge)), read.deployment)
+            )
+            yield HedgeRow(
+                name=f"{workload.name} {seed}",
+                one_in=hedge.one_in,
+                hedge_usd=asked,
+                files_usd=None if read.refused else found,
+            )
+
+
+def _show_hedges(count: int, seed: int, maker: NodeMaker) -> None:
+    rows = [row for number in range(seed, seed + count) for row in hedge_rows(number, maker)]
+    for row in rows:
+        print(f"{row.name:20s} one in {row.one_in}  ${row.hedge_usd:10,.2f}  files ${row.files_usd or 0.0:10,.2f}")
+    off = [abs(row.files_usd / row.hedge_usd - 1) for row in rows if row.files_usd is not None]
+    floors = [row for row in rows if row.one_in]
+    print(
+        json.dumps(
+            {
+                "benchmark": "enact-hedges",
+                "ways": len(rows),
+                "with_a_floor_on_demand": len(floors),
+                "not_judged": sum(row.files_usd is None for row in rows),
+                "within_2_percent": sum(each <= COST_FRAC for each in off),
+                "worst_bill_off_frac": max(off, default=0.0),
+            }
+        )
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", action="append", choices=sorted(DEMO_FLEETS), help="this one; again for several")
@@ -333,7 +399,13 @@ def main() -> None:
     )
     parser.add_argument("--limit-s", type=float, default=300.0, metavar="S", help="CPU time of one fleet")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="fleets at once, a process each")
+    parser.add_argument(
+        "--hedges", type=int, default=0, metavar="N", help="so many drawn services, on spot in every way"
+    )
     arguments = parser.parse_args()
+    if arguments.hedges:
+        _show_hedges(arguments.hedges, arguments.seed, NodeMaker(arguments.node_maker))
+        return
     found, left = list[Row](), list[Left]()
     for row in rows(arguments):
         if isinstance(row, Left):

@@ -26,12 +26,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.reference.engine_steps import serve_step_by_step
 from benchmarks.traces import data_argument
-from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
+from trimtab.physics.offers import board
 from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.serving import StepTimes, step_times
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.physics.step_times import StepTimes, step_times
 from trimtab.replay.engine import EngineLimits, Requests, chosen, replay_engine
 from trimtab.units import BYTES_PER_GIB
 

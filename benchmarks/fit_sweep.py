@@ -11,8 +11,7 @@ from trimtab.catalog import load_catalog
 from trimtab.physics.ask import DEFAULT_ENGINE, FitMarket, offered
 from trimtab.physics.models import model_named
 from trimtab.physics.search_serving import CONCURRENCIES, search_serving, sweep
-from trimtab.physics.serving_demand import Demand
-from trimtab.physics.serving_ways import ServingWay, ways_of
+from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
 
 REPEATS = 7
 

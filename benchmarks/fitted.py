@@ -13,7 +13,8 @@ from benchmarks.perf_rows import Row, is_ttft, serving_query
 from benchmarks.serving_fit import fit_serving, predicted_values, serving_rows
 from benchmarks.training_rows import tokens_per_count, training_query, workload_query
 from trimtab.errors import Unpredictable
-from trimtab.physics.intervals import fit_intervals
+from trimtab.physics.fitted import Floats, Terms, fit_intervals
+from trimtab.physics.measured_models import predict_workload, workload_classes, workload_columns, workload_keys
 from trimtab.physics.predict import (
     SKEWED,
     Model,
@@ -24,9 +25,7 @@ from trimtab.physics.predict import (
     serving_classes,
     training_classes,
 )
-from trimtab.physics.public_benchmarks import predict_workload, workload_classes, workload_columns, workload_keys
 from trimtab.physics.serving_query import Load, ServingQuery
-from trimtab.physics.terms import Floats, Terms
 from trimtab.physics.training import ideal_tok_s, training_columns, training_keys
 from trimtab.provenance import Estimate
 

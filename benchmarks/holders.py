@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.holders_specs import example_worlds, spec_worlds
-from benchmarks.holders_world import World, drawn
+from benchmarks.holders_world import World, drawn, of_other_makers
 from trimtab.sources.collected import Collected
 from trimtab.sources.kubernetes.objects import Objects
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, with_snapshot
@@ -42,6 +42,7 @@ def main() -> None:
     parts: dict[str, Iterator[World]] = {
         "documented examples": iter(example_worlds()),
         "generated clusters": (drawn(seed) for seed in range(given.clusters)),
+        "other makers' boards": (of_other_makers(seed) for seed in range(given.clusters)),
     }
     if given.dra_specs:
         parts["demo specs of NVIDIA's DRA driver"] = spec_worlds(given.dra_specs)

@@ -270,6 +270,42 @@ KINDS: dict[str, Callable[[World, str, random.Random], None]] = {
 }
 
 
+MAKERS = {
+    "amd.com/gpu": ("Standard_ND96isr_MI300X_v5", 8),
+    "google.com/tpu": ("ct6e-standard-4t", 4),
+    "habana.ai/gaudi": ("dl1.24xlarge", 8),
+    "gpu.intel.com/i915": ("on-premises", 4),
+    "gpu.intel.com/xe": ("on-premises", 2),
+    "aws.amazon.com/neuron": ("trn1.32xlarge", 16),
+}
+"""Resource of another maker's boards -> an instance type and its boards."""
+
+
+def of_other_makers(seed: int) -> World:
+    """Return a cluster of two to six nodes of other makers' boards; pods on NeuronCores ask for chips or for their cores."""
+    rng, world = random.Random(seed), World()
+    for number in range(rng.randint(2, 6)):
+        resource = rng.choice(list(MAKERS))
+        (instance_type, boards), name = MAKERS[resource], f"m{seed}-{number}"
+        capacity = {resource: str(boards)}
+        cores = rng.choice([2, 4, 8]) if resource == "aws.amazon.com/neuron" else 1
+        if cores > 1:
+            capacity |= {"aws.amazon.com/neuroncore": str(boards * cores), "aws.amazon.com/neurondevice": str(boards)}
+        world.boards |= dict.fromkeys((f"{name}-{at}" for at in range(boards)), name)
+        world.objects.append(node(name, capacity, {"node.kubernetes.io/instance-type": instance_type}))
+        left = boards * cores
+        for at in range(rng.randint(0, 4)):
+            if not left:
+                break
+            asked = rng.randint(1, left)
+            left -= asked
+            in_cores = cores > 1 and (asked % cores > 0 or rng.random() < 0.5)
+            limit = {"aws.amazon.com/neuroncore": asked} if in_cores else {resource: asked // cores}
+            world.objects.append(pod(f"{name}-p{at}", name, limits=[{key: str(some) for key, some in limit.items()}]))
+            world.give(f"{name}-p{at}", "", asked / cores)
+    return world
+
+
 def drawn(seed: int) -> World:
     """Return a cluster of two to six nodes, each shared in a way of its own."""
     rng, world = random.Random(seed), World()

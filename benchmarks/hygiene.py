@@ -17,8 +17,8 @@ import click
 from benchmarks.untidy_clusters import drawn_cluster
 from trimtab.diagnose.broken import broken
 from trimtab.diagnose.cluster_records import cluster_records
+from trimtab.diagnose.findings import OffenceKind
 from trimtab.diagnose.hygiene import offences
-from trimtab.diagnose.offences import OffenceKind
 from trimtab.diagnose.untidy import BilledWindow, Untidy, untidy
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import priced_history

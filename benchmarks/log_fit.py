@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.serving_fit import row_weights
-from trimtab.physics.terms import ONE, Floats, Keys, Term, Terms
+from trimtab.physics.fitted import ONE, Floats, Keys, Term, Terms
 
 NOISE = 0.1
 TUKEY = 1.5

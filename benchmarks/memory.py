@@ -20,8 +20,8 @@ import numpy as np
 import trimtab.physics
 from benchmarks.memory_fit import MemoryModel, engine_memory, fit_memory, is_fitted, predicted_gb
 from benchmarks.memory_rows import MemoryRow, read_memory
-from trimtab.physics.calibration import memory_fit, read_fit
-from trimtab.physics.training_memory import KEPT_FREE_FRAC
+from trimtab.physics.fitted import memory_fit, read_fit
+from trimtab.physics.training import KEPT_FREE_FRAC
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 SOURCE = "fitted on published peaks (fms-acceleration, litgpt, torchtitan, premAI, PEFT, torchtune), 2026-11-20"

@@ -11,10 +11,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.memory_rows import MemoryRow, training_of
-from trimtab.physics.calibration import MemoryFit, read_fit
+from trimtab.physics.fitted import Floats, MemoryFit, read_fit
 from trimtab.physics.footprint import weight_bytes
-from trimtab.physics.terms import Floats
-from trimtab.physics.training_memory import training_footprint
+from trimtab.physics.training import training_footprint
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 PRIOR = MemoryFit(

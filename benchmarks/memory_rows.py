@@ -13,7 +13,7 @@ from trimtab.errors import UnknownName
 from trimtab.physics.footprint import Parallel
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, resolve_model
-from trimtab.physics.training_memory import Method, Optimizer, Recompute, Sharding, Training
+from trimtab.physics.training import Method, Optimizer, Recompute, Sharding, Training
 
 UNSTATED_SEQUENCE = {"HF SFTTrainer/fms-acceleration": 4096, "PEFT/Accelerate": 512, "torchtune": 1024}
 """Tokens of a row that states none: the script's packed length, a short classification prompt, a padded Alpaca batch."""

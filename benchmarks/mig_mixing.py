@@ -19,8 +19,8 @@ from trimtab.catalog.mig import Slices, slices_of
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
-from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.solve import solve_problem
+from trimtab.plan.program.table import total_usage
 from trimtab.units import S_PER_HR
 
 POOL = Pool("gcp", "a2-highgpu-1g", "us-central1")

@@ -192,13 +192,17 @@ def _kind(files: Files, rng: random.Random) -> Mistake | None:
 
 @mistake("name of an object")
 def _name(files: Files, rng: random.Random) -> Mistake | None:
-    """Not inside patches: of one with a target kustomize does not read the name."""
+    """Not inside patches: of one with a target kustomize does not read the name.
 
-    def another(value: str, rng: random.Random) -> str:
-        bad = [value.upper(), f"{value}_x", f"-{value}", f"{value}.", value + "x" * 254, f"{value} a", "Ärger"]
-        return rng.choice(bad)
-
-    return changed(files, rng, lambda path, value: path == ("metadata", "name"), another, patches=False)
+    Of roles and their bindings a server takes any name that is one part of a path (pkg/apis/rbac/validation, v1.34).
+    """
+    place = rng.choice([place for place in places(files) if place.body["metadata"].get("name")])
+    value = place.body["metadata"]["name"]
+    bad = [value.upper(), f"{value}_x", f"-{value}", f"{value}.", value + "x" * 254, f"{value} a", "Ärger"]
+    if place.body["apiVersion"].startswith("rbac."):
+        bad = [f"{value}/x", f"{value}%", ".", ".."]
+    after = rng.choice(bad)
+    return place.written(put(place.body, ("metadata", "name"), after), f"metadata.name: {value!r} -> {after!r}")
 
 
 @mistake("namespace misspelt")

@@ -35,6 +35,7 @@ from trimtab.emit.audit_data import parse_document
 from trimtab.emit.document import AuditDocument
 from trimtab.errors import InputError, SourceError
 from trimtab.pipeline.auditing import Progress, ProvenPlan
+from trimtab.plan.verify.verification import Verification
 from trimtab.sources.clouds import CloudMachine, CloudMonitor, CloudReading
 from trimtab.sources.clouds.aws import CloudWatch, aws_quotas, described
 from trimtab.sources.clouds.azure import AzureMonitor, azure_quotas
@@ -63,6 +64,7 @@ from trimtab.tables.checks import check_bundle
 from trimtab.web.access import AccessRules
 from trimtab.web.app import web_app
 from trimtab.web.library import AuditEntry, Library
+from trimtab.web.tables import AllocatedBill, AllocationQuestion
 
 Answer = tuple[int, Mapping[str, str], bytes]
 _TODAY = date(2026, 11, 20)
@@ -434,6 +436,15 @@ class _Shelf:
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         raise InputError("the history is not here")
 
+    def verified(self, name: str, tell: Progress) -> Verification:
+        raise InputError("the plan is not here")
+
+    def later_stamp(self, name: str) -> str:
+        return ""
+
+    def allocated(self, name: str, asked: AllocationQuestion, tell: Progress) -> AllocatedBill:
+        raise InputError("the history is not here")
+
 
 _PAGES = (
     "GET /", "GET /audits", "GET /audits/1", "GET /audits/1/spend?q=train&team=ml&sort=usd&down=1&page=2",
@@ -441,7 +452,9 @@ _PAGES = (
     "GET /audits/1/tables/workloads.csv?sort=team", "GET /audits/1/tables/actions.json?page=1",
     "GET /fit?model=llama-3-8b&rate=5&input=512&output=128&ttft=500&tpot=50", "GET /api/audits/1",
     "GET /api/audits/1/tables/teams?q=a&down=0", "HEAD /api/openapi.json", "GET /login?next=%2Faudits&wrong=1",
-    "GET /audits/1/plan?off=a1,a2", "GET /api/audits/1/plan?off=a1",
+    "GET /audits/1/plan?off=a1,a2", "GET /api/audits/1/plan?off=a1", "GET /audits/1/finance", "GET /audits/1/verify?q=a",
+    "GET /api/audits/1/what-if?demand=1.5&price=H100-15%25,spot%2B30%25&quota=p5.48xlarge=16&deadline=2027-03&budget=9",
+    "GET /audits/1/allocation?by=label:team&cost=billed&idle=even&shared=spread&team=ml", "GET /audits/1/workbook.xlsx",
 )  # fmt: skip
 _LOGINS = (
     f"POST /login\nsec-fetch-site: same-origin\n\ntoken={_TOKEN}&next=%2Faudits%2F1",

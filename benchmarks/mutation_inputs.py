@@ -28,7 +28,7 @@ from trimtab.check.cluster import series_of
 from trimtab.check.documents import read_folder
 from trimtab.cli import root
 from trimtab.cli.allocate.run import read_budgets
-from trimtab.cli.emit.folder import LISTING, write_folder
+from trimtab.cli.emit.run import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.kept_audits import KEPT, recall, recall_plan
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
@@ -43,7 +43,8 @@ from trimtab.emit.manifests.cluster_file import parse_cluster_file
 from trimtab.emit.verify_document import parse_verification
 from trimtab.errors import InputError, TrimtabError
 from trimtab.inputs.files import read_text
-from trimtab.monitor.thresholds import read_thresholds
+from trimtab.monitor.watched import read_thresholds
+from trimtab.pipeline.canary import read_run
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
 from trimtab.sources.bills.commitments import read_inventory, read_owned
@@ -62,7 +63,6 @@ from trimtab.sources.prometheus.journal import HourSpan, Journal
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.traces import read_trace
 from trimtab.sources.traces.batch_files import read_arrivals, read_curve
-from trimtab.sources.traces.canary_files import read_run
 from trimtab.sources.traces.profiles import read_torch_trace
 from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.tables.arrow import arrow_schema

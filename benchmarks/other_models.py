@@ -19,8 +19,7 @@ import numpy as np
 from benchmarks.fitted import Held, held_out, kind_of, packaged_estimates, with_held_intervals
 from benchmarks.perf_rows import Row, read_rows
 from benchmarks.training_rows import workload_query
-from trimtab.physics.measured_models import MLPERF, measured_models
-from trimtab.physics.public_benchmarks import WorkloadQuery, rate_tflops
+from trimtab.physics.measured_models import MLPERF, WorkloadQuery, measured_models, rate_tflops
 from trimtab.provenance import Estimate
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from trimtab.catalog import Gpu
 from trimtab.errors import UnknownName
-from trimtab.physics.boards import all_boards
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, find_model, generic_model, resolve_model
+from trimtab.physics.offers import all_boards
 from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
 from trimtab.units import BYTES_PER_GIB
 

@@ -12,7 +12,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import CommitmentOffer
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.program.exact_cost import total_usage
+from trimtab.plan.program.table import total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
 
 HOURS = 30 * HR_PER_DAY

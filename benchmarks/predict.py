@@ -29,7 +29,7 @@ from benchmarks.scores import (
     relative_errors,
     width_ratio,
 )
-from trimtab.physics.intervals import board_class
+from trimtab.physics.fitted import board_class
 from trimtab.physics.predict import packaged
 from trimtab.provenance import Estimate
 

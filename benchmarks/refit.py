@@ -16,9 +16,8 @@ import numpy as np
 import trimtab.physics
 from benchmarks.fitted import KINDS, fit_tables, held_out, kind_of
 from benchmarks.perf_rows import Row, groups_of, read_rows
-from trimtab.physics.intervals import fit_intervals, intervals_to_json
+from trimtab.physics.fitted import fit_intervals, intervals_to_json, terms_to_json
 from trimtab.physics.predict import SKEWED
-from trimtab.physics.terms import terms_to_json
 
 SOURCE = (
     "fitted on public measurements (LLM-Inference-Bench, InferenceX, MLPerf, Megatron-Bridge and 20 others), 2026-11-20"

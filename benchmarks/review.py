@@ -3,9 +3,9 @@
 Run: python -m benchmarks.review [--changes N] [--seed S]
 
 Fleets are those of the proving ground (services, requests one by one). A change sets replicas, an autoscaler's target, least,
-most, window or metric, the instance type, a node pool's limit, or leaves out a toleration. The world plays it over the whole
-history from the numbers that wrote the manifest, and never reads the manifest; the review reads the manifest and never sees the
-numbers.
+most, window or metric, the instance type, a node pool's limit or consolidation, a disruption budget, or leaves out a
+toleration. The world plays it over the whole history from the numbers that wrote the manifest, and never reads the manifest;
+the review reads the manifest and never sees the numbers.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ class Change:
     machine: Machine = P4D
     limit_gpus: int = 512
     tolerates: bool = True
+    policy: str = "WhenEmptyOrUnderutilized"
+    budget: bool = False
+    """Whether a PodDisruptionBudget lets no pod go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ class Row:
     """The review's cost over the true one, less 1."""
     true_misses: bool
     reported: bool
+    within_ends: bool | None = None
+    """Whether the true cost lies between those that the review states where an estimated speed decides it; None elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,8 @@ def changes(rng: np.random.Generator, service: ServiceTruth, count: int) -> Iter
         lambda: Change(what="metric", target_sm_frac=float(rng.uniform(0.2, 0.6))),
         lambda: Change(what="limit", target_req_s=busiest * 0.6, limit_gpus=8),
         lambda: Change(what="toleration", replicas=before, tolerates=False),
+        lambda: Change(what="only empty", target_req_s=busiest * 0.6, policy="WhenEmpty"),
+        lambda: Change(what="budget", target_req_s=busiest * 0.6, budget=True),
     )
     for number in range(count):
         yield made[(number + int(rng.integers(0, len(made)))) % len(made)]()
@@ -104,7 +111,7 @@ def manifest(change: Change, name: str, server_metric: str = "vllm") -> list[dic
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": meta,
-        "spec": {"template": {"spec": pod}},
+        "spec": {"template": {"metadata": {"labels": {"app": short}}, "spec": pod}},
     }
     if change.replicas is not None:
         deployment["spec"] = {"replicas": change.replicas, "template": {"spec": pod}}
@@ -127,10 +134,19 @@ def manifest(change: Change, name: str, server_metric: str = "vllm") -> list[dic
                 }
             },
             "limits": {"nvidia.com/gpu": str(change.limit_gpus)},
-            "disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "10m"},
+            "disruption": {"consolidationPolicy": change.policy, "consolidateAfter": "10m"},
         },
     }
     found: list[dict[str, object]] = [deployment, pool]
+    if change.budget:
+        found.append(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": meta,
+                "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": short}}},
+            }
+        )
     if change.target_req_s is not None or change.target_sm_frac is not None:
         found += [*_scaler(change, meta, server_metric)]
     return found
@@ -196,7 +212,7 @@ def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float) 
             replicas_per_node=per_node,
             boot_s=service.boot_s,
             load_s=service.load_s,
-            consolidates=True,
+            consolidates=change.policy != "WhenEmpty" and not change.budget,
             quota=quota,
             speed=speed,
         ),
@@ -227,6 +243,8 @@ def main() -> None:
             count = arguments.changes // FLEETS + (number < arguments.changes % FLEETS)
             rows += list(_of_fleet(fleet, Path(folder) / str(number), count, arguments.seed + number))
     errors = [abs(row.cost_frac) for row in rows if row.judged]
+    known = [abs(row.cost_frac) for row in rows if row.judged and row.within_ends is None]
+    ends = [row.within_ends for row in rows if row.judged and row.within_ends is not None]
     missed = [row for row in rows if row.true_misses]
     print(
         json.dumps(
@@ -237,6 +255,9 @@ def main() -> None:
                 "cost_within_5_percent_frac": float(np.mean([error <= COST_FRAC for error in errors])),
                 "median_cost_error_frac": float(np.median(errors)),
                 "worst_cost_error_frac": float(np.max(errors)),
+                "worst_where_no_speed_is_estimated_frac": float(np.max(known)),
+                "estimated_speed": len(ends),
+                "estimated_speed_within_stated": sum(ends),
                 "true_misses": len(missed),
                 "true_misses_unreported": sum(not row.reported for row in missed),
                 "reported_and_kept": sum(row.reported and not row.true_misses for row in rows),
@@ -262,16 +283,19 @@ def _row(fleet: Fleet, change: Change, truth: Truth, found: Review, quantile: fl
     stops = any(one.weight.value == "stops" for one in found.findings)
     judged = not found.unjudged and not stops
     cost = usd(found.after_micro_usd)
+    stated = [usd(found.before_micro_usd + end) for workload in found.workloads for end in workload.ends_micro_usd]
     row = Row(
         judged=judged,
         cost_frac=cost / truth.usd - 1,
         true_misses=truth.in_time_frac < quantile or not change.tolerates,
         reported=bool(found.broken) or stops or bool(found.unjudged),
+        within_ends=min(stated) <= truth.usd <= max(stated) if stated else None,
     )
     said = "; ".join((*found.unjudged, *(one.what for one in found.findings)))
+    between = f"between ${min(stated):,.0f} and ${max(stated):,.0f} " if stated else ""
     print(
         f"{fleet.family} {fleet.seed} {change.what:14s} true ${truth.usd:9,.0f} {truth.in_time_frac:7.2%}  "
-        f"review ${cost:9,.0f} ({row.cost_frac:+.1%}) {'breaks' if found.broken else 'keeps'}  {said[:90]}",
+        f"review ${cost:9,.0f} ({row.cost_frac:+.1%}) {'breaks' if found.broken else 'keeps'}  {between}{said[:90]}",
         flush=True,
     )
     return row

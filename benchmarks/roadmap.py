@@ -27,7 +27,7 @@ from trimtab.levers import commitments
 from trimtab.levers.registry import BUILT_IN
 from trimtab.pipeline import split_window
 from trimtab.plan.actions.attribution import attribute
-from trimtab.plan.actions.best_order import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
+from trimtab.plan.actions.roadmap_planner import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
 from trimtab.plan.model import Plan
 from trimtab.plan.planner import judge, plan_of
 from trimtab.sources.demo import DEMO_FLEETS, demo_fleet

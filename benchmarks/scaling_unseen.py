@@ -31,10 +31,9 @@ from benchmarks.autoscale import PEAK_REPLICAS, REQUIRED_FRAC, game
 from benchmarks.traces import RATE_WINDOW_S, STEP_S, Demand, Floats, data_argument, demands, drawn
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
-from trimtab.replay.clairvoyant import clairvoyant_replica_hr
+from trimtab.replay.compare import clairvoyant_replica_hr, tune_scaling
 from trimtab.replay.recorded import record, rolling_mean, samples, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.tuning import tune_scaling
 
 HELD_CLIENTS = {"m-small": 8, "mm-image": 4}
 HELD_SERVICES = ("mooncake", "gentd26")

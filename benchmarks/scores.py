@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.perf_rows import Row
-from trimtab.physics.terms import Floats
+from trimtab.physics.fitted import Floats
 from trimtab.provenance import Estimate
 
 HARD_PRICE_FACTOR = 2

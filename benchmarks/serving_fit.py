@@ -11,9 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sparse
 
 from benchmarks.perf_rows import Row, serving_query
+from trimtab.physics.fitted import ONE, Floats, Keys, Term, Terms
 from trimtab.physics.serving import serving_times
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.physics.terms import ONE, Floats, Keys, Term, Terms
 from trimtab.units import MS_PER_S
 
 TermSpec = tuple[tuple[str, ...], str, float]

@@ -23,10 +23,9 @@ from benchmarks.traces import STEP_S, Demand, data_argument, demands
 from trimtab.cli.replay.spot import read_availability
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, StaticReplicas
-from trimtab.replay.clairvoyant import needed_replicas
-from trimtab.replay.compare import first_replicas
+from trimtab.replay.compare import first_replicas, needed_replicas
+from trimtab.replay.compiled import Flags
 from trimtab.replay.hedged import replay_hedged
-from trimtab.replay.series import Flags
 from trimtab.replay.services import ScalingPolicy, ServiceHistory
 from trimtab.units import S_PER_HR
 

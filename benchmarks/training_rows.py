@@ -7,10 +7,9 @@ import re
 from benchmarks.perf_rows import Row, language_model, mig_frac, year_of
 from trimtab.errors import UnknownName
 from trimtab.physics.formats import weight_format
+from trimtab.physics.measured_models import WorkloadQuery
 from trimtab.physics.models import resolve_model
-from trimtab.physics.public_benchmarks import WorkloadQuery
-from trimtab.physics.training import TrainingQuery, TrainPrecision
-from trimtab.physics.training_memory import Method, Recompute
+from trimtab.physics.training import Method, Recompute, TrainingQuery, TrainPrecision
 from trimtab.units import MS_PER_S
 
 ALPACA_TOKENS = 300

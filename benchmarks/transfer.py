@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.perf_rows import Row, read_rows, serving_query
 from benchmarks.scores import mean, median, same_question
 from trimtab.catalog import Gpu, Precision
+from trimtab.physics.fitted import Floats
 from trimtab.physics.formats import FORMATS, compute_precision
 from trimtab.physics.serving import cache_bytes, capacity
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
-from trimtab.physics.terms import Floats
 from trimtab.physics.transfer import DeviceActivity, speed_ratio
 from trimtab.provenance import Estimate
 from trimtab.units import FLOPS_PER_TFLOPS, MS_PER_S

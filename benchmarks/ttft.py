@@ -2,13 +2,17 @@
 
 Every row is predicted by constants that never saw its group (model family x chip): the serving model's tables are refitted
 without the group, as in `benchmarks.predict`, and the three constants of a first token are chosen on the other groups' rows. A
-row is a closed loop at a concurrency. Its clients all start at once, so the mean over a run is a share of the first round,
-where all wait for all, and the rest of the later ones; that share is the fourth constant. It is a property of the run and not
-of the engine (a run of ten rounds has 0.1), and no answer to a user has it.
+row is a closed loop at a concurrency, replayed as it was run. Its clients all start at once, so the mean over a run is a share
+of the first round, where all wait for all, and the rest of the later ones. InferenceX sends ten requests a client, whose share
+is 0.1 (`--num-prompts` is ten times the concurrency in its README); for the other runs, whose length nobody states, the share
+is a fourth constant. No answer to a user has it.
 
-The last line is one JSON object: the replay, the closed formula that `trimtab fit` has (`approximation`), and their geometric
-mean, each with intervals and centres from other folds. With `--write` the constants, chosen on all rows under the packaged
-tables, go to `src/trimtab/physics/data/first_token.json`.
+Rows whose load the replay finds beyond saturation (`beyond_saturation`: requests lose their cache, or wait for a place for
+longer than they are then served) get no answer and count as `abstained`; `answering_all` has the errors with them.
+
+The last line is one JSON object: the replay, the closed formula that `trimtab fit` finds ways by (`approximation`) on the same
+rows, and their geometric mean, each with intervals and centres from other folds. With `--write` the constants, chosen on all
+rows under the packaged tables, go to `src/trimtab/physics/data/first_token.json`.
 """
 
 from __future__ import annotations
@@ -28,22 +32,26 @@ from benchmarks.perf_rows import Row, is_ttft, read_rows, serving_query
 from benchmarks.refit import DATA, FORMAT_VERSION, SOURCE
 from benchmarks.scores import coverage, mean, median, relative_errors, width_ratio
 from benchmarks.serving_fit import row_weights
-from trimtab.physics.first_token import FirstTokenCosts, level_of
+from trimtab.physics.fitted import Floats, Terms
 from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.serving import FirstTokenCosts, level_of
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.physics.terms import Floats, Terms
+from trimtab.replay.compiled import Flags
 from trimtab.replay.engine import Requests
-from trimtab.replay.first_token import replay_deployment, spread_lengths
+from trimtab.replay.first_token import beyond_saturation, replay_deployment, spread_lengths
 from trimtab.units import MS_PER_S
 
-WAIT_SCALES = (0.4, 0.55, 0.75, 1.0, 1.4)
-FIXED_S = (0.02, 0.04, 0.1, 0.2)
-DELAY_STEPS = (1.0, 4.0, 20.0)
-FIRST_ROUND_FRACS = (0.05, 0.1, 0.2, 0.3, 0.5)
-ROUNDS = 3
-"""Requests a client: the first is the round in which all start, the last what follows."""
+WAIT_SCALES = (0.5, 0.7, 1.0, 1.4, 2.0)
+FIXED_S = (0.005, 0.02, 0.05, 0.1)
+DELAY_STEPS = (0.0, 1.0, 2.0, 4.0, 6.0, 10.0, 16.0, 24.0)
+FIRST_ROUND_FRACS = (0.1, 0.15, 0.2, 0.3)
+ROUNDS = 10
+"""Requests a client, as InferenceX sends them. The first is the round in which all start."""
+SETTLED = 2
+"""From this round on, where ends lie apart, the later rounds are averaged."""
 SPREAD_FRAC = 0.2
-"""InferenceX draws lengths from 0.8 of the nominal one up (`random-range-ratio 0.8`); other runs have one length."""
+"""InferenceX draws lengths from 0.8 of the nominal one up (`random-range-ratio 0.8`). The other runs have one length; their
+answers are spread as far, since clients whose answers were equal to the token would go on in step for ever, as none do."""
 CAPPED_LOG = 1.5
 """Errors beyond this logarithm count no more when constants are chosen: some measured means are of another regime."""
 _SEED = 0
@@ -57,6 +65,7 @@ class Asked:
     query: ServingQuery
     columns: Mapping[str, Floats]
     keys: Mapping[str, str]
+    is_inferencex: bool
 
     @property
     def level(self) -> str:
@@ -83,39 +92,58 @@ def asked_rows(rows: Sequence[Row]) -> list[Asked]:
     for row in rows:
         query = serving_query(row)
         if is_ttft(row) and query is not None:
-            found.append(Asked(row=row, query=query, columns=serving_columns([query]), keys=serving_keys(query)))
+            found.append(
+                Asked(
+                    row=row,
+                    query=query,
+                    columns=serving_columns([query]),
+                    keys=serving_keys(query),
+                    is_inferencex=is_inferencex(row),
+                )
+            )
     return found
 
 
-def spread_of(row: Row) -> float:
-    """Return how far the lengths of a row's run spread: by who made it (the source names runs by date or by `cfg`)."""
+def is_inferencex(row: Row) -> bool:
+    """Say whether InferenceX ran it: the source names its runs by date or by `cfg`."""
     name = re.match(r"silicon id (\S+);", row.notes)
-    return SPREAD_FRAC if name and re.search(r"^20\d\d_|cfg", name[1]) else 0.0
+    return name is not None and re.search(r"^20\d\d_|cfg", name[1]) is not None
+
+
+def requests_of(asked: Asked) -> Requests:
+    """Return the requests of a row's run. Prompts that are repeated are found in the prefix cache."""
+    query, number = asked.query, ROUNDS * int(asked.query.requests)
+    drawn = np.random.default_rng(_SEED).random((2, number))
+    prompts = np.full(number, round(query.input_tokens))
+    answers = spread_lengths(query.output_tokens, SPREAD_FRAC, drawn[1])
+    if asked.is_inferencex:
+        # its generator draws from the nominal length downwards
+        middle = 1 - SPREAD_FRAC / 2
+        prompts = spread_lengths(query.input_tokens * middle, SPREAD_FRAC / middle, drawn[0])
+        answers = spread_lengths(query.output_tokens * middle, SPREAD_FRAC / middle, drawn[1])
+    return Requests(np.zeros(number), prompts, answers, prompts * asked.prefix_may_be_cached)
 
 
 def rounds_s(asked: Asked, tables: Mapping[str, Terms]) -> Floats:
-    """Return the mean time to first token of the first and of the last round, and the time per token, `(3,)`."""
-    query, clients = asked.query, int(asked.query.requests)
+    """Return a row's mean time to first token of the first and of the later rounds, its time per token, and 1 where the load
+    is beyond saturation, else 0: `(4,)`."""
+    clients = int(asked.query.requests)
     coefficients = coefficients_at(tables, [asked.keys], asked.columns)
-    drawn = np.random.default_rng(_SEED).random((2, ROUNDS * clients))
-    spread = spread_of(asked.row)
-    requests = Requests(
-        np.zeros(ROUNDS * clients),
-        spread_lengths(query.input_tokens, spread, drawn[0]),
-        spread_lengths(query.output_tokens, spread, drawn[1]),
-        np.zeros(ROUNDS * clients, dtype=np.int64),
+    replayed = replay_deployment(
+        asked.columns, coefficients, requests_of(asked), clients=clients, max_num_seqs=max(clients, 8)
     )
-    replayed = replay_deployment(asked.columns, coefficients, requests, clients=clients, max_num_seqs=max(clients, 8))
     ttft_s = replayed.ttft_s
-    step_s = float(np.nanmedian(replayed.tpot_s)) if query.output_tokens > 1 else 0.0
-    return np.array([ttft_s[:clients].mean(), ttft_s[-clients:].mean(), step_s])
+    step_s = float(np.nanmedian(replayed.tpot_s)) if asked.query.output_tokens > 1 else 0.0
+    later_s = ttft_s[SETTLED * clients :].mean()
+    return np.array([ttft_s[:clients].mean(), later_s, step_s, beyond_saturation(replayed)])
 
 
-def predicted_s(rounds: Floats, chosen: Chosen) -> Floats:
-    """Return the mean time to first token of rows, `(n, 3)` rounds; `(n,)`."""
+def predicted_s(asked: Sequence[Asked], rounds: Floats, chosen: Chosen) -> Floats:
+    """Return the mean time to first token of rows, `(n, 4)` rounds; `(n,)`."""
     costs = chosen.costs
-    first, last, step = rounds.T
-    waited = chosen.first_round_frac * first + (1 - chosen.first_round_frac) * last
+    first, later, step, _ = rounds.T
+    share = np.where([one.is_inferencex for one in asked], 1 / ROUNDS, chosen.first_round_frac)
+    waited = share * first + (1 - share) * later
     return np.asarray(costs.wait_scale * waited + costs.fixed_s + costs.delay_steps * step)
 
 
@@ -127,7 +155,7 @@ def choose(asked: Sequence[Asked], rounds: Floats) -> Chosen:
     for scale, fixed_s, steps, frac in product(WAIT_SCALES, FIXED_S, DELAY_STEPS, FIRST_ROUND_FRACS):
         costs = FirstTokenCosts(wait_scale=scale, fixed_s=fixed_s, delay_steps=steps)
         chosen = Chosen(costs=costs, first_round_frac=frac)
-        errors = np.abs(np.log(predicted_s(rounds, chosen)) - measured)
+        errors = np.abs(np.log(predicted_s(asked, rounds, chosen)) - measured)
         cost = float(np.average(np.minimum(errors, CAPPED_LOG), weights=weights))
         if cost < least:
             best, least = chosen, cost
@@ -136,8 +164,11 @@ def choose(asked: Sequence[Asked], rounds: Floats) -> Chosen:
 
 
 def constants(asked: Sequence[Asked], rounds: Floats) -> dict[str, Chosen]:
-    """Return the constants of each level, and of each engine as a whole (`vllm|*`), of rows whose prompts are computed."""
-    usable = np.array([not one.prefix_may_be_cached for one in asked])
+    """Return the constants of each level, and of each engine as a whole (`vllm|*`).
+
+    Of rows whose prompts are computed and whose load is not beyond saturation.
+    """
+    usable = np.array([not one.prefix_may_be_cached for one in asked]) & (rounds[:, 3] == 0)
     names = np.array([one.level for one in asked])
     engines = np.array([one.keys["engine"] + "|*" for one in asked])
     found = {}
@@ -148,9 +179,10 @@ def constants(asked: Sequence[Asked], rounds: Floats) -> dict[str, Chosen]:
     return found
 
 
-def held_out(asked: Sequence[Asked], rows: Sequence[Row]) -> tuple[list[Held], list[Held]]:
-    """Return the errors of replay and approximation on each row when its group is held back."""
+def held_out(asked: Sequence[Asked], rows: Sequence[Row]) -> tuple[list[Held], list[Held], Flags]:
+    """Return the errors of replay and approximation on each row when its group is held back, and which are saturated."""
     replayed, formula = np.full(len(asked), np.nan), np.full(len(asked), np.nan)
+    saturated = np.zeros(len(asked), dtype=np.bool_)
     classes: list[tuple[str, ...]] = [()] * len(asked)
     serving = [row for row in rows if kind_of(row) == "serving"]
     groups = np.array([one.row.group for one in asked])
@@ -167,10 +199,11 @@ def held_out(asked: Sequence[Asked], rows: Sequence[Row]) -> tuple[list[Held], l
         for place, i in enumerate(tested):
             formula[i], classes[i] = values[place] / MS_PER_S, levels[place]
             level, engine = asked[i].level, asked[i].keys["engine"] + "|*"
-            replayed[i] = predicted_s(rounds[i : i + 1], chosen[level if level in chosen else engine])[0]
+            replayed[i] = predicted_s([asked[i]], rounds[i : i + 1], chosen[level if level in chosen else engine])[0]
+            saturated[i] = rounds[i, 3] > 0
         print(f"{sorted(set(groups[held]))}: {held.sum()} rows", flush=True)
     pairs = [_held(asked, values, classes) for values in (replayed, formula)]
-    return pairs[0], pairs[1]
+    return pairs[0], pairs[1], saturated
 
 
 def _held(asked: Sequence[Asked], values: Floats, classes: Sequence[tuple[str, ...]]) -> list[Held]:
@@ -192,6 +225,7 @@ def figures(held: Sequence[Held]) -> dict[str, object]:
         "mape_frac": _round(mean(errors)),
         "median_frac": _round(median(errors)),
         "uncentred_median_frac": _round(median(np.abs(np.exp([one.log_error for one in held]) - 1))),
+        "uncentred_mape_frac": _round(mean(np.abs(np.exp([one.log_error for one in held]) - 1))),
         "interval_coverage_frac": _round(coverage(rows, answers)),
         "high_over_low_median": _round(width_ratio(rows, answers)),
         "one_point_median_frac": _round(median(_one_point(held))),
@@ -227,7 +261,7 @@ def write_constants(asked: Sequence[Asked], held: Sequence[Held]) -> None:
     content = {
         "version": FORMAT_VERSION,
         "source": f"{SOURCE}; first tokens by replay of the scheduler, 2026-11-23",
-        "rows": len(asked),
+        "rows": len(held),
         "held_out_median_frac": _round(median(np.abs(np.exp(errors) - 1))),
         "low": _round(float(low)),
         "high": _round(float(high)),
@@ -254,13 +288,18 @@ def main() -> None:
     options = parser.parse_args()
     rows = read_rows(options.data)
     asked = asked_rows(rows)
-    replayed, formula = held_out(asked, rows)
+    replayed, formula, saturated = held_out(asked, rows)
+    answered = [
+        [one for one, is_beyond in zip(held, saturated, strict=True) if not is_beyond] for held in (replayed, formula)
+    ]
     if options.write:
-        write_constants(asked, replayed)
+        write_constants(asked, answered[0])
     result = {
-        "replay": figures(replayed),
-        "approximation": figures(formula),
-        "geometric_mean_of_both": figures(_middle(replayed, formula)),
+        "abstained": int(saturated.sum()),
+        "replay": figures(answered[0]),
+        "approximation": figures(answered[1]),
+        "geometric_mean_of_both": figures(_middle(*answered)),
+        "answering_all": {"replay": figures(replayed), "approximation": figures(formula)},
     }
     print(json.dumps({"benchmark": "ttft", "data": str(options.data), "rows": len(asked), **result}))
 

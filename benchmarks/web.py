@@ -1,11 +1,13 @@
 """The pages of `trimtab serve`: first view, weight, the time a switched plan takes, and requests a second with flat memory.
 
-    python -m benchmarks.web [--workloads 100] [--days 30] [--shown 1000] [--seconds 60] [--demo NAME]
+    python -m benchmarks.web [--workloads 100] [--days 30] [--shown 1000] [--seconds 60] [--rate 200] [--demo NAME]
+                             [--cases 10000 [--schemathesis st]]
 
 A server in a process of its own audits a generated fleet (`benchmarks.whole_audit`), or a demonstration, in memory. Each action
 is switched off once. The pages are those of the same audit with its workloads repeated until there are as many as are to be
-shown: a real Chromium opens them at 1440 and 390 px, then eight clients ask for all of them as fast as they are answered.
-Making the audit is not timed.
+shown: a real Chromium opens them at 1440 and 390 px, then eight clients ask for all of them, at a rate or as fast
+as they are answered. Each scenario of `SCENARIOS` is asked for once. With `--cases`, Schemathesis asks every operation of the
+API's description so often. Making the audit is not timed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from tests.web.fleet import Shelf
 from benchmarks.whole_audit import generated
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
-from trimtab.pipeline import open_demo
+from trimtab.pipeline import kept_plan, open_demo, verify_plan
 from trimtab.pipeline.auditing import audited
 from trimtab.units import MS_PER_S
 from trimtab.web.library import Library
@@ -48,11 +50,16 @@ PAGES = (
     "/audits/many/spend?sort=usd_mo&page=2",
     "/audits/many/plan",
     "/audits/many/proof",
+    "/audits/many/finance",
+    "/audits/many/what-if",
+    "/audits/many/allocation?by=workload",
+    "/audits/1/verify",
     "/audits/many/use",
     "/audits/many/more",
     "/audits",
 )
 """Of the audit whose workloads are repeated."""
+SCENARIOS = ("price=on-demand-10%25", "price=spot%2B30%25", "no_spot=1", "demand=1.5", "demand=0.8", "budget=80000")
 _WEIGHT = """
 (() => { const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
   const sum = (size) => parts.reduce((total, part) => total + part[size], 0);
@@ -65,7 +72,8 @@ def serve(asked: argparse.Namespace) -> None:
     bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
     found, made = audited(bundle, name=asked.demo or f"{asked.workloads} generated workloads")
     document = audit_document(found)
-    library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}))
+    later = verify_plan(kept_plan(found, bundle), bundle)
+    library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}, later))
     print(READY, flush=True)
     run_server(library, ServerPlace(host="127.0.0.1", port=asked.port))
 
@@ -141,7 +149,10 @@ def seen(address: str, chromium: str) -> dict[str, object]:
     """Open every page twice at each width; return the slowest load, and the heaviest page as sent and unpacked."""
     slowest_ms, sent, unpacked, wide = 0.0, 0, 0, 0
     slowest = ""
-    with tempfile.TemporaryDirectory() as profile, browser(chromium, profile) as found:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        browser(chromium, profile) as found,
+    ):
         for width in WIDTHS:
             found.screen(width, 900, phone=width < 500)
             for path in PAGES:
@@ -186,17 +197,81 @@ def switched(client: httpx.Client, process: int) -> dict[str, object]:
     }
 
 
-def loaded(address: str, process: int, seconds: float) -> dict[str, object]:
-    """Ask for all pages with several clients at once; return requests a second, late answers, and memory before and after."""
+def asked_otherwise(client: httpx.Client) -> dict[str, object]:
+    """Ask for each scenario until its page has the answer; return how long that took, and when the first bytes came."""
+    first_ms, whole_ms = [], []
+    for scenario in SCENARIOS:
+        began = time.perf_counter()
+        answer = client.get(f"/audits/1/what-if?{scenario}")
+        first_ms.append((time.perf_counter() - began) * MS_PER_S)
+        while 'id="waiting"' in answer.raise_for_status().text:
+            time.sleep(0.05)
+            answer = client.get(f"/audits/1/what-if?{scenario}")
+        whole_ms.append((time.perf_counter() - began) * MS_PER_S)
+    began = time.perf_counter()
+    client.get(f"/audits/1/what-if?{SCENARIOS[0]}").raise_for_status()
+    return {
+        "what_if_first_page_max_ms": round(max(first_ms), 1),
+        "what_if_p50_ms": round(statistics.median(whole_ms), 1),
+        "what_if_max_ms": round(max(whole_ms), 1),
+        "what_if_again_ms": round((time.perf_counter() - began) * MS_PER_S, 1),
+    }
+
+
+def fuzzed(address: str, program: str, cases: int, workers: int = 2) -> dict[str, object]:
+    """Let Schemathesis ask every operation so often; return its cases, and how often each of its checks failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.ndjson"
+        command = [
+            program,
+            "run",
+            f"{address}/api/openapi.json",
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--seed",
+            "7",
+        ]
+        command += ["-n", str(cases), "-w", str(workers), "--continue-on-failure", "--report", "ndjson"]
+        command += ["--report-ndjson-path", str(report), "--suppress-health-check", "all"]
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        statuses: Counter[int] = Counter()
+        failures: Counter[str] = Counter()
+        with report.open(encoding="utf-8") as lines:
+            for line in lines:
+                event = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
+                statuses.update(part["response"]["status_code"] for part in event.get("interactions", {}).values()
+                                if part.get("response"))  # fmt: skip
+                failures.update(
+                    check["name"]
+                    for checks in event.get("checks", {}).values()
+                    for check in checks
+                    if check["status"] == "failure"
+                )
+    return {
+        "fuzz_cases": sum(statuses.values()),
+        "fuzz_server_errors": sum(count for status, count in statuses.items() if status >= 500),
+        "fuzz_failed_checks": dict(failures),
+    }
+
+
+def loaded(address: str, process: int, seconds: float, rate_s: float = 0.0) -> dict[str, object]:
+    """Ask for all pages with several clients at once; return requests a second, late answers, and memory before and after.
+
+    `rate_s`: requests a second of all clients together; 0 is as fast as they are answered.
+    """
     end = time.monotonic() + seconds
+    apart_s = CLIENTS / rate_s if rate_s else 0.0
     statuses: Counter[int] = Counter()
     times_ms: list[float] = []
     memory, spent_ms = [rss_mib(process)], cpu_ms(process)
 
     def ask(first: int) -> None:
         with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
-            number = first
+            number, due = first, time.monotonic() + apart_s * first / CLIENTS
             while time.monotonic() < end:
+                # late requests are not left out: the next come at once until the pace is kept again
+                time.sleep(max(0.0, due - time.monotonic()))
+                due += apart_s
                 began = time.perf_counter()
                 statuses[client.get(PAGES[number % len(PAGES)]).status_code] += 1
                 times_ms.append((time.perf_counter() - began) * MS_PER_S)
@@ -228,6 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workloads", type=int, default=100)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: as fast as they are answered")
+    parser.add_argument("--cases", type=int, default=0, help="cases of Schemathesis for each operation; 0: none")
+    parser.add_argument("--schemathesis", default="st", help="its program, which is no requirement of this project")
     parser.add_argument("--demo")
     parser.add_argument("--shown", type=int, default=1000, help="workloads of the audit whose pages are loaded")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -250,10 +328,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     "fleet": client.get("/api/audits/1").json()["fleet"],
                     "workloads_shown": len(client.get("/api/audits/many").json()["spend"]["by_workload"]),
                     **switched(client, server.pid),
+                    **asked_otherwise(client),
                 }
             chromium = shutil.which("chromium")
             answer |= seen(address, chromium) if chromium else {}
-            answer |= loaded(address, server.pid, asked.seconds)
+            answer |= loaded(address, server.pid, asked.seconds, asked.rate)
+            answer |= fuzzed(address, asked.schemathesis, asked.cases) if asked.cases else {}
         finally:
             server.terminate()
     print(json.dumps(answer))

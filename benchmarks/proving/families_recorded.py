@@ -175,11 +175,13 @@ def recorded_spot(seed: int, days: int) -> Fleet:
 
 
 def _droughts(rng: Rng, length_s: float) -> list[tuple[float, float]]:
-    """Return the times in which no V100 was to be had in a zone, from some moment of its record on."""
+    """Return the times in which no V100 was to be had in a zone, from some moment on of a record that is long enough."""
     table = _table("spot/skypilot_spot_availability")
     whole = pc.and_(pc.equal(table["device"], "v100"), pc.equal(table["nodes_wanted"], 1))
     table = table.filter(whole)
-    names = [name for name in sorted(set(table["trace"].to_pylist())) if "-2023/" in name]
+    last_s = table.group_by("trace").aggregate([("t_s", "max")])
+    long_enough = last_s.filter(pc.greater_equal(last_s["t_s_max"], length_s))["trace"].to_pylist()
+    names = [name for name in sorted(long_enough) if "-2023/" in name]
     mine = table.filter(pc.equal(table["trace"], names[int(rng.integers(len(names)))])).sort_by("t_s")
     t_s, gone = _column(mine, "t_s"), mine["available_nodes"].to_numpy() == 0
     first = rng.uniform(0, max(t_s[-1] - length_s, 1.0))

@@ -8,8 +8,7 @@ import numpy as np
 
 from benchmarks.reference.fallback import Mode, Rule, View, decide
 from benchmarks.reference.spot_plan import NEVER, Actions, Flags, SpotPlan, ages
-from trimtab.replay.compiled import compiled
-from trimtab.replay.series import IntArray
+from trimtab.replay.compiled import IntArray, compiled
 
 NO_ACTIONS = np.zeros(1, dtype=np.uint8)
 NO_AGES = np.ones(1, dtype=np.int64)

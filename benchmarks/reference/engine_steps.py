@@ -10,7 +10,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from trimtab.physics.step_times import StepTimes
+from trimtab.physics.serving import StepTimes
 from trimtab.replay.engine import EngineLimits, Requests
 
 

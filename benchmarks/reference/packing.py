@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.replay import packing
-from trimtab.replay.compiled import admit, compiled, inlined
-from trimtab.replay.packing import (
+from trimtab.replay import job_nodes
+from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled, inlined
+from trimtab.replay.job_nodes import (
     GPU_MILLI,
     OFFERS,
     STEP_MILLI,
     ExpectedFill,
-    FloatArray,
-    IntArray,
     NodeRoom,
     PodAsk,
     PodMix,
@@ -33,7 +31,7 @@ from trimtab.replay.packing import (
     usable_milli,
 )
 
-admit(packing)
+admit(job_nodes)
 
 BEST_FIT, FGD, EXPECTED_FILL = 0, 1, 2
 _SCORES = 100.0

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from trimtab.errors import Fault
-from trimtab.tables.column_checks import SENTINEL_FLOOR
+from trimtab.tables.checks import SENTINEL_FLOOR
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|(?=\}))')

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.reference.spot_plan import NEVER, Flags, Market, ages
-from trimtab.replay.compiled import compiled
-from trimtab.replay.series import FloatArray, IntArray
+from trimtab.replay.compiled import FloatArray, IntArray, compiled
 
 Values = NDArray[np.float32]
 

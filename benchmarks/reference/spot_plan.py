@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.reference import fallback
-from trimtab.replay.compiled import admit, compiled
-from trimtab.replay.series import FloatArray, IntArray
+from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled
 
 admit(fallback)
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from benchmarks.reference import zone_rules
 from benchmarks.reference.spot_plan import NEVER, Flags
 from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept
-from trimtab.replay.compiled import admit, compiled
-from trimtab.replay.series import FloatArray, IntArray
+from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled
 
 admit(zone_rules)
 

@@ -1,8 +1,8 @@
 """The folder of this machine in which compiled replays are kept between runs.
 
 Numba's disk cache notices a change in the file of the compiled function only. The folder carries a hash of all sources that
-loops inline (`policies/` here and in the runtime, `replay/`, the units) or whose tuples they take (`step_times`), so that a
-changed rule is never served from old code.
+loops inline (`policies/` here and in the runtime, `replay/`, the units) or whose tuples they take (`physics.serving`), so that
+a changed rule is never served from old code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _RUNTIME = Path(trimtab_runtime.__file__).parent
 SOURCES = (
-    *(Path(__file__).parent / part for part in ("policies", "replay", "physics/step_times.py", "units.py")),
+    *(Path(__file__).parent / part for part in ("policies", "replay", "physics/serving.py", "units.py")),
     *(_RUNTIME / part for part in ("policies", "units.py")),
 )
 

@@ -6,7 +6,7 @@ from benchmarks.alert_scores import alerts_fired, scored_weeks, summary
 from benchmarks.alert_weeks import FAULTS, WEEK_S, drawn_week, run_lengths, week_series
 from hypothesis import given, strategies as st
 
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.watched import Thresholds
 
 HOT = {"groups": [{"name": "all", "rules": [{"alert": "Hot", "expr": "temperature > 83", "for": "30m"}]}]}
 

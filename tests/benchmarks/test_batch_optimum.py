@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from benchmarks.reference.batch_optimum import batching, best_at_price, least_device_s_req, policy_cost
 
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.replay.batches import replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 

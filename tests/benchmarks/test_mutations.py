@@ -26,7 +26,7 @@ GATES = {
 }  # fmt: skip
 """Functions by which files and answers come in; whoever calls one of them reads what others wrote."""
 OWN_FILES = {
-    "catalog.rows", "check.schemas", "physics.boards", "physics.calibration", "physics.measured_models", "physics.models",
+    "catalog.rows", "check.schemas", "physics.measured_models", "physics.models",
     "web.layout",
 }  # fmt: skip
 """Modules that read files of the package alone."""
@@ -37,12 +37,15 @@ READ_ELSEWHERE = {
     "cli.audit.render._columns": "text that it wrote a moment before",
     "emit.manifests.claim_templates.new_claims": "text that it wrote a moment before",
     "emit.audit_data.published_schema": "a file of the package",
+    "physics.fitted.read_fit": "a file of the package",
+    "physics.offers.all_boards": "a file of the package",
     "check.cluster.cluster_of_context": "objects from kubectl: the same parser and depth as dumps, whose kind is there",
     "check.cluster.crds_of_context": "objects from kubectl: the same parser and depth as dumps, whose kind is there",
+    "cli.collect.run._declared_metrics": "hands on text to `parse_cluster_file`, whose kind is there",
     "cli.digest.run._document": "hands on text to `parse_verification`, whose kind is there",
-    "cli.emit.monitoring.run_monitoring": "hands on text to parsers whose kinds are there",
+    "cli.emit.run.run_monitoring": "hands on text to parsers whose kinds are there",
     "cli.emit.run._facts": "hands on text to `parse_cluster_file`, whose kind is there",
-    "cli.prices.price_file._rows": "reads again what `read_overrides` has read and checked",
+    "cli.prices.refresh._rows": "reads again what `read_overrides` has read and checked",
     "cli.server_options.client": "a token: any text will do",
 }
 """Callers of a gate that no kind of input goes through, and why none has to."""

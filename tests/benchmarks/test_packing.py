@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from benchmarks.reference.packing import BEST_FIT, EXPECTED_FILL, FGD, Cluster, place_all
 
-from trimtab.replay.packing import ANY_MODEL, PodAsk, pod_mix
+from trimtab.replay.job_nodes import ANY_MODEL, PodAsk, pod_mix
 
 NODES = 6
 

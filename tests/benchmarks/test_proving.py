@@ -12,7 +12,7 @@ from benchmarks.proving.claims import Claim, Target, guard_of
 from benchmarks.proving.enact import NotPlayed, enact
 from benchmarks.proving.families import FAMILIES, multi_pod_runs, price_cut, small_runs
 from benchmarks.proving.families_after import ADDED_AFTER, maintenance, two_regions
-from benchmarks.proving.families_recorded import TRACES, recorded, recorded_jobs
+from benchmarks.proving.families_recorded import TRACES, recorded, recorded_jobs, recorded_spot
 from benchmarks.proving.fleet import P4D, Fleet, RunsTruth, kind_of
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import Verdict, judge, totals
@@ -332,3 +332,13 @@ def test_recorded_jobs_ask_for_what_they_asked_for(shared_dir: Path) -> None:
     assert runs
     assert all(0 <= run.submit_s < 10 * DAY_S for run in runs)
     assert {run.gpus for run in runs} <= {1, 2, 4, 8, 16, 24, 32}
+
+
+def test_recorded_spot_is_gone_at_times_to_the_end_of_the_history(shared_dir: Path) -> None:
+    assert TRACES.is_relative_to(shared_dir)
+
+    last_day_s = 13 * DAY_S
+    gone = [sum(end - max(begin, last_day_s - DAY_S) for begin, end in recorded_spot(seed, 14).droughts if end > last_day_s)
+            for seed in range(8)]  # fmt: skip
+
+    assert sum(length > 0 for length in gone) >= 6

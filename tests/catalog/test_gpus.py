@@ -1,5 +1,7 @@
 """Boards: names, dense rates, visible memory."""
 
+import math
+
 import pytest
 
 from trimtab.catalog import Precision
@@ -9,7 +11,8 @@ DENSE_FP16_DATASHEET_TFLOPS = {
     "T4": 65, "V100-SXM2-16GB": 125, "A10G": 70, "A10": 125, "L4": 121, "L40S": 362, "A40": 149.7, "RTX-A6000": 154.8,
     "A100-SXM4-40GB": 312, "A100-PCIe-80GB": 312, "H100-SXM5-80GB": 989.4, "H100-NVL-94GB": 835, "H100-PCIe-80GB": 756,
     "H200-SXM-141GB": 989.4, "B200-SXM-180GB": 2250, "GB200-186GB": 2500, "B300-SXM-270GB": 2250, "MI300X": 1307.4,
-    "MI355X": 2500, "RTX-4090": 165.2, "RTX-3090": 71,
+    "MI355X": 2500, "RTX-4090": 165.2, "RTX-3090": 71, "Inferentia": 64, "Inferentia2": 190, "Trainium": 190,
+    "Trainium2": 667, "Gaudi2": 432, "Gaudi3": 1835, "Max-1550": 839,
 }  # fmt: skip
 
 
@@ -17,6 +20,10 @@ DENSE_FP16_DATASHEET_TFLOPS = {
     ("name", "board"),
     [
         ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        ("tpu-v6e-slice", "TPU-v6e"),
+        ("tpu-v5-lite-podslice", "TPU-v5e"),
+        ("trn1n", "Trainium"),
+        ("Intel(R) Data Center GPU Max 1550", "Max-1550"),
         ("NVIDIA-A100-SXM4-40GB", "A100-SXM4-40GB"),
         ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "A100-SXM4-40GB"),
         ("nvidia-tesla-a100", "A100-SXM4-40GB"),
@@ -130,3 +137,19 @@ def test_every_board_names_its_sources_and_its_date(catalog):
     for gpu in catalog.gpus:
         assert gpu.sources
         assert gpu.as_of
+
+
+def test_what_a_maker_does_not_tell_is_missing_and_not_zero(catalog):
+    tpu = catalog.gpu("TPU-v6e")
+
+    assert tpu.tflops(Precision.BF16) == 918
+    assert tpu.tflops(Precision.FP16) is None
+    assert math.isnan(tpu.tdp_w)
+    assert math.isnan(tpu.fp32_tflops)
+    assert catalog.gpu("Trainium").pcie_gen is None
+
+
+def test_only_gpus_have_a_law_of_their_speed(catalog):
+    lawless = {gpu.vendor for gpu in catalog.gpus if not gpu.has_speed_law}
+
+    assert lawless == {"AWS", "Google"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.catalog import BuyingOption, OwnedHardware, PriceBasis, owned_price
-from trimtab.catalog.owned import annuity, owned_usd_hr
+from trimtab.catalog.own_rates import annuity, owned_usd_hr
 
 NODE = {
     "instance_type": "dgx", "capital_usd": 350_400.0, "years": 4.0, "power_w": 10_000.0, "pue": 1.5,

@@ -5,7 +5,7 @@ import pytest
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
-from trimtab.catalog.price_changes import changed, price_change
+from trimtab.catalog.registry import changed, price_change
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings

@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.catalog import BuyingOption, load_catalog
-from trimtab.catalog.questions import shown
+from trimtab.catalog.own_rates import shown
 from trimtab.errors import PriceFileError
 
 HEAD = "provider,instance_type,region,option,usd_hr,gpu,gpu_count\n"

@@ -201,6 +201,72 @@ def test_pods_of_kinds_without_a_schema_are_held_to_what_pods_are(tmp_path):
         assert place in [fault.field for fault in found]
 
 
+@pytest.mark.parametrize("kind", ["Notebook", "Rollout"])
+def test_unknown_fields_of_pods_are_refused_in_patches_of_kinds_without_a_schema(kind, tmp_path):
+    pods = {"owner": "x", "tolerations": [{"key": "a", "operator": "Exists", "notes": "x"}]}
+    body = {
+        "apiVersion": "example.org/v1",
+        "kind": kind,
+        "metadata": {"name": "ana"},
+        "spec": {"template": {"spec": pods}},
+    }
+
+    found = checked(tmp_path, {"kustomization.yaml": patched(kind, body)}, cluster=None).errors
+
+    assert {fault.field.rpartition(":")[2] for fault in found} == {
+        "spec.template.spec.owner",
+        "spec.template.spec.tolerations[0].notes",
+    }
+
+
+RBAC = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: hours, namespace: notebooks}
+rules: [{apiGroups: [kubeflow.org], resources: [notebooks], resourceNames: [NAME], verbs: [get, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: hours, namespace: notebooks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: hours}
+subjects: [{kind: ServiceAccount, name: hours, namespace: notebooks}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: hours, namespace: notebooks}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: stop, namespace: notebooks}
+spec:
+  schedule: "0 20 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          serviceAccountName: hours
+          restartPolicy: OnFailure
+          containers: [{name: kubectl, image: r/kubectl, args: [patch, notebooks.kubeflow.org, grace]}]
+"""
+
+
+@pytest.mark.parametrize(("name", "errors"), [("Ärger", 0), ("a" * 300, 0), ("..", 1), ("a/b", 1), ("a%", 1)])
+def test_names_of_roles_are_parts_of_a_path(name, errors, tmp_path):
+    role = yaml.safe_load(RBAC.partition("---")[0])
+    role["metadata"]["name"] = name
+
+    found = checked(tmp_path, {"role.yaml": yaml.safe_dump(role)}, cluster=None).errors
+
+    assert [fault.field for fault in found] == ["metadata.name"] * errors
+
+
+@pytest.mark.parametrize(("name", "errors"), [("grace", 0), ("garce", 1), ("gracie, grace", 0)])
+def test_a_role_that_does_not_name_what_its_timetable_patches_is_an_error(name, errors, tmp_path):
+    found = checked(tmp_path, {"hours.yaml": RBAC.replace("NAME", name)}, cluster=None).errors
+
+    assert [fault.field for fault in found] == ["rules[0].resourceNames"] * errors
+
+
 def test_a_patch_for_no_kind_that_there_is_is_told_by_the_workload_that_it_names(tmp_path):
     there = Cluster(workloads={"research/vision-exp": "Job"})
 

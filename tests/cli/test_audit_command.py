@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from openpyxl import load_workbook
 
 from trimtab.cli import main
 from trimtab.cli.kept_audits import recall
@@ -65,6 +66,22 @@ def test_a_demonstration_leaves_a_report_and_an_audit_to_explain(audited, monkey
     assert "Rollback" in out
     assert recall().fleet == "demo finetune-7b"
     assert (folder / "trimtab-report" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    finance = (folder / "trimtab-report" / "finance.html").read_text(encoding="utf-8")
+    assert f"${audited[2]['plan']['joint_saving_usd_mo']:,.0f}" in finance
+    assert "What is committed" in finance
+
+
+def test_a_workbook_has_the_tables_of_the_audit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    code, out, _ = run(capsys, "audit", "--demo", "finetune-7b", "-q", "-o", "xlsx", "--out", "audit.xlsx")
+
+    book = load_workbook(tmp_path / "audit.xlsx")
+    assert (code, out) == (0, "")
+    assert book.sheetnames[:2] == ["Summary", "Workloads"]
+    figures = {row[0].value: row[1] for row in book["Summary"].iter_rows(min_row=2)}
+    assert figures["bill today, $ a month"].value == pytest.approx(recall().bill_usd_mo)
+    assert figures["bill today, $ a month"].number_format == "[$$-409]#,##0.00"
 
 
 def test_where_nothing_can_be_written_the_answer_is_still_given(tmp_path, monkeypatch, capsys):
@@ -90,6 +107,7 @@ def test_where_nothing_can_be_written_the_answer_is_still_given(tmp_path, monkey
         (("--demo", "--fields", "plan"), 2, "--fields goes with -o json, yaml or csv"),
         (("--demo", "-o", "json", "--fields", "plans"), 1, "did you mean plan"),
         (("--demo", "-o", "csv", "--fields", "saving"), 1, "saving_basis"),
+        (("--demo", "-o", "xlsx"), 2, "--out audit.xlsx"),
         (("--demo", "--out", "nowhere/x.json"), 2, "there is no folder nowhere"),
         (("--demo", "--set", "planning.proof=0.2"), 1, "planning.proof_frac"),
         (("--demo", "--at", "yesterday"), 2, "is not a date"),

@@ -1,7 +1,7 @@
 import numpy as np
 
 from trimtab.cli.commit.tables import LEGEND, picture, picture_points
-from trimtab.plan.program.load_duration import load_duration
+from trimtab.plan.commitments.commit_report import load_duration
 
 WIDTH = 30
 

@@ -6,8 +6,7 @@ from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
 from trimtab.cli import root
-from trimtab.cli.kept_audits import keep, recall
-from trimtab.cli.state import state_folder
+from trimtab.cli.kept_audits import keep, recall, state_folder
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
 from trimtab.errors import InputError, UnknownName, UsageError

@@ -7,7 +7,10 @@ from click.testing import CliRunner
 
 from trimtab.cli.fit import command
 from trimtab.cli.fit.inputs import amount, amount_per_second, model_of, seconds
+from trimtab.cli.fit.tables import replayed_cells, replayed_lines
 from trimtab.errors import InputError, PlanError, UsageError
+from trimtab.physics.serving_demand import Demand
+from trimtab.pipeline.fitting import ReplayedLoad
 
 
 def run(*arguments):
@@ -177,6 +180,47 @@ def test_first_tokens_are_replayed_under_the_asked_load():
     assert (
         first("--concurrency", "64")["rows"][0]["ttft_p95_ms"] > first("--concurrency", "4")["rows"][0]["ttft_p95_ms"]
     )
+
+
+def test_a_limit_on_the_first_token_is_kept_in_the_replay_with_more_replicas_where_it_takes_them():
+    asked = ("llama-3.1-8b", "--serve", "--rate", "20", "--tpot", "40ms", "--gpu", "L40S", "-o", "json")
+
+    document = json.loads(run(*asked, "--ttft", "200ms").output)
+
+    (row,) = document["rows"]
+    assert row["ttft_p95_ms"] <= 200
+    assert any(f"for first tokens in time {row['replicas']}" in remark for remark in document["remarks"])
+
+
+def test_what_memory_is_spent_on_adds_up_for_programs_and_is_told_to_people():
+    document = json.loads(run("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L40S", "-o", "json").output)
+
+    (row,) = document["rows"]
+    items = [value for key, value in row.items() if key.startswith("memory_") and key != "memory_gib"]
+    assert sum(items) == pytest.approx(row["memory_gib"], abs=0.02)
+    # 8.03 billion weights of two bytes
+    assert row["memory_weights_gib"] == pytest.approx(8.03e9 * 2 / 2**30, rel=0.01)
+    assert any(remark.startswith("memory of one L40S, ") and "kv cache" in remark for remark in document["remarks"])
+
+
+def test_an_interruption_rate_has_the_day_on_which_it_was_published():
+    document = json.loads(run("llama-3.1-8b", "--serve", "--rate", "5", "--provider", "aws", "-o", "json").output)
+
+    known = [row for row in document["rows"] if row["spot_interruption"]]
+    assert known
+    assert all(row["spot_as_of"].startswith("20") for row in known)
+
+
+def test_no_first_token_is_said_of_a_load_beyond_saturation():
+    load = ReplayedLoad(ttft_p50_s=None, ttft_p95_s=None, tpot_p95_s=0.02, preempted_frac=0.5)
+    demand = Demand(input_tokens=1000, output_tokens=100, rate_req_s=5)
+
+    assert replayed_lines(load, demand) == [
+        "replayed scheduler, Poisson arrivals: more comes than is served at once, so no time to first token is said; "
+        "0.5 preemptions a request"
+    ]
+    assert replayed_cells(load)["ttft_p95_ms"] is None
+    assert replayed_cells(load)["beyond_saturation"] is True
 
 
 def test_a_bulk_of_requests_has_no_replayed_first_tokens():

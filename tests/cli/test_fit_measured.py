@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from trimtab.cli.fit import command
 from trimtab.errors import InputError, Unpredictable, UsageError
-from trimtab.physics.boards import board
 from trimtab.physics.measured_models import find_measured_model, measured_models
 from trimtab.physics.models import hub_id, known_models
+from trimtab.physics.offers import board
 from trimtab.physics.predict import knows, packaged
 
 

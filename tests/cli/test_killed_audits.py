@@ -10,8 +10,7 @@ import pytest
 from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
-from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan
-from trimtab.cli.state import seal_of, state_folder, user_key
+from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan, seal_of, state_folder, user_key
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.kept_plan import render_kept_plan

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.mcp import MOST_BYTES, all_asked, prepared, questions, server_in
+from benchmarks.mcp import BUNDLE, MOST_BYTES, all_asked, prepared, questions, server_in
 from click.testing import CliRunner
 from mcp import ClientSession
 from mcp.client.stdio import stdio_client
@@ -141,7 +142,11 @@ def toolbox(tmp_path, wait_s=40.0, plans=None):
     document, made = whole()
     library = Library(source=Shelf({"1": document}, {"1": made} if plans is None else plans))
     again = plans_again((), None, None, keep_outcomes=False)
-    return Toolbox(library=library, plans=again, roots=(tmp_path,), wait_s=wait_s)
+    return Toolbox(library=library, kept_plan=no_plan, plans=again, roots=(tmp_path,), wait_s=wait_s)
+
+
+def no_plan(audit):
+    raise AssertionError(f"nothing asked for the plan of audit {audit}")
 
 
 def test_actions_switched_off_give_the_plan_of_the_page(tmp_path):
@@ -177,12 +182,23 @@ def test_without_its_history_a_plan_says_why_and_what_is_answered_all_the_same(t
     box.close()
 
 
-def test_an_audit_of_a_file_has_no_plan_to_verify_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
-    (tmp_path / "later").mkdir()
+def test_an_audit_of_a_file_has_no_plan_to_verify_and_says_so(folder, audit, tmp_path):
+    shutil.copy(folder / "audit.json", tmp_path)
 
-    with pytest.raises(InputError, match="the plan of audit 1 was not kept here"):
-        toolbox(tmp_path).verify("later")
+    ((is_error, text),) = asked(folder, ("verify", {"bundle": BUNDLE}), arguments=("--audits", str(tmp_path)))
+
+    assert is_error
+    assert "the plan of audit audit was not kept here" in text
+
+
+def test_audits_of_another_folder_are_verified_by_the_plan_that_is_kept_there(folder, audit, tmp_path):
+    there = ("--audits", str(folder / ".trimtab"), "--bundles", str(folder))
+    question = ("verify", {"bundle": str(folder / BUNDLE)})
+
+    ((is_error, text),) = asked(tmp_path, question, arguments=there)
+
+    assert not is_error
+    assert text == asked(folder, question)[0][1]
 
 
 def test_an_unknown_table_is_answered_with_those_there_are(tmp_path):
@@ -194,7 +210,8 @@ def test_hostile_names_are_harmless_in_every_answer_and_within_its_limit(tmp_pat
     document, _ = whole()
     hostile = f"web/\x1b[31m=cmd\u202e<script>{'x' * 10_000}"
     found = parse_document(render_json(document).replace('"web/api', json.dumps(hostile)[:-1]), where="here")
-    box = Toolbox(library=Library(source=Shelf({"1": found})), plans=plans_again((), None, None), roots=(tmp_path,))
+    library, again = Library(source=Shelf({"1": found})), plans_again((), None, None)
+    box = Toolbox(library=library, kept_plan=no_plan, plans=again, roots=(tmp_path,))
 
     answers = [box.audits(), box.audit(), box.explain(), box.explain(hostile)]
     answers += [box.table(name) for name in (*TABLES, "not-worth")]

@@ -5,8 +5,8 @@ import sqlite3
 import numpy as np
 import pytest
 
+from trimtab.cli.kept_audits import user_key
 from trimtab.cli.outcome_cache import encoded, outcome_cache, readable
-from trimtab.cli.state import user_key
 from trimtab.replay.outcomes.outcome import Outcome
 
 OUTCOME = Outcome(on_demand=np.arange(5), spot=np.zeros(5, dtype=np.int64), attained=(), interruptions=3, gpus=None)

@@ -120,6 +120,9 @@ def test_matrix_has_every_board_with_dense_rates_and_months(run):
     assert len(boards) >= 39
     assert boards["H100-SXM5-80GB"]["fp16_tflops"] == 989.4
     assert boards["H100-SXM5-80GB"]["on_demand_usd_mo"] == pytest.approx(5022.4)
+    # 989.4 TFLOPS and 3,350 GB/s
+    assert boards["H100-SXM5-80GB"]["usd_mo_per_fp16_tflops"] == pytest.approx(5022.4 / 989.4, rel=1e-3)
+    assert boards["H100-SXM5-80GB"]["usd_mo_per_gb_s"] == pytest.approx(5022.4 / 3350, rel=1e-2)
     assert boards["H100-SXM5-80GB"]["committed_usd_mo"] is None
     assert boards["A100-SXM4-80GB"]["committed_usd_mo"] == pytest.approx(1587.87, abs=0.01)
     assert boards["L40S"]["mig_instances"] == 0

@@ -143,7 +143,7 @@ def spread(value):
 
 
 def test_the_live_view_has_a_row_a_device_and_the_dollars_to_the_end():
-    from trimtab.cli.profile.view import live_table
+    from trimtab.cli.profile.run import live_table
     from trimtab.tables.profile_file import checked_profile
 
     device = {"index": 0, "uuid": "GPU-0", "name": "x", "metrics": {"gpu_util_frac": spread(0.5)}}

@@ -16,8 +16,8 @@ def document():
     return audit_document(example_audit())
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_an_audit_has_every_form(document, form):
+@pytest.mark.parametrize("form", [form for form in Format if form is not Format.XLSX])
+def test_an_audit_has_every_form_of_text(document, form):
     assert "research/vision-exp" in render_audit(document, form, width=120, colour=False) or form in (
         Format.CSV,
         Format.TABLE,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from trimtab.catalog.price_changes import price_change
+from trimtab.catalog.registry import price_change
 from trimtab.cli import root
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.fleet.model import Target

@@ -17,13 +17,11 @@ from trimtab.errors import PlanError
 from trimtab.plan.problem import KEEP, NodeGroup
 from trimtab.plan.program import couplings
 from trimtab.plan.program.decompose import mix
-from trimtab.plan.program.exact_cost import cost_with, total_usage
 from trimtab.plan.program.improve import Improver
 from trimtab.plan.program.limits import broken
-from trimtab.plan.program.master import Master
-from trimtab.plan.program.periods import gather
+from trimtab.plan.program.master import Master, gather
 from trimtab.plan.program.solve import choice_cost, solve_problem
-from trimtab.plan.program.table import OptionTable
+from trimtab.plan.program.table import OptionTable, cost_with, total_usage
 from trimtab.units import S_PER_HR, usd
 
 NO_COUPLING = {"parts", "linked_rows"}

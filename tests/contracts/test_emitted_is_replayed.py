@@ -19,8 +19,8 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetReplicaPolicy, SetReplicas, UseOffering, UseSlots
 from trimtab.deployment.placement import HomeNodes, resolve
+from trimtab.emit.manifests.cluster_facts import facts_of_fleet
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
@@ -28,8 +28,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import BUILT_IN
 from trimtab.plan.model import Action, Change, Plan
-from trimtab.plan.options.candidate import candidate_of
-from trimtab.plan.options.composition import bought, on_demand
+from trimtab.plan.options.composition import bought, candidate_of, on_demand
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import targets_at

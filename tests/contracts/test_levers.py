@@ -30,16 +30,18 @@ from trimtab.deployment.effects import (
     UseSlots,
     Wake,
 )
+from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.levers_reference import levers_page
-from trimtab.emit.manifests.decision_record import decision_record
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.plan_pages import decision_record
+from trimtab.emit.sections.finance import PLAIN_LEVERS, PLAIN_WASTE
 from trimtab.errors import InputError
 from trimtab.levers import registry
 from trimtab.levers.lever import CompositionStage, Lever
 from trimtab.levers.registry import BUILT_IN, lever_named, title_of
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Change
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.keda import KedaPolicy
@@ -240,3 +242,8 @@ def test_a_lever_that_is_not_installed_any_more_is_named_and_its_kept_audit_stay
     assert title_of("ours") == "ours"
     with pytest.raises(InputError, match="'ours'"):
         lever_named("ours")
+
+
+def test_every_lever_and_every_part_of_the_bill_has_words_for_those_who_pay():
+    assert set(PLAIN_LEVERS) == {lever.name for lever in BUILT_IN}
+    assert set(PLAIN_WASTE) == {kind.value for kind in WasteKind}

@@ -7,14 +7,23 @@ from benchmarks.bill_splits import oracle, ours, world
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, node, tables
 
-from trimtab.diagnose.bill_split import COLUMNS, UNSEEN, UNTAGGED, ChargeBasis, charges_of, spent_of_bill
-from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit
+from trimtab.catalog.providers import nodes_by_resource
+from trimtab.diagnose.bill_split import (
+    COLUMNS,
+    UNALLOCATED,
+    UNSEEN,
+    UNTAGGED,
+    UNUSED_COMMITMENT,
+    ChargeBasis,
+    CostSplit,
+    charges_of,
+    spent_of_bill,
+)
 from trimtab.errors import BillError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
-from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import usd
 
 HELD = [allocation(team="assist", gpus=4.0, device=None), allocation(team="research", pod="r", gpus=2.0, device=None)]

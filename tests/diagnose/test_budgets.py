@@ -3,7 +3,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from trimtab.diagnose.budgets import month_end
+from trimtab.diagnose.charges import month_end
 
 MONDAY = date(2026, 8, 31)
 

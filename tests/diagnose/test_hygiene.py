@@ -4,9 +4,8 @@ import pytest
 from tests.diagnose.untidy_fleet import found_in, offence_usd, pod, stray
 from tests.fleets import FleetRows
 
-from trimtab.diagnose.findings import WasteKind
+from trimtab.diagnose.findings import OffenceKind, WasteKind
 from trimtab.diagnose.hygiene import keeps_others_out, tolerates_gpu_taint
-from trimtab.diagnose.offences import OffenceKind
 
 
 def held(start=0, end=None, days=2, sm=0.9):

@@ -3,8 +3,7 @@
 from tests.diagnose.untidy_fleet import found_in, offence_usd, pod
 from tests.fleets import FleetRows
 
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.offences import OffenceKind
+from trimtab.diagnose.findings import OffenceKind, WasteKind
 
 DAYS = 3
 

@@ -3,8 +3,8 @@
 import pytest
 
 from trimtab.catalog import load_catalog
-from trimtab.diagnose.causes import Cause
 from trimtab.diagnose.profiled import PhaseKind, judge, phases_of
+from trimtab.diagnose.verdicts import Cause
 from trimtab.tables.profile_file import checked_profile
 
 

@@ -11,11 +11,12 @@ from trimtab.diagnose.quality import (
     QualityRule,
     QualityVerdict,
     ScoredAnswer,
+    alarm_quantile,
     judged,
     look_alpha,
     paired,
+    watch_plan,
 )
-from trimtab.diagnose.quality_watch import alarm_quantile, watch_plan
 from trimtab.errors import InputError, UsageError
 
 

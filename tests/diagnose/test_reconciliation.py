@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
-from trimtab.diagnose.reconciliation import months
+from trimtab.diagnose.charges import months
 from trimtab.tables.arrow import table_from_rows
 from trimtab.units import micro_usd
 

@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, device, node, tables
 
-from trimtab.diagnose.token_cost import (
-    TokenAmounts,
-    TokenRule,
-    TokenUse,
-    summed,
-    token_charge,
-    token_charges,
-    token_use,
-)
+from trimtab.diagnose.token_cost import summed, token_charge, token_charges
+from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse, token_use
 from trimtab.pipeline import priced_history
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.workloads import Workloads, WorkloadSpec

@@ -3,6 +3,7 @@
 import pytest
 from tests.fleets import FleetRows
 
+from trimtab.catalog import load_catalog
 from trimtab.diagnose.findings import WasteKind
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
@@ -102,6 +103,15 @@ def workload(**readings):
 )
 def test_verdicts_follow_the_bands(readings, expected):
     assert expected in verdict_of(workload(**readings), "w", SETTINGS.bands).headline
+
+
+def test_a_board_whose_exporter_tells_no_more_is_not_asked_for_sm_activity():
+    board = load_catalog().gpu("Trainium")
+
+    told = verdict_of(workload(util=0.2), "w", SETTINGS.bands, gpu=board).headline
+
+    assert "SM_ACTIVE" not in told
+    assert "on other boards than Trainium is not known" in told
 
 
 def test_low_sm_activity_alone_is_not_called_memory_bound():

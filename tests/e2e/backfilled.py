@@ -19,6 +19,8 @@ _LETTERS = str.maketrans("0123456789", "bcdfghjklm")
 """Kubernetes makes up names of consonants and the digits 2 and 4 to 9."""
 _TYPES = {
     "vllm:request_success": "counter",
+    "vllm:prompt_tokens": "counter",
+    "vllm:generation_tokens": "counter",
     "vllm:num_requests_waiting": "gauge",
     "kube_pod_status_ready": "gauge",
     "kube_deployment_status_replicas": "gauge",
@@ -38,19 +40,23 @@ def as_openmetrics(series, labels):
     return "\n".join(blocks) + "\n# EOF\n"
 
 
-def openmetrics(service, history):
+def openmetrics(service, history, lengths=None):
     """The service's series as OpenMetrics text: each pod exports while it is up, from a counter of 0 on.
 
-    `history` has `replicas`, `ready` and `served` by step, and `queue` at its end; pods share all of it evenly.
+    `history` has `replicas`, `ready` and `served` by step, and `queue` at its end; pods share all of it evenly. `lengths`: by
+    step how many requests, prompt tokens and answer tokens what is served is, each; else it is requests, and no tokens.
     """
+    lengths = [(1.0, 0.0, 0.0)] * len(history.ready) if lengths is None else lengths
     series = {name: [] for name in _TYPES}
     most = int(max(history.ready))
     for pod in range(most):
         number = f"{pod:05d}".translate(_LETTERS)
         labels = f'namespace="{service.namespace}",pod="{service.short_name}-7d4b9c6f5-{number}"'
-        for step, value in _pod_samples(history, pod):
+        for step, value in _pod_samples(history, pod, lengths):
             at = EPOCH_S + (step + 1) * STEP_S
             series["vllm:request_success"].append(f"vllm:request_success_total{{{labels}}} {value['served']!r} {at}")
+            for name in ("prompt_tokens", "generation_tokens"):
+                series[f"vllm:{name}"].append(f"vllm:{name}_total{{{labels}}} {value[name]!r} {at}")
             series["vllm:num_requests_waiting"].append(f"vllm:num_requests_waiting{{{labels}}} {value['queue']!r} {at}")
             series["kube_pod_status_ready"].append(
                 f'kube_pod_status_ready{{{labels},condition="true"}} {value["ready"]} {at}'
@@ -63,20 +69,23 @@ def openmetrics(service, history):
     return "\n".join(blocks) + "\n# EOF\n"
 
 
-def _pod_samples(history, pod):
-    """(step, counter and gauge) of a pod; it is scraped once before it serves."""
-    total = 0.0
+def _pod_samples(history, pod, lengths):
+    """(step, counters and gauge) of a pod; it is scraped once before it serves."""
+    counters = ("served", "prompt_tokens", "generation_tokens")
+    nothing = dict.fromkeys(counters, 0.0)
+    total = nothing
     if history.ready[0] > pod:
-        yield -1, {"ready": 1, "served": 0.0, "queue": 0.0}
+        yield -1, {"ready": 1, "queue": 0.0, **nothing}
     for step in range(len(history.ready)):
         up = history.ready[step] > pod
         if up:
-            total += float(history.served[step] / history.ready[step])
-            yield step, {"ready": 1, "served": total, "queue": float(history.queue[step] / history.ready[step])}
+            share = float(history.served[step] / history.ready[step])
+            total = {name: total[name] + share * each for name, each in zip(counters, lengths[step], strict=True)}
+            yield step, {"ready": 1, "queue": float(history.queue[step] / history.ready[step]), **total}
         else:
-            total = 0.0
+            total = nothing
             if step + 1 < len(history.ready) and history.ready[step + 1] > pod:
-                yield step, {"ready": 0, "served": 0.0, "queue": 0.0}
+                yield step, {"ready": 0, "queue": 0.0, **nothing}
 
 
 @contextmanager

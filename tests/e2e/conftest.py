@@ -15,7 +15,8 @@ from tests.e2e.generated_fleet import DAYS, START, GeneratedFleet
 
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.prometheus.collect import collect_prometheus
-from trimtab.tables.bundle import write_bundle
+from trimtab.tables.bundle import memory_bundle, write_bundle
+from trimtab.tables.checks import check_bundle
 
 END = START + timedelta(days=DAYS)
 
@@ -101,6 +102,23 @@ class RunningPrometheus:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+
+def collected_from(text, folder, binaries, start, hours, **how):
+    """Return what is collected of OpenMetrics lines through a server over `hours` from `start`; `how` as collect has it.
+
+    `binaries` are those of Prometheus and of promtool.
+    """
+    prometheus, promtool = binaries
+    backfill_text(text, promtool, folder / "blocks")
+    server = RunningPrometheus(prometheus, folder / "blocks", folder)
+    server.start()
+    try:
+        with Prometheus(server.url) as client:
+            collected = collect_prometheus(client, start, start + timedelta(hours=hours), **how)
+    finally:
+        server.stop()
+    return check_bundle(memory_bundle(collected.tables, collected.meta))
 
 
 @pytest.fixture(scope="session")

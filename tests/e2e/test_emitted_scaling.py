@@ -1,10 +1,12 @@
 """What was emitted decides what was replayed: a real Prometheus evaluates it, and the HPA rule follows."""
 
 import math
+import random
 import re
 from collections import defaultdict
 from dataclasses import dataclass
 
+import benchmarks.demand_rules as mishaps
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +19,7 @@ from trimtab.emit.manifests.demand_rules import DEMAND, LOAD, PER_REPLICA, SCALI
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.fleet.token_work import TokenWork
 from trimtab.plan.model import Change
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import HpaPolicy, Metric, Observation, hpa_memory, hpa_step
@@ -105,7 +108,7 @@ def replayed(arrivals, capacity_req_s):
     return replay_service(history, model, POLICY, initial_replicas=FIRST).replicas.tolist()
 
 
-def emitted_rules(capacity_req_s, policy=POLICY):
+def emitted_rules(capacity_req_s, policy=POLICY, tokens=None):
     known = WorkloadFacts(
         name="prod/chat-api",
         replicas=FIRST,
@@ -113,7 +116,7 @@ def emitted_rules(capacity_req_s, policy=POLICY):
     )
     plan = example_audit().plan
     base = next(action for action in plan.actions if action.id == "a8")
-    effect = SetReplicaPolicy(policy=policy, metric="requests per replica")
+    effect = SetReplicaPolicy(policy=policy, metric="requests per replica", tokens=tokens)
     action = type(base)(
         **{name: getattr(base, name) for name in base.__slots__ if name != "changes"},
         changes=(Change(subject=known.name, effect=effect),),
@@ -210,3 +213,51 @@ def test_the_emitted_expressions_make_an_hpa_do_what_was_replayed(trace, tmp_pat
     )
     assert within_one(pods_metric, history.replicas) >= 0.99
     assert within_one(external_metric, history.replicas) >= 0.99
+
+
+WORK = TokenWork(input_req=0.0005, output_req=0.004, cached_req=0.0005)
+
+
+def lengths(steps):
+    """By step what a mean request's work is: requests, prompt and answer tokens; ten times as long each in the second half."""
+    each = []
+    for step in range(steps):
+        prompt, answer = (200.0, 25.0) if step < steps // 2 else (2000.0, 250.0)
+        requests = 1 / (prompt * WORK.input_req + answer * WORK.output_req)
+        each.append((requests, requests * prompt, requests * answer))
+    return each
+
+
+@pytest.mark.prometheus
+def test_a_rule_on_tokens_makes_an_hpa_do_what_was_replayed_however_long_requests_are(
+    tmp_path, prometheus_bin, promtool_bin
+):
+    arrivals, capacity_req_s = a_day_with_a_burst()
+    steps = len(arrivals)
+    history = lived(arrivals, capacity_req_s)
+    known, rules = emitted_rules(capacity_req_s, tokens=WORK)
+    by_tokens, by_requests = recorded(rules), recorded(emitted_rules(capacity_req_s)[1])
+
+    text = openmetrics(known, history, lengths(steps))
+    with prometheus_over(text, rules, tmp_path, prometheus_bin, promtool_bin) as address:
+        total = by_step(ask(address, by_tokens[DEMAND], steps), steps)
+        requests = by_step(ask(address, by_requests[DEMAND], steps), steps)
+
+    asked = POLICY._replace(metric=Metric.SIGNAL)
+    replicas = followed(asked, steps, lambda step, now: external(now.ready, now.ready + now.starting, total[step]))
+    assert within_one(replicas, history.replicas) >= 0.99
+    # while each request is two mean ones, a rule on requests is told of half of their work
+    calm = [step for step in range(1, steps) if history.queue[step] == history.queue[step - 1] == 0]
+    late = [step for step in calm if step > steps // 2]
+    assert np.mean([requests[step] / total[step] for step in late]) == pytest.approx(0.5, rel=0.01)
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("scrape_s", mishaps.SCRAPES_S)
+def test_a_rule_on_tokens_knows_demand_through_a_restart_at_every_scrape_interval(scrape_s, promtool_bin):
+    both = mishaps.replicas("a replica restarts", scrape_s, random.Random(scrape_s))
+
+    read = mishaps.readings("vllm", scrape_s, both, promtool_bin, by_tokens=True)
+
+    true = {at: mishaps.truth(both, SERVERS["vllm"], at, scrape_s, by_tokens=True) for at in read}
+    assert read == pytest.approx(true, rel=mishaps.WITHIN_FRAC)

@@ -4,12 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from tests.e2e.conftest import RunningPrometheus, backfill_text
-
-from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.collect import collect_prometheus
-from trimtab.tables.bundle import memory_bundle
-from trimtab.tables.checks import check_bundle
+from tests.e2e.conftest import collected_from
 
 pytestmark = pytest.mark.prometheus
 
@@ -64,15 +59,8 @@ def page():
 @pytest.fixture(scope="module")
 def faults(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
-    backfill_text(page(), promtool_bin, folder / "blocks")
-    server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
-    server.start()
-    try:
-        with Prometheus(server.url) as client:
-            collected = collect_prometheus(client, START, START + timedelta(hours=HOURS))
-    finally:
-        server.stop()
-    return check_bundle(memory_bundle(collected.tables, collected.meta)).table("faults").to_pylist()
+    binaries = (prometheus_bin, promtool_bin)
+    return collected_from(page(), folder, binaries, START, HOURS).table("faults").to_pylist()
 
 
 def test_every_fault_is_told_with_its_node_and_nothing_else_is(faults):

@@ -13,8 +13,8 @@ from tests.e2e.conftest import RunningPrometheus
 from tests.monitor.fleet import STYLES, WATCHED, gpu, node, owner
 
 from trimtab.monitor.boards import boards
-from trimtab.monitor.folder import rule_object
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.folders import rule_object
+from trimtab.monitor.watched import Thresholds
 
 SERVER = {
     "vllm:request_success_total": 100,

@@ -5,12 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from tests.e2e.conftest import RunningPrometheus, backfill_text
-
-from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.collect import collect_prometheus
-from trimtab.tables.bundle import memory_bundle
-from trimtab.tables.checks import check_bundle
+from tests.e2e.conftest import collected_from
 
 pytestmark = pytest.mark.prometheus
 
@@ -135,6 +130,110 @@ def more_servers(page):
         page.add(name, np.arange(STEPS) * 20.0 * share, **triton, le=bound)
 
 
+def amd(page):
+    """Two MI300X as AMD's exporter tells them, one held, scraped without honorLabels; and a board that has a number alone."""
+    own = {"namespace": "amd", "pod": "amd-device-metrics-exporter-x2k4p"}
+    for number, pod in ((0, {"exported_namespace": "ml", "exported_pod": "tune-0"}), (1, {})):
+        board = {
+            "gpu_id": number, "gpu_uuid": f"ccff74a1-{number}", "serial_number": f"69240900540{number}",
+            "card_series": "AMD Instinct MI300X OAM", "card_model": "102-G30211-0C", "card_vendor": "AMD",
+            "gpu_partition_id": 0, "gpu_compute_partition_type": "spx", "hostname": "tw038",
+        }  # fmt: skip
+        page.add("gpu_gfx_activity", 60.0 * (1 - number), **board, **own, **pod)
+        page.add("gpu_umc_activity", 30.0, **board, **own, **pod)
+        page.add("gpu_used_vram", 98304.0, **board, **own, **pod)
+        page.add("gpu_total_vram", 196608.0, **board, **own, **pod)
+        page.add("gpu_package_power", 500.0, **board, **own, **pod)
+        page.add("gpu_energy_consumed", np.arange(STEPS) * 60.0 * 500e6, **board, **own, **pod)
+    short = {"gpu_id": 3, "card_model": "MI355X", "hostname": "tw039"}
+    page.add("amd_gpu_gfx_activity", 20.0, **short, namespace="ml", pod="short-0")
+
+
+def neuron(page):
+    """A trn1.32xlarge of which a program runs on chip 5 and on one core of chip 6; Kubernetes tells whose chips these are.
+
+    Labels and values as neuron-monitor-prometheus.py of aws-neuronx-tools writes them (the scrape in
+    open-telemetry/opentelemetry-collector-contrib, receiver/awscontainerinsightreceiver/internal/neuron).
+    """
+    machine = {
+        "availability_zone": "us-east-1c", "instance_id": "i-09db9b55e0095612f", "instance_name": "",
+        "instance_type": "trn1.32xlarge", "region": "us-east-1", "subnet_id": "subnet-06a7754948e8a000f",
+        "namespace": "neuron-monitor", "pod": "neuron-monitor-27h2p",
+    }  # fmt: skip
+    page.add("neuron_hardware_info", 1.0, **machine, neuron_device_count=16, neuroncore_per_device_count=2)
+    for core, share in ((10, 0.2), (11, 0.6), (12, 0.5)):
+        page.add("neuroncore_utilization_ratio", share, **machine, neuroncore=core, runtime_tag=367)
+        page.add("neuroncore_memory_usage_tensors", 6.3e6, **machine, neuroncore=core, runtime_tag=367)
+    node = {"node": "ip-10-0-1-7.ec2.internal"}
+    page.add("kube_node_info", 1.0, **node, provider_id="aws:///us-east-1c/i-09db9b55e0095612f")
+    labels = {
+        "label_node_kubernetes_io_instance_type": "trn1.32xlarge",
+        "label_topology_kubernetes_io_region": "us-east-1",
+    }
+    page.add("kube_node_labels", 1.0, **node, **labels)
+    for resource, amount in (("neuron", 16), ("neurondevice", 16), ("neuroncore", 32)):
+        page.add(
+            "kube_node_status_capacity", float(amount), **node, resource=f"aws_amazon_com_{resource}", unit="integer"
+        )
+    for pod, resource, amount in (("pretrain-0", "neuron", 4), ("embed-0", "neuroncore", 6)):
+        asked = {"namespace": "ml", "pod": pod, **node, "resource": f"aws_amazon_com_{resource}", "container": "c"}
+        page.add("kube_pod_container_resource_requests", float(amount), **asked)
+        page.add("kube_pod_status_phase", 1.0, namespace="ml", pod=pod, phase="Running")
+
+
+def tpu(page):
+    """A v6e node: chip 0 is held by a pod whose runtime tells of it, chip 1 by nobody, which the host tells.
+
+    Names and labels as in pkg/metrics/prom_metrics.go of ai-on-gke/tpu-device-plugin at 4626a9f4; scraped without honorLabels.
+    """
+    own = {"namespace": "kube-system", "pod": "tpu-device-plugin-4x8kd", "node": "gke-tpu-1"}
+    for number, busy in ((0, 70.0), (1, 0.0)):
+        chip = {
+            "make": "cloud-tpu", "accelerator_id": f"4804690994094478883-{number}", "model": "tpu-v6e-slice",
+            "tpu_topology": "2x4",
+        }  # fmt: skip
+        page.add("tensorcore_utilization_node", busy / 2, **chip, **own)
+        page.add("memory_bandwidth_utilization_node", busy / 2, **chip, **own)
+        if not busy:
+            continue
+        holder = {"exported_namespace": "ml", "exported_pod": "jax-0", "exported_container": "train"}
+        page.add("duty_cycle_node", busy, **chip, **own)
+        page.add("duty_cycle", busy, **chip, **own, **holder)
+        page.add("tensorcore_utilization", busy / 2, **chip, **own, **holder)
+        page.add("memory_bandwidth_utilization", 20.0, **chip, **own, **holder)
+        page.add("memory_used", 8.0 * 1024**3, **chip, **own, **holder)
+        page.add("memory_total", 31.25 * 1024**3, **chip, **own, **holder)
+    page.add("memory_used", 5e9, make="nvidia", accelerator_id="GPU-theirs", model="nvidia-l4", pod="gke-dcgm")
+
+
+def intel(page):
+    """A Max 1550 behind XPU Manager, a series a tile beside the board's, and a Gaudi3 that nobody holds.
+
+    Names and labels as in rest/prometheus_exporter/prometheus_exporter.py of intel/xpumanager at 57e44f55 and in the Prometheus
+    metric exporter of Gaudi 1.23.
+    """
+    board = {
+        "uuid": "00000000-0000-003f-0000-002f0bd58086", "dev_name": "Intel(R) Data Center GPU Max 1550", "pci_dev": "0x0bd5",
+        "vendor": "Intel(R) Corporation", "pci_bdf": "0000:3f:00.0", "dev_file": "card1", "node": "xpu-1",
+        "kube_pod": "sycl-0", "kube_namespace": "ml", "kube_container": "c", "namespace": "xpum", "pod": "xpu-manager-9s2",
+    }  # fmt: skip
+    for tile, share in (({}, 0.5), ({"sub_dev": 0}, 0.9), ({"sub_dev": 1}, 0.1)):
+        page.add("xpum_engine_ratio", share, **board, **tile)
+        page.add("xpum_memory_bandwidth_ratio", share / 2, **board, **tile)
+        page.add("xpum_power_watts", 800.0 * share, **board, **tile)
+        page.add("xpum_energy_joules_total", np.arange(STEPS) * 60.0 * 800.0 * share, **board, **tile)
+    page.add("xpum_power_watts", 400.0, card=2147483649)
+    gaudi = {
+        "Serial": "AO22013377", "UUID": "01P4-HL3090A0-18-U4V193-22-07-00", "device": "AO22013377", "id": "0",
+        "driver": "1.23.0-ab12cd3", "pod_namespace": "", "pod_name": "", "namespace": "habana", "node": "gaudi-1",
+        "pod": "habana-metric-exporter-ds-jj2", "instance": "10.0.0.9:41611",
+    }  # fmt: skip
+    page.add("habanalabs_utilization", 0.0, **gaudi)
+    page.add("habanalabs_memory_used_bytes", 1024.0**3, **gaudi)
+    page.add("habanalabs_memory_total_bytes", 128 * 1024.0**3, **gaudi)
+    page.add("habanalabs_power_mW", 220_000.0, **gaudi)
+
+
 def gke(page):
     """A GPU whose DCGM runs as part of GKE: exported labels, the node under `node`, the exporter's pod in `pod`."""
     labels = {"UUID": "GPU-gke", "gpu": "0", "modelName": "NVIDIA L4", "cluster": "c", "location": "us-central1"}
@@ -148,17 +247,10 @@ def gke(page):
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
     page = Page()
-    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke):
+    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke, amd, neuron, tpu, intel):
         part(page)
-    backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
-    server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
-    server.start()
-    try:
-        with Prometheus(server.url) as client:
-            collected = collect_prometheus(client, START, START + HOURS * HOUR)
-    finally:
-        server.stop()
-    return check_bundle(memory_bundle(collected.tables, collected.meta))
+    binaries = (prometheus_bin, promtool_bin)
+    return collected_from("".join(page.lines), folder, binaries, START, HOURS)
 
 
 def usage(bundle, device):
@@ -301,3 +393,112 @@ def test_a_gpu_under_gkes_own_dcgm_is_held_by_the_exported_pod_on_its_node(bundl
     assert {row["workload"] for row in rows} == {"ml/gke-train"}
     assert held(bundle, "ml/gke-train")[0]["node"] == "gke-pool-1"
     assert rows[0]["sm_active_mean"] == pytest.approx(0.3)
+
+
+def test_amds_exporter_is_read_as_nvidias_are(bundle):
+    devices = {row["device"]: row for row in bundle.table("devices").to_pylist()}
+    rows = usage(bundle, "ccff74a1-0")
+
+    assert (devices["ccff74a1-0"]["gpu"], devices["ccff74a1-0"]["node"]) == ("MI300X", "tw038")
+    assert devices["ccff74a1-0"]["memory_gib"] == 192.0
+    assert {row["workload"] for row in rows} == {"ml/tune"}
+    assert [row["gpu_util_mean"] for row in rows] == pytest.approx([0.6] * HOURS)
+    assert {row["memory_used_gib_mean"] for row in rows} == {96.0}
+    assert {row["power_w_mean"] for row in rows} == {500.0}
+    assert rows[2]["energy_kwh"] == pytest.approx(0.5, rel=1e-3)
+    assert {row["sm_active_mean"] for row in rows} == {row["dram_active_mean"] for row in rows} == {None}
+    assert held(bundle, "ml/tune")[0]["gpus"] == 1.0
+
+
+def test_a_board_of_amd_that_nobody_holds_is_not_its_exporters(bundle):
+    assert {row["workload"] for row in usage(bundle, "ccff74a1-1")} == {None}
+    assert not [row for row in bundle.table("allocations").to_pylist() if "exporter" in row["workload"]]
+
+
+def test_a_board_of_amd_without_a_uuid_is_known_by_its_number(bundle):
+    (row, *_) = usage(bundle, "tw039/gpu3")
+
+    assert (row["workload"], row["gpu_util_mean"]) == ("ml/short", pytest.approx(0.2))
+    assert {found["device"]: found["gpu"] for found in bundle.table("devices").to_pylist()}["tw039/gpu3"] == "MI355X"
+
+
+def readings(bundle, device):
+    """Return the readings in each hour's histogram of a device."""
+    rows = bundle.table("gpu_usage", ["device", "activity_histogram"]).to_pylist()
+    return [sum(row["activity_histogram"]) for row in rows if row["device"] == device]
+
+
+def test_a_chip_of_neuroncores_is_as_busy_as_its_cores_that_are_told(bundle):
+    assert [row["gpu_util_mean"] for row in usage(bundle, "i-09db9b55e0095612f/neuron5")] == pytest.approx(
+        [0.4] * HOURS
+    )
+    assert [row["gpu_util_max"] for row in usage(bundle, "i-09db9b55e0095612f/neuron5")] == pytest.approx([0.6] * HOURS)
+    rows = usage(bundle, "i-09db9b55e0095612f/neuron6")
+    assert [row["gpu_util_mean"] for row in rows] == pytest.approx([0.5] * HOURS)
+    assert {row["samples"] for row in rows} == {60}
+    assert {row["memory_used_gib_mean"] for row in rows} == {row["sm_active_mean"] for row in rows} == {None}
+    assert readings(bundle, "i-09db9b55e0095612f/neuron5") == [120] * HOURS
+
+
+def test_chips_on_which_no_program_runs_are_not_told_and_not_idle(bundle):
+    chips = {row["device"] for row in bundle.table("devices").to_pylist() if row["node"] == "ip-10-0-1-7.ec2.internal"}
+
+    assert chips == {"i-09db9b55e0095612f/neuron5", "i-09db9b55e0095612f/neuron6"}
+
+
+def test_a_node_of_trainium_is_known_by_its_instance_and_its_chips_are_held_as_asked(bundle):
+    (node,) = [row for row in bundle.table("nodes").to_pylist() if row["node"] == "ip-10-0-1-7.ec2.internal"]
+
+    assert (node["gpu"], node["gpu_count"], node["instance_type"]) == ("Trainium", 16, "trn1.32xlarge")
+    assert [row["gpus"] for row in held(bundle, "ml/pretrain")] == [4.0]
+    assert [row["gpus"] for row in held(bundle, "ml/embed")] == [3.0]  # 6 cores of chips that have 2
+
+
+def test_a_tpu_is_held_by_the_pod_whose_runtime_tells_of_it(bundle):
+    rows = usage(bundle, "4804690994094478883-0")
+    devices = {row["device"]: row for row in bundle.table("devices").to_pylist()}
+
+    assert {row["workload"] for row in rows} == {"ml/jax"}
+    assert [row["gpu_util_mean"] for row in rows] == pytest.approx([0.7] * HOURS)
+    assert [row["tensor_active_mean"] for row in rows] == pytest.approx([0.35] * HOURS)
+    assert [row["dram_active_mean"] for row in rows] == pytest.approx([0.2] * HOURS)
+    assert {row["memory_used_gib_mean"] for row in rows} == {8.0}
+    assert readings(bundle, "4804690994094478883-0") == [60] * HOURS
+    assert (devices["4804690994094478883-0"]["gpu"], devices["4804690994094478883-0"]["memory_gib"]) == (
+        "TPU-v6e",
+        31.25,
+    )
+    assert [row["gpus"] for row in held(bundle, "ml/jax")] == [1.0]
+
+
+def test_a_tpu_that_nobody_uses_is_idle_by_what_its_host_tells(bundle):
+    rows = usage(bundle, "4804690994094478883-1")
+
+    assert {row["workload"] for row in rows} == {None}
+    assert {row["gpu_util_mean"] for row in rows} == {0.0}
+
+
+def test_metrics_that_gke_names_alike_for_gpus_are_no_tpus(bundle):
+    assert usage(bundle, "GPU-theirs") == []
+
+
+def test_a_gpu_of_intel_is_read_as_a_board_and_not_by_its_tiles(bundle):
+    rows = usage(bundle, "00000000-0000-003f-0000-002f0bd58086")
+    devices = {row["device"]: row for row in bundle.table("devices").to_pylist()}
+
+    assert {row["workload"] for row in rows} == {"ml/sycl"}
+    assert [row["gpu_util_mean"] for row in rows] == pytest.approx([0.5] * HOURS)
+    assert [row["dram_active_mean"] for row in rows] == pytest.approx([0.25] * HOURS)
+    assert {row["power_w_mean"] for row in rows} == {400.0}
+    assert rows[2]["energy_kwh"] == pytest.approx(0.4, rel=1e-3)
+    assert (devices["00000000-0000-003f-0000-002f0bd58086"]["gpu"]) == "Max-1550"
+    assert not [device for device in devices if "2147483649" in device]
+
+
+def test_a_gaudi_that_nobody_holds_is_idle_and_not_its_exporters(bundle):
+    (row, *_) = usage(bundle, "01P4-HL3090A0-18-U4V193-22-07-00")
+    devices = {found["device"]: found for found in bundle.table("devices").to_pylist()}
+
+    assert (row["workload"], row["gpu_util_mean"], row["power_w_mean"]) == (None, 0.0, 220.0)
+    assert devices[row["device"]]["memory_gib"] == 128.0
+    assert devices[row["device"]]["node"] == "gaudi-1"

@@ -5,15 +5,11 @@ from datetime import timedelta
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from tests.e2e.conftest import RunningPrometheus, backfill_text
+from tests.e2e.conftest import collected_from
 from tests.e2e.test_prometheus_corners import HOURS, START, STEPS, Page
 
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.collect import collect_prometheus
-from trimtab.tables.bundle import memory_bundle
-from trimtab.tables.checks import check_bundle
 
 pytestmark = pytest.mark.prometheus
 
@@ -149,15 +145,8 @@ def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     page = Page()
     for part in (told_apart, told_apart_blindly, one_named, hami, hami_unscraped, kai, kai_unknown, unlabelled):
         part(page)
-    backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
-    server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
-    server.start()
-    try:
-        with Prometheus(server.url) as client:
-            collected = collect_prometheus(client, START, START + HOURS * timedelta(hours=1))
-    finally:
-        server.stop()
-    return check_bundle(memory_bundle(collected.tables, collected.meta))
+    binaries = (prometheus_bin, promtool_bin)
+    return collected_from("".join(page.lines), folder, binaries, START, HOURS)
 
 
 def held(bundle, node):

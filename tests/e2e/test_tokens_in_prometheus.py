@@ -1,17 +1,13 @@
 """Tokens, time of the engine's steps and time per token as engines export them, through a real Prometheus server."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from tests.e2e.conftest import RunningPrometheus, backfill_text
+from tests.e2e.conftest import collected_from
 
 from trimtab.catalog.model_servers import SERVERS
-from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.collect import collect_prometheus
-from trimtab.tables.bundle import memory_bundle
-from trimtab.tables.checks import check_bundle
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 HOURS, STEP_S = 4, 60
@@ -89,15 +85,8 @@ def demand(tmp_path_factory, prometheus_bin, promtool_bin):
     lines = [line for name, page in ENGINES.items() for line in scraped(name, page)]
     board = 'UUID="GPU-a",gpu="0",modelName="Tesla T4",Hostname="n",namespace="prod",pod="vllm-0"'
     lines += [f"DCGM_FI_DEV_GPU_UTIL{{{board}}} 50.0 {int(START.timestamp()) + s * STEP_S}\n" for s in range(STEPS)]
-    backfill_text("".join(lines), promtool_bin, folder / "blocks")
-    server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
-    server.start()
-    try:
-        with Prometheus(server.url) as client:
-            collected = collect_prometheus(client, START, START + timedelta(hours=HOURS))
-    finally:
-        server.stop()
-    table = check_bundle(memory_bundle(collected.tables, collected.meta)).table("demand")
+    binaries = (prometheus_bin, promtool_bin)
+    table = collected_from("".join(lines), folder, binaries, START, HOURS).table("demand")
 
     def of(name):
         return table.filter(pc.equal(table["workload"], f"prod/{name}")).to_pylist()

@@ -23,9 +23,10 @@ from trimtab.deployment.effects import (
     UseOffering,
 )
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
-from trimtab.diagnose.token_cost import TokenAmounts, TokenRule, TokenUse, token_charge
+from trimtab.diagnose.token_cost import token_charge
 from trimtab.fleet.law_evidence import BackTest, BackTestedMeasure, Bound, LawEvidence
 from trimtab.fleet.model import Coverage, Target, Window
+from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.model import (

@@ -33,7 +33,7 @@ from trimtab.deployment.effects import (
     Wake,
 )
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import forecast_policy

@@ -102,3 +102,28 @@ def test_every_fault_is_told_at_once():
         parse_cluster_file("autoscaler: kpa\nscrape_interval_s: -1\npod_lable: x\n", where="cluster.yaml")
 
     assert len(told.value.faults) == 3
+
+
+def test_metrics_of_a_proxy_are_read_and_no_rule_goes_by_them():
+    declared = parse_cluster_file(
+        "workloads: {prod/chat-api: {metrics: {completed: hits_total, latency: ms, unit: milliseconds, "
+        "labels: {svc: 'a\"b'}}}}",
+        where="cluster.yaml",
+    )
+    facts = with_cluster_file(example_facts(), declared, where="cluster.yaml")
+
+    metrics = declared.workloads["prod/chat-api"].metrics.as_metrics()
+    service = next(known for known in facts.workloads if known.name == "prod/chat-api").service
+    assert (metrics.only, metrics.bucket_s) == (('svc="a\\"b"',), 0.001)
+    assert metrics.target is not None
+    assert service.signals.completed == "vllm:request_success_total"
+
+
+@pytest.mark.parametrize(
+    "key", ["failed: 'code=~\"5..\"} or vector(1)'", "labels: {'a-b': c}", "completed: 'x{y=\"z\"}'"]
+)
+def test_metrics_that_are_no_names_are_refused(key):
+    rest = "" if key.startswith("completed") else "completed: hits_total, "
+
+    with pytest.raises(BundleError):
+        parse_cluster_file(f"workloads: {{prod/chat-api: {{metrics: {{{rest}{key}}}}}}}", where="cluster.yaml")

@@ -7,10 +7,9 @@ import pytest
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 
-from trimtab.emit.manifests.decision_record import review_date
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.year_page import saved_by
+from trimtab.emit.manifests.plan_pages import review_date, saved_by
 from trimtab.plan.model import NotWorthDoing, Schedule, ScheduledAction
 
 PLAN = example_audit().plan

@@ -5,7 +5,7 @@ from tests.emit.example import action, evidence
 from tests.emit.validity import CRDS, schema_faults
 
 from trimtab.deployment.effects import DeferRuns
-from trimtab.emit.manifests.deferral import deferral_objects
+from trimtab.emit.manifests.cron_files import deferral_objects
 from trimtab.levers import schedule
 from trimtab.plan.model import Risk
 from trimtab.policies.deferral import DeferPolicy

@@ -32,7 +32,7 @@ def test_a_server_that_counts_arrivals_needs_no_growth_of_the_queue():
     rules = demand_rules(service("prod/tgi", "tgi", 3.2, 4), EmitFacts(), Metric.DEMAND)
 
     assert "tgi_request_count" in rules.total
-    assert "idelta" not in rules.total
+    assert "idelta(tgi_queue_size" not in rules.total
 
 
 def test_a_server_without_a_queue_metric_is_judged_by_its_answers():
@@ -61,7 +61,7 @@ def test_a_slower_scrape_widens_the_window():
     rules = demand_rules(CHAT, replace(EmitFacts(), scrape_interval_s=30), Metric.DEMAND)
 
     assert "[120s]" in rules.total
-    assert "/ 30 +" in rules.total
+    assert "/ 30)" in rules.total
 
 
 def test_activity_without_profiling_fields_is_gpu_util_as_a_share():

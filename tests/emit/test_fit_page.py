@@ -18,7 +18,7 @@ from trimtab.physics.ask import FitMarket
 from trimtab.physics.roofline import Phase, training_roofline
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.training_memory import Method
+from trimtab.physics.training import Method
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def page(trained):
 def test_the_page_asks_for_nothing_from_elsewhere(page):
     assert "default-src &#x27;none&#x27;" in page
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)
-    assert "<script" not in page
+    assert page.count("<script") == 1, "the one that the policy names"
 
 
 def test_the_page_holds_every_picture_and_the_whole_cost(page):

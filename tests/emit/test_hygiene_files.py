@@ -16,13 +16,11 @@ from trimtab.catalog import load_catalog
 from trimtab.check import check_folder
 from trimtab.diagnose.broken import Breakage
 from trimtab.diagnose.cluster_records import Call
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.offences import Offence, OffenceKind
+from trimtab.diagnose.findings import Offence, OffenceKind, WasteKind
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence, Untidy
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.hygiene_files import hygiene_files
-from trimtab.emit.manifests.notebook_reaper import SCRIPT
+from trimtab.emit.manifests.hygiene_files import SCRIPT, hygiene_files
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.writers import html, markdown
 

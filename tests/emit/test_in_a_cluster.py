@@ -30,6 +30,7 @@ from trimtab.emit.manifests.signals import SERVERS
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
+from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 PLAN = example_audit().plan
 SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED)
@@ -108,17 +109,27 @@ def test_a_spot_node_takes_who_agreed_and_not_whoever_tolerates_the_other_gpu_no
     assert not any(tolerates(one, taint) for one in elsewhere["tolerations"])
 
 
+def spot_patch():
+    component = yaml.safe_load(text_of(spot_emission(), "workloads/research/vision-exp/kustomization.yaml"))
+    return yaml.safe_load(component["patches"][0]["patch"])
+
+
 def test_a_lost_spot_node_does_not_use_up_a_runs_tries():
     """kubernetes.io, Jobs: `podFailurePolicy` asks for restartPolicy Never."""
-    patch = yaml.safe_load(
-        yaml.safe_load(text_of(spot_emission(), "workloads/research/vision-exp/kustomization.yaml"))["patches"][0][
-            "patch"
-        ]
-    )
+    patch = spot_patch()
 
-    (rule,) = patch["spec"]["podFailurePolicy"]["rules"]
-    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    evicted, told = patch["spec"]["podFailurePolicy"]["rules"]
+    assert evicted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert told == {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [REQUEUE_EXIT_CODE]}}
     assert patch["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_a_run_on_spot_has_the_whole_notice_to_save_in_and_its_command_is_left_to_a_person():
+    grace_s = spot_patch()["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    left = [piece.reason for piece in spot_emission().withheld if piece.subject == "research/vision-exp"]
+
+    assert grace_s == 120  # EC2, "Spot Instance interruption notices": two minutes
+    assert any("trimtab-runtime spot-run --" in reason and "TRIMTAB_GRACE_S=120" in reason for reason in left)
 
 
 # --- Nodes, as Karpenter makes and takes them -------------------------------------------------------------------------------
@@ -605,8 +616,8 @@ def demand_of(server, scrape_s):
     return kinds(emit_plan(of_action("a8", scaling), facts), "PrometheusRule")[0]["spec"]
 
 
-def scraped(server, scrape_s, missed=()):
-    """7 requests a second and an empty queue, as promtool spells samples; one is stale after a scrape that failed."""
+def scraped(server, scrape_s, missed=(), back=0):
+    """From scrape `back` on, 7 requests a second and an empty queue, as promtool spells samples; a failed scrape is stale."""
     signals = SERVERS[server]
     counter = signals.arrived or signals.completed
     scrapes = 40
@@ -614,13 +625,15 @@ def scraped(server, scrape_s, missed=()):
     def said(values):
         return " ".join("stale" if number in missed else str(value) for number, value in enumerate(values))
 
-    series = [{"series": f"{counter}{{{POD}}}", "values": said(7 * scrape_s * number for number in range(scrapes))}]
+    pod = ",".join((POD, *(matcher for matcher in signals.only if "!~" not in matcher)))
+    counts = [7 * scrape_s * (number - back + 1 if number >= back else number) for number in range(scrapes)]
+    series = [{"series": f"{counter}{{{pod}}}", "values": said(counts)}]
     if signals.waiting is not None:
-        series.append({"series": f"{signals.waiting}{{{POD}}}", "values": said(0 for _ in range(scrapes))})
+        series.append({"series": f"{signals.waiting}{{{pod}}}", "values": said(0 for _ in range(scrapes))})
     return series
 
 
-def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,), beside=()):
+def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,), beside=(), back=0):
     """Hold the demand that Prometheus records at a scrape against that; returns what promtool says if it differs."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(demand_of(server, scrape_s)), encoding="utf-8")
     test = {
@@ -629,7 +642,7 @@ def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,)
         "tests": [
             {
                 "interval": f"{scrape_s}s",
-                "input_series": [*scraped(server, scrape_s, missed), *beside],
+                "input_series": [*scraped(server, scrape_s, missed, back), *beside],
                 "promql_expr_test": [
                     {
                         "expr": f"round({DEMAND}, 0.001)",
@@ -651,6 +664,18 @@ def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,)
 @pytest.mark.parametrize("server", sorted(SERVERS))
 def test_demand_is_read_at_every_usual_scrape_interval(server, scrape_s, promtool_bin, tmp_path):
     assert read(server, scrape_s, 20, promtool_bin, tmp_path) == ""
+
+
+@pytest.mark.parametrize("away", [2, 10])
+@pytest.mark.parametrize("scrape_s", [15, 60])
+@pytest.mark.parametrize("server", sorted(SERVERS))
+def test_what_comes_after_a_restart_is_not_spread_over_the_time_away(server, scrape_s, away, promtool_bin, tmp_path):
+    missed = range(20 - away, 20)
+    ready = " ".join(str(int(number not in missed)) for number in range(40))
+    beside = [{"series": f'kube_pod_status_ready{{{POD},condition="true"}}', "values": ready}]
+
+    for at_scrape in (20, 21):
+        assert read(server, scrape_s, at_scrape, promtool_bin, tmp_path, missed=missed, beside=beside, back=20) == ""
 
 
 @pytest.mark.parametrize("scrape_s", [15, 30, 60])

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 import yaml
 from tests.emit.cluster_example import example_facts
-from tests.emit.example import P4D, example_audit
+from tests.emit.example import example_audit
 
-from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.kinds import CapacityType, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetCapacityType, UseSlots
 from trimtab.emit.manifests.cluster_facts import with_cluster
@@ -28,6 +28,8 @@ POOLS = {
     "gcp": Pool("gcp", "a2-highgpu-1g", "us-central1"),
     "azure": Pool("azure", "Standard_NC24ads_A100_v4", "eastus"),
 }
+STRATEGY = "gpu-sharing-strategy"
+MPS_OF_4 = {STRATEGY: "mps", "max-shared-clients-per-gpu": "4"}
 SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
 
 
@@ -142,17 +144,78 @@ def test_blocks_have_a_group_each_that_is_grown_before_the_one_on_demand(golden,
 
 
 def test_what_no_group_carries_is_left_to_a_person_and_no_pod_is_sent_there():
-    hedge = HedgeOnSpot(pool=P4D.held_as(CapacityType.SPOT), one_in=4, zones=3, loss_per_hr=0.05, outage_s=600.0)
     cut = SharedPool(POOLS["gcp"], 7, "1g.5gb")
-    slots = UseSlots(shared=cut, gpus_per_node=7, gpu="A100", slots=1, memory_gib=4.75, speed=SAME, work_speed=SAME)
+    slots = UseSlots(shared=cut, gpus_per_node=7, gpu="A100", slots=2, memory_gib=9.5, speed=SAME, work_speed=SAME)
     facts = without_karpenter(example_facts())
-    for effect, home in ((hedge, P4D), (slots, POOLS["gcp"])):
-        action = replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=effect),))
-        known = replace(facts.workload(CHAT), pool=home)
-        emission = emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
+    action = replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=slots),))
+    known = replace(facts.workload(CHAT), pool=POOLS["gcp"])
 
-        assert [file.path for file in emission.files if file.stage is ApplyStage.WORKLOADS] == []
-        assert any("by hand" in one.reason for one in emission.withheld)
+    emission = emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
+
+    assert [file.path for file in emission.files if file.stage is ApplyStage.WORKLOADS] == []
+    assert any("by hand" in one.reason for one in emission.withheld)
+
+
+def hedged(provider, one_in=4):
+    """A service on spot nodes of a provider, one replica in so many on demand."""
+    pool = POOLS[provider]
+    effect = HedgeOnSpot(pool=pool.held_as(CapacityType.SPOT), one_in=one_in, zones=3, loss_per_hr=0.05, outage_s=600.0)
+    facts = without_karpenter(example_facts())
+    action = replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=effect),))
+    known = replace(facts.workload(CHAT), pool=pool, gpus_per_node=1, gpus_per_pod=1.0, replicas=8)
+    return emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
+
+
+@pytest.mark.parametrize("provider", POOLS)
+def test_a_hedged_service_has_a_group_for_each_share_and_one_share_without_spot(provider, golden, tmp_path):
+    emission = hedged(provider)
+
+    (script,) = of_kind(emission, "script of a node group")
+    golden(f"node-groups/hedge-{provider}/{script.path}", script.text)
+    (tmp_path / "group.sh").write_text(script.text, encoding="utf-8")
+    subprocess.run(["bash", "-n", str(tmp_path / "group.sh")], check=True)
+    held = {share: script.text.count(f"trimtab.dev/spread={share}") for share in "1234"}
+    assert held == {"1": 1, "2": 2, "3": 2, "4": 2}
+    (over,) = [one for one in patched(emission)["spec"]["topologySpreadConstraints"] if "spread" in one["topologyKey"]]
+    assert (over["maxSkew"], over["minDomains"], over["whenUnsatisfiable"]) == (1, 4, "DoNotSchedule")
+
+
+SHARES = {
+    "slices": (SharedPool(POOLS["gcp"], 7, "1g.5gb"), {"gpu-partition-size": "1g.5gb"}),
+    "mps": (SharedPool(POOLS["gcp"], 4, isolation=Isolation.MPS.value), MPS_OF_4),
+    "turns": (
+        SharedPool(POOLS["gcp"], 4, isolation=Isolation.TIME_SLICING.value),
+        {**MPS_OF_4, STRATEGY: "time-sharing"},
+    ),
+}
+
+
+def in_shares(shared):
+    """A service in parts of the GPUs of a GKE node pool."""
+    slots = UseSlots(shared=shared, gpus_per_node=1, gpu="A100", slots=1, memory_gib=4.75, speed=SAME, work_speed=SAME)
+    facts = without_karpenter(example_facts())
+    action = replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=slots),))
+    known = replace(facts.workload(CHAT), pool=POOLS["gcp"], gpus_per_node=1, gpus_per_pod=1.0, replicas=2)
+    return emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
+
+
+@pytest.mark.parametrize("how", SHARES)
+def test_gke_cuts_the_gpus_of_a_node_pool_itself(how):
+    shared, said = SHARES[how]
+
+    emission = in_shares(shared)
+
+    (script,) = of_kind(emission, "script of a node group")
+    assert "".join(f",{option}={value}" for option, value in said.items()) in script.text
+    assert of_kind(emission, "ConfigMap") == [], "no layouts for NVIDIA's own plugin"
+    pod = patched(emission)["spec"]
+    assert {f"cloud.google.com/gke-{option}": value for option, value in said.items()}.items() <= pod[
+        "nodeSelector"
+    ].items()
+    assert pod.get("hostIPC") is (True if how == "mps" else None)
+    (file,) = [file for file in emission.files if file.path.startswith("workloads/")]
+    steps = yaml.safe_load(yaml.safe_load(file.text)["patches"][1]["patch"])
+    assert {step["path"].rpartition("/")[2]: step["value"] for step in steps} == {"nvidia.com~1gpu": "1"}
 
 
 @pytest.mark.parametrize(

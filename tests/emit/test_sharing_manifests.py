@@ -14,7 +14,7 @@ from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.effects import UseSlots
-from trimtab.emit.manifests.cuts import side_by_side as cut_nodes
+from trimtab.emit.manifests.gpu_sharing import side_by_side as cut_nodes
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.levers import sharing
 from trimtab.plan.model import Risk

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.emit.manifests.week import cron_spans, held_stretches
+from trimtab.emit.manifests.cron_files import cron_spans, held_stretches
 
 HOURS = st.sets(st.integers(0, 167), max_size=167)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.fleets import FleetRows
 
-from trimtab.fleet.back_test import back_test, fluid_queue
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.law_evidence import BackTest
+from trimtab.fleet.law_limit import back_test, fluid_queue
 from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.settings import Settings
 from trimtab.policies.scaling import StaticReplicas

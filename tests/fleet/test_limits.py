@@ -3,7 +3,7 @@ import pytest
 from trimtab.catalog.kinds import CapacityType, Isolation
 from trimtab.catalog.pools import Pool
 from trimtab.errors import InputError
-from trimtab.fleet.limits import asked_isolation, isolation_of, quota_of_pools, quotas_of
+from trimtab.fleet.reach import asked_isolation, isolation_of, quota_of_pools, quotas_of
 from trimtab.tables.workloads import WorkloadSpec
 
 EAST, WEST = Pool("aws", "p5.48xlarge", "us-east-1"), Pool("aws", "p5.48xlarge", "us-west-2")

@@ -11,7 +11,7 @@ from trimtab.fleet.settings import Ownership, Settings
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.training_memory import Method
+from trimtab.physics.training import Method
 
 P4D = FitMarket(catalog=load_catalog(), gpus=("A100-40GB",), provider="aws", region="us-east-1")
 NODE_ITEMS = (CostItem.WORK, CostItem.IDLE, CostItem.STRANDED)

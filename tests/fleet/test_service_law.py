@@ -97,6 +97,21 @@ def test_a_first_token_is_judged_where_no_whole_request_was_measured():
     assert "no latency was measured" in law.because
 
 
+def test_beyond_the_load_seen_a_first_token_is_stretched_as_a_wait_is_and_a_whole_request_less():
+    law = service_law(service(counts=slower_with_load, first_tokens=slower_with_load), 0.8)
+    beyond = (law.grid() > law.seen_load) & (law.grid() <= 0.8)
+    load = law.grid()[beyond]
+    stretch = (1 - load) / (1 - law.seen_load) * law.seen_load / load
+
+    first = law.ok_frac(0.2, metric=TargetMetric.TTFT)[beyond]
+
+    seen = law.first_token
+    by_hand = [float(share_within(seen.le_s, seen.share[-1:], 0.2 * shorter)[0]) for shorter in stretch]
+    assert len(load) > 3
+    assert first == pytest.approx(np.minimum(by_hand, share_within(seen.le_s, seen.share[-1:], 0.2)[0]))
+    assert (first < law.ok_frac(0.2)[beyond]).all()
+
+
 def slower_by(factor, quiet=False):
     """Requests of another week: so many times as many are slow, on half the load where it was `quiet`."""
 

@@ -3,8 +3,22 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, strategies as st
+from tests.fleets import FleetRows
 
-from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, MeasuredStarts, measured_starts
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.settings import Assumptions, Settings
+from trimtab.fleet.starts import (
+    NODE_COLUMNS,
+    POD_COLUMNS,
+    MeasuredStarts,
+    OwnStart,
+    measured_starts,
+    planned,
+    said_of_starts,
+    with_measured,
+    with_starts,
+)
 from trimtab.tables.arrow import table_from_rows
 
 NOON = datetime(2026, 9, 7, 12, tzinfo=UTC)
@@ -35,6 +49,10 @@ def measured(pods, nodes):
     )
 
 
+def own(*seconds):
+    return tuple(OwnStart(all_s=took_s) for took_s in seconds)
+
+
 def test_a_pod_waited_for_a_node_that_began_after_it():
     found = measured([pod()], [node()])
 
@@ -60,7 +78,7 @@ def test_pods_that_are_not_ready_tell_no_start_of_their_own():
 
 
 def test_the_slowest_tenth_begins_at_a_start_that_was_measured():
-    slow = MeasuredStarts(node_s=tuple(range(100, 120)), own_s={"a": (5.0, 40.0)}).slow
+    slow = MeasuredStarts(node_s=tuple(range(100, 120)), own={"a": own(5.0, 40.0)}).slow
 
     assert slow.node_s == 118
     assert slow.own_s == {"a": 40.0}
@@ -68,6 +86,93 @@ def test_the_slowest_tenth_begins_at_a_start_that_was_measured():
 
 
 def test_nothing_starts_sooner_than_planned():
-    slow = MeasuredStarts(node_s=(200.0,), own_s={"a": (50.0,), "b": (500.0,)}).slow
+    slow = MeasuredStarts(node_s=(200.0,), own={"a": own(50.0), "b": own(500.0)}).slow
 
     assert [slow.run_start_s(name, 300.0) for name in ("a", "b", "c")] == [300.0, 700.0, 300.0]
+
+
+def test_parts_of_a_start_are_told_by_moments_and_events():
+    (start,) = measured([pod(started=at(270), pull_s=25.0, pulled_gib=8.0)], [node()]).own["prod/chat"]
+
+    assert (start.all_s, start.setup_s, start.pull_s, start.load_s) == (60.0, 30.0, 25.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "odd"),
+    [
+        ({"ready": 240 + 3601}, 1),  # ready long before, and then not
+        ({"ready": 200}, 1),  # a kubelet whose clock is behind
+        ({"started": at(239)}, 1),
+        ({"started": at(301)}, 1),
+        ({"started": None}, 0),
+        ({"ready": None}, 0),
+    ],
+)
+def test_moments_that_are_no_starts_are_left_out_and_counted(changes, odd):
+    found = measured([pod(**changes)], [node()])
+
+    assert found.odd == odd
+    assert not (odd and found.own)
+
+
+def test_plans_take_three_of_four_starts_and_none_of_two():
+    assert planned((1.0, 2.0)) is None
+    assert planned((1.0, 2.0, 3.0, 4.0)) == 4.0
+    assert planned(tuple(float(number) for number in range(1, 10))) == 7.0
+
+
+@given(st.lists(st.floats(0.0, 4000.0), min_size=3, max_size=40))
+def test_a_planned_start_is_one_of_those_measured_and_no_longer_than_the_slowest_tenth(starts):
+    ordered = tuple(sorted(starts))
+
+    assert planned(ordered) in ordered
+    assert planned(ordered) <= MeasuredStarts(node_s=ordered).slow.node_s
+
+
+def test_what_somebody_stated_goes_over_what_was_measured():
+    starts = MeasuredStarts(node_s=(400.0, 410.0, 420.0))
+
+    assert with_measured(Assumptions(), starts).node_startup_s == 420.0
+    assert with_measured(Assumptions(node_startup_s=90.0), starts).node_startup_s == 90.0
+
+
+def fleet_with(*, start_s):
+    """A fleet of one service whose own start was measured."""
+    rows = FleetRows(2)
+    rows.node("n", "g5.xlarge").hold("prod/chat", "n", [0], owner_kind="Deployment")
+    return with_starts(build_fleet(rows.bundle(), Settings()), MeasuredStarts(own={"prod/chat": own(*start_s)}))
+
+
+def test_what_plans_take_is_said_with_the_starts_that_it_rests_on():
+    fleet = fleet_with(start_s=(50.0, 60.0, 70.0))
+    starts = MeasuredStarts(node_s=(400.0, 410.0, 420.0), own={"prod/chat": own(50.0, 60.0, 70.0)}, odd=2)
+
+    said = list(said_of_starts(starts, fleet, Assumptions()))
+
+    assert said[0].startswith("cold start measured on 3 starts: a node 420 s")
+    assert said[1] == "start of prod/chat on a node measured on 3 starts: 70 s"
+    assert said[2].startswith("2 start(s) left out")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"), [((None, None, None), "10 s, of 3"), ((None, 8.0, None), "10 s (8 GiB), of 3")]
+)
+def test_pulls_whose_size_nobody_told_are_said_without_one(sizes, said):
+    starts = MeasuredStarts(
+        own={"prod/chat": tuple(OwnStart(all_s=60.0, pull_s=10.0, pulled_gib=gib) for gib in sizes)}
+    )
+    rows = FleetRows(2)
+    rows.node("n", "g5.xlarge").hold("prod/chat", "n", [0], owner_kind="Deployment")
+    fleet = with_starts(build_fleet(rows.bundle(), Settings()), starts)
+
+    assert f"pulls of images {said}" in " ".join(said_of_starts(starts, fleet, Assumptions()))
+
+
+def test_too_few_starts_leave_the_assumption_and_say_so():
+    fleet = fleet_with(start_s=(50.0, 60.0))
+
+    (said,) = said_of_starts(MeasuredStarts(own={"prod/chat": own(50.0, 60.0)}), fleet, Assumptions())
+
+    assert said.startswith("cold start assumed: a node 300 s")
+    assert fleet.workloads[0].start_s is None
+    assert list(said_of_starts(MeasuredStarts(), fleet, Assumptions())) == []

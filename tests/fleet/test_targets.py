@@ -8,8 +8,8 @@ from tests.fleets import FleetRows
 
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.declared import declared_in_vain
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.targets import declared_in_vain
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.workloads import TargetMetric
 

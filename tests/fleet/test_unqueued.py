@@ -7,10 +7,10 @@ from tests.fleets import MONDAY, FleetRows
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import ReleaseIdle
+from trimtab.fleet.arrivals import run_lengths
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
-from trimtab.fleet.unqueued import run_lengths
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.units import S_PER_HR
 

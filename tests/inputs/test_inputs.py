@@ -10,10 +10,8 @@ import pytest
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import column_names, floats, read_arrow_table
-from trimtab.inputs.csv_rows import csv_rows
-from trimtab.inputs.files import read_bytes, read_packed, read_text
-from trimtab.inputs.json_text import load_json
-from trimtab.inputs.yaml_text import load_yaml, load_yaml_documents
+from trimtab.inputs.documents import load_json, load_yaml, load_yaml_documents
+from trimtab.inputs.files import csv_rows, read_bytes, read_packed, read_text
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from trimtab.fleet.model import Window
 from trimtab.levers.capacity_blocks import best_calendar
 from trimtab.policies.blocks import BlockCalendar, blocks_of
-from trimtab.replay.blocks import Blocks, booked_node_seconds, hours_of_days
+from trimtab.replay.job_nodes import Blocks, booked_node_seconds, hours_of_days
 
 HOUR = 3600
 WEEK = Window(start=datetime(2026, 9, 7, tzinfo=UTC), hours=168)

@@ -16,8 +16,7 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
-from trimtab.tables.contradictions import contradictions
-from trimtab.tables.workloads import DeclaredOpenHours, Workloads
+from trimtab.tables.workloads import DeclaredOpenHours, Workloads, contradictions
 
 SETTINGS = Settings()
 NAME = "office/assistant"

@@ -4,10 +4,10 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import CapacityType, load_catalog
+from trimtab.fleet.activity import activity_in_work
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
-from trimtab.fleet.working import activity_in_work
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.replay.outcomes.outcome import Case
 

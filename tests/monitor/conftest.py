@@ -6,8 +6,8 @@ import pytest
 import yaml
 from tests.monitor.fleet import WATCHED
 
-from trimtab.monitor.folder import rule_object
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.folders import rule_object
+from trimtab.monitor.watched import Thresholds
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pydantic import ConfigDict, TypeAdapter
 from tests.monitor.fleet import WATCHED
 
 from trimtab.monitor.boards import boards
-from trimtab.monitor.folder import monitoring_files
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.folders import monitoring_files
+from trimtab.monitor.watched import Thresholds
 
 BOARDS = {board.uid: json.loads(board.text) for board in boards(WATCHED, "https://wiki.example/gpu")}
 MOST_OF_A_CONFIG_MAP = 2**20

@@ -6,7 +6,7 @@ from benchmarks.alerts import surprise
 from tests.monitor.fleet import WATCHED, Style, gpu
 
 from trimtab.monitor.alerts import alert_rules
-from trimtab.monitor.thresholds import Thresholds
+from trimtab.monitor.watched import Thresholds
 
 # the rule's own expression: promtool evaluates groups in any order, and an alert could see the records of the step before
 RULE = next(rule for rule in alert_rules(WATCHED, Thresholds()) if rule.name == "TrimtabSpendJump")

@@ -10,7 +10,7 @@ from benchmarks.memory_fit import MemoryModel, engine_memory, is_fitted, predict
 from benchmarks.memory_rows import read_memory
 from benchmarks.perf_rows import is_ttft, language_model, read_rows
 
-from trimtab.physics.calibration import memory_fit
+from trimtab.physics.fitted import memory_fit
 
 pytestmark = pytest.mark.shared
 

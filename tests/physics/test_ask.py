@@ -9,7 +9,7 @@ from trimtab.physics.ask import FitMarket
 from trimtab.physics.found_ways import Unmet
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
-from trimtab.physics.training_memory import Method
+from trimtab.physics.training import Method
 
 CATALOG = load_catalog()
 CHAT = Demand(input_tokens=1024, output_tokens=256, rate_req_s=20)

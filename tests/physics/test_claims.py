@@ -8,12 +8,11 @@ import pytest
 from trimtab.catalog import BuyingOption, Precision, load_catalog
 from trimtab.catalog.mig import place
 from trimtab.physics.footprint import Item, Serving, inference_footprint, resident_requests
-from trimtab.physics.formats import WeightFormat
+from trimtab.physics.formats import WeightFormat, why_not
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import times_of
 from trimtab.physics.serving_query import Load, ServingQuery
-from trimtab.physics.support import why_not
-from trimtab.physics.training_memory import Training, training_footprint
+from trimtab.physics.training import Training, training_footprint
 from trimtab.physics.transfer import DeviceActivity, speed_ratio
 
 CATALOG = load_catalog()

@@ -188,8 +188,9 @@ def test_gpu_utilisation_is_not_occupancy():
 
     ratio = speed_ratio(observed=busy_kernels, source=CATALOG.gpu("A100-80GB"), target=CATALOG.gpu("H100"))
 
-    # neither bandwidth (1.64 times) nor tensor rate (3.17 times) limits it: what runs all the time leaves most of the GPU idle
-    assert ratio.value < 1.1
+    # neither bandwidth (1.64 times) nor tensor rate (3.17 times) limits it: what runs all the time leaves most of the GPU idle,
+    # and may gain nothing
+    assert ratio.low < 1.0 < ratio.value < 1.3
 
 
 def test_h100_to_a100_at_one_and_a_half_times_the_time_is_60_percent_of_the_cost():

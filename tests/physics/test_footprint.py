@@ -9,11 +9,12 @@ from trimtab.physics.footprint import (
     Parallel,
     Serving,
     inference_footprint,
+    kv_bytes,
     resident_requests,
+    waves,
     weight_bytes,
 )
 from trimtab.physics.formats import WeightFormat, weight_format
-from trimtab.physics.kv import kv_bytes, waves
 from trimtab.physics.models import model_named
 
 GPUS = load_catalog()

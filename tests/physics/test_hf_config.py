@@ -3,8 +3,7 @@
 import pytest
 
 from trimtab.errors import InputError
-from trimtab.physics.hf_config import architecture_from_config
-from trimtab.physics.models import model_named
+from trimtab.physics.models import architecture_from_config, model_named
 
 LLAMA = {
     "model_type": "llama",

@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket, load_catalog
 from trimtab.physics.ask import FitMarket
-from trimtab.physics.interruption import Interruptions
+from trimtab.physics.offers import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.training_memory import Method
+from trimtab.physics.training import Method
 
 UNDER_5, OVER_20 = InterruptionBucket.UNDER_5, InterruptionBucket.OVER_20
 L4_AWS = FitMarket(catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1")

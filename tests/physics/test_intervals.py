@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from trimtab.catalog import load_catalog
-from trimtab.physics.intervals import (
+from trimtab.physics.fitted import (
     BoardClass,
     board_class,
     class_keys,

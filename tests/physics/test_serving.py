@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
+from trimtab.physics.fitted import board_class
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.intervals import board_class
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import Quantity, times_of, with_interval
 from trimtab.physics.search_serving import sweep

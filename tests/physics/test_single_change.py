@@ -2,12 +2,11 @@
 
 import pytest
 
-from trimtab.physics.boards import board
 from trimtab.physics.models import model_named
+from trimtab.physics.offers import board
 from trimtab.physics.search_training import TrainingDemand
-from trimtab.physics.serving_demand import Demand
-from trimtab.physics.single_change import cheapest_change, serving_change
-from trimtab.physics.training_memory import Method
+from trimtab.physics.serving_demand import Demand, cheapest_change, serving_change
+from trimtab.physics.training import Method
 
 CHAT = Demand(input_tokens=1024, output_tokens=256, rate_req_s=1)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError
-from trimtab.physics.sizing import nodes_for, replicas_for
+from trimtab.physics.offers import nodes_for, replicas_for
 
 
 def test_500_a_second_at_200_a_gpu_need_3_and_4_with_20_percent_headroom():

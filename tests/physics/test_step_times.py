@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
-from trimtab.physics.first_token import default_step_tokens, first_token_fit
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import coefficients_at, packaged, times_of
+from trimtab.physics.serving import default_step_tokens, first_token_fit, kv_blocks, step_times, token_seconds
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.physics.step_times import kv_blocks, step_times, token_seconds
 
 GPUS = load_catalog()
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")

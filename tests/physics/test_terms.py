@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError
-from trimtab.physics.terms import Term, Terms, terms_from, terms_to_json
+from trimtab.physics.fitted import Term, Terms, terms_from, terms_to_json
 
 AMOUNTS = st.floats(-3, 3, allow_nan=False).map(lambda one: round(one, 4))
 TERMS = st.builds(

@@ -4,7 +4,7 @@ import pytest
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import InputError
-from trimtab.physics.support import too_old
+from trimtab.physics.formats import too_old
 
 CATALOG = load_catalog()
 

@@ -17,7 +17,8 @@ H100 = GPUS.gpu("H100-SXM5-80GB")
 L4 = GPUS.gpu("L4")
 A10G = GPUS.gpu("A10G")
 COUNTERS = ("sm_active", "tensor_active", "dram_active")
-PAIRS = st.tuples(st.sampled_from(GPUS.gpus), st.sampled_from(GPUS.gpus)).filter(lambda pair: pair[0] != pair[1])
+LAWFUL = [gpu for gpu in GPUS.gpus if gpu.has_speed_law]
+PAIRS = st.tuples(st.sampled_from(LAWFUL), st.sampled_from(LAWFUL)).filter(lambda pair: pair[0] != pair[1])
 
 
 @st.composite
@@ -60,6 +61,17 @@ def test_a_starved_workload_gains_little_from_a_faster_gpu():
     ratio = speed_ratio(observed=seen, source=A100, target=H100)
 
     assert 1.0 < ratio.value < 1.15
+
+
+def test_kernels_that_fill_neither_resource_may_slow_down_as_large_ones_do_and_waits_for_the_host_do_not():
+    small = DeviceActivity(sm_active=0.25, tensor_active=0.08, dram_active=0.09, gpu_util=1.0)
+    waits = replace(small, gpu_util=0.25)
+
+    small_there, waits_there = (speed_ratio(observed=seen, source=A100, target=L4) for seen in (small, waits))
+
+    as_large = math.sqrt(L4.mem_bw_gb_s / A100.mem_bw_gb_s * 121 / 312)
+    assert small_there.low < as_large < small_there.value < waits_there.value
+    assert waits_there.low > as_large
 
 
 @given(seen=readings(), missing=st.sets(st.sampled_from((*COUNTERS, "gpu_util"))), pair=PAIRS)
@@ -132,7 +144,7 @@ def test_the_same_gpu_is_exactly_as_fast():
     dram=st.floats(0, 1),
     tensor=st.one_of(st.none(), st.floats(0, 1)),
     sm=st.one_of(st.none(), st.floats(0, 1)),
-    pair=st.tuples(st.sampled_from(GPUS.gpus), st.sampled_from(GPUS.gpus)),
+    pair=st.tuples(st.sampled_from(LAWFUL), st.sampled_from(LAWFUL)),
 )
 def test_every_ratio_is_positive_lies_in_its_interval_and_reverses_in_sign(dram, tensor, sm, pair):
     source, target = pair
@@ -151,3 +163,11 @@ def test_a_peak_of_30_gib_does_not_fit_an_l4_and_fits_an_a100():
     verdict = fits_memory(30.0, A100)
     assert verdict.fits
     assert verdict.headroom_frac == pytest.approx(1 - 30 / (80 * 0.95), abs=0.01)
+
+
+@pytest.mark.parametrize("pair", [("Trainium", "L4"), ("L4", "TPU-v5e"), ("Trainium", "Inferentia2")])
+def test_boards_that_no_measured_run_compares_have_no_ratio(pair):
+    source, target = map(GPUS.gpu, pair)
+
+    with pytest.raises(Unpredictable, match="no measured runs compare"):
+        speed_ratio(observed=DeviceActivity(sm_active=0.5, tensor_active=0.2), source=source, target=target)

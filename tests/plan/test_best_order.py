@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.levers import commitments, right_size, schedule, spot
-from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
+from trimtab.plan.actions.roadmap_planner import EXACT_ACTIONS, Work, best_order, better_order, year_of
 
 LEVERS = (spot.NAME, schedule.NAME, right_size.NAME, commitments.NAME)
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.catalog.pools import Pool
-from trimtab.levers.commit_advice import advise
-from trimtab.levers.commit_table import CommitmentPrice
-from trimtab.plan.program.load_duration import load_duration
+from trimtab.levers.commit_advice import CommitmentPrice, advise
+from trimtab.plan.commitments.commit_report import load_duration
 from trimtab.replay.commitments import CommitRule
 
 POOL = Pool("aws", "p4d.24xlarge", "us-east-1")

@@ -8,7 +8,7 @@ from tests.plan.fleets import market_of, nodes_of, so_much
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Usage
-from trimtab.plan.commitments.commit_spend import advise_spend
+from trimtab.plan.commitments.commit_report import advise_spend
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend, running
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")

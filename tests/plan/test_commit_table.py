@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from trimtab.catalog.kinds import BuyingOption, PriceBasis
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.prices import Price
-from trimtab.levers.commit_table import CommitmentPrice, Payment, listed_offer, return_of
+from trimtab.levers.commit_advice import CommitmentPrice, Payment, listed_offer, return_of
 
 POOL = Pool("aws", "p4d.24xlarge", "us-east-1")
 

@@ -12,7 +12,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import HedgeOnSpot
 from trimtab.deployment.placement import resolve
 from trimtab.emit.manifests.facts import WorkloadFacts
-from trimtab.emit.manifests.placed import placed_workloads
+from trimtab.emit.manifests.pool_specs import placed_workloads
 from trimtab.emit.manifests.program_settings import batching_page
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market

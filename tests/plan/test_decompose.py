@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import highspy
 import numpy as np
 import pytest
 from benchmarks.plan import QUOTA_SCALES, referee_case, referees
@@ -91,3 +92,20 @@ def test_the_referees_instance_is_certified_within_two_percent(shared_dir, quota
     figures = referee_case(module, 500, QUOTA_SCALES[quotas])
 
     assert figures["gap_frac"] <= 0.02
+
+
+def test_a_solver_is_silent_before_its_first_word(monkeypatch):
+    """HiGHS 1.16 prints its banner while the constructor enables callbacks: into what `-o json` writes."""
+    silent = []
+    enable = highspy.Highs.enableCallbacks
+
+    def enable_and_note(solver):
+        silent.append(solver.getOptionValue("output_flag")[1] is False)
+        return enable(solver)
+
+    monkeypatch.setattr(highspy.Highs, "enableCallbacks", enable_and_note)
+    program = Program()
+    program.add_column(1.0, 1.0, integer=True)
+    solve_integral(program, gap_frac=0.0, max_nodes=1)
+
+    assert silent == [True]

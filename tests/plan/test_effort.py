@@ -19,7 +19,7 @@ from trimtab.fleet.settings import Effort, Limits, Settings
 from trimtab.levers import autoscaling, commitments, right_size
 from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
-from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.composition import Candidate
 from trimtab.plan.options.workload_options import Coupling, options_of, undominated
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem

@@ -1,5 +1,6 @@
 """What a judged outcome may leave out: nothing that decides whether an option is kept."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -12,6 +13,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import autoscaling, right_size
+from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
 SETTINGS = Settings()
@@ -75,3 +77,16 @@ def test_what_was_stopped_is_replayed_whole_when_asked_for(case, options):
 
     assert not evaluator.outcome(stopped).stopped
     assert not evaluator.judged(stopped).stopped
+
+
+def test_a_rule_that_gives_slow_replicas_more_than_they_serve_is_refused_before_any_replay(case, options):
+    (_, size), (_, rule) = options[0].changes
+    unsure = replace(size, speed=Estimate(value=1.0, low=0.5, high=2.0, basis=Basis.CALIBRATED))
+    told = replace(case, law=replace(case.law, tested=None), targets=())
+
+    def said(target_frac):
+        busier = replace(rule, policy=rule.policy._replace(target_frac=target_frac))
+        return Evaluator(case=told).hopeless(Deployment.of((right_size.NAME, unsure), (autoscaling.NAME, busier)))
+
+    assert said(0.5) is None
+    assert "more than they serve" in said(0.55)

@@ -9,7 +9,7 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import best_count
 from trimtab.plan.program.best_discounts import best_of
-from trimtab.plan.program.exact_cost import exact_bill
+from trimtab.plan.program.table import exact_bill
 from trimtab.units import micro_usd
 
 ONE, TWO = Pool("gcp", "a2-highgpu-1g", "us-central1"), Pool("gcp", "a2-highgpu-2g", "us-central1")

@@ -6,10 +6,9 @@ from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import problems
 
 from trimtab.plan.problem import KEEP
-from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.solve import choice_cost
-from trimtab.plan.program.table import OptionTable
+from trimtab.plan.program.table import OptionTable, exact_bill, own_cost, total_usage
 from trimtab.units import usd
 
 

@@ -109,3 +109,14 @@ def test_runs_on_gpus_whose_speed_is_predicted_may_cost_what_its_interval_says()
     assert found.value - found.low == pytest.approx(np.hypot(drift, 400.0), rel=1e-3)
     assert found.high - found.value == pytest.approx(np.hypot(drift, 400 / 3), rel=1e-3)
     assert as_predicted.high - as_predicted.value == pytest.approx(drift, rel=1e-3)
+
+
+def test_runs_on_spot_save_in_proportion_to_how_often_spot_is_there():
+    half_the_time = RunsSpend(micro_usd=400_000_000, lumps_frac=0.0, speed=None, spot_micro_usd=10**8, spot_up_frac=0.5)
+    found = joint_saving(plan_of(half_the_time))
+
+    # recorded zones had it 31 to 79 % of the time, so that $100 saved at 50 % are 62 to 158
+    drift = 0.0717 * (600 * 1000) ** 0.5
+    assert found.value - found.low == pytest.approx(np.hypot(drift, 38.0), rel=1e-3)
+    assert found.high - found.value == pytest.approx(np.hypot(drift, 58.0), rel=1e-3)
+    assert "how often spot is there" in found.because

@@ -9,7 +9,7 @@ from tests.plan.fleets import market_of
 from trimtab.catalog import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Usage, nodes_committed
-from trimtab.levers.commit_table import CommitmentPrice
+from trimtab.levers.commit_advice import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend, inventory, not_running, running, unpriced
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")

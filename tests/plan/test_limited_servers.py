@@ -16,8 +16,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import split_window
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
 from trimtab.replay.outcomes.service_outcome import service_model
-from trimtab.replay.services import ServiceHistory, replay_service
-from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.replay.services import ServiceHistory, arrivals_by_decision, replay_service
 from trimtab.units import HR_PER_DAY, S_PER_DAY
 
 DAYS, REPLICAS, LIMIT_S = 15, 8, 360.0

@@ -9,9 +9,8 @@ from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
 
 from trimtab.errors import PlanError
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.program.limit_report import price_limits
 from trimtab.plan.program.limits import broken
-from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.program.solve import choice_cost, price_limits, solve_problem
 
 
 def fleet(options, present, *, quotas=None, spot_max_frac=None):

@@ -13,12 +13,12 @@ from hypothesis import Phase, given, settings, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
-from trimtab.catalog.price_changes import changed, price_change
+from trimtab.catalog.registry import changed, price_change
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicas
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
+from trimtab.fleet.reach import quotas_of
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import replica_count
 from trimtab.plan.options.workload_options import options_of

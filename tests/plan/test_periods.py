@@ -7,7 +7,7 @@ import pytest
 from benchmarks.plan_fleets import generated
 
 from trimtab.plan.problem import KEEP
-from trimtab.plan.program.periods import gather
+from trimtab.plan.program.master import gather
 from trimtab.plan.program.table import OptionTable
 
 
@@ -33,7 +33,7 @@ def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
 
 
 def test_no_more_periods_are_made_than_memory_allows(monkeypatch):
-    monkeypatch.setattr("trimtab.plan.program.periods.MAX_NUMBERS", 500)
+    monkeypatch.setattr("trimtab.plan.program.master.MAX_NUMBERS", 500)
     table = OptionTable(generated(5, 4, hours=100))
     rows = sum(len(tracked.rows) for tracked in table.tracked)
 

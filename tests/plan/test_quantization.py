@@ -12,9 +12,9 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetPrecision, UseOffering
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
+from trimtab.fleet.declared_models import need_on, served_model
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.served_model import need_on, served_model
 from trimtab.fleet.settings import Settings
 from trimtab.levers import quantization, right_size
 from trimtab.physics.formats import WeightFormat

@@ -21,16 +21,14 @@ from trimtab.ledger import CommitmentOffer
 from trimtab.levers import relocation, right_size, sharing, spot
 from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import lever_named
-from trimtab.plan.options.candidate import Candidate
-from trimtab.plan.options.composition import places
+from trimtab.plan.options.composition import Candidate, places
 from trimtab.plan.options.workload_options import Coupling, options_of, undominated
 from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
 from trimtab.plan.proof.proof_window import prove
-from trimtab.replay.outcomes.change_cost import entry_micro_usd, own_micro_usd
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
-from trimtab.replay.outcomes.outcome import Outcome, Stress, run_speed
+from trimtab.replay.outcomes.outcome import Outcome, Stress, entry_micro_usd, own_micro_usd, run_speed
 
 SETTINGS = Settings()
 DAYS = 14

@@ -13,7 +13,7 @@ from trimtab.deployment.effects import ReleaseIdle, SetCapacityType
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import PodSize
-from trimtab.fleet.pods import pods_of_runs
+from trimtab.fleet.occupancy import pods_of_runs
 from trimtab.fleet.settings import Settings
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import audit

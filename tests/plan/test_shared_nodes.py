@@ -14,8 +14,8 @@ from trimtab.fleet.settings import Planning
 from trimtab.ledger import best_count
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, whole_nodes
-from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.solve import solve_problem
+from trimtab.plan.program.table import total_usage
 
 RATE = 4_000_000
 

@@ -10,8 +10,8 @@ from tests.plan.fleets import EXACT, A, B, brute_force, nodes_of, problems, roun
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.program.exact_cost import own_cost, total_usage
 from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.program.table import own_cost, total_usage
 
 
 @settings(max_examples=150)
@@ -120,7 +120,7 @@ def test_a_bound_from_one_mean_hour_is_still_below_the_hourly_bill(monkeypatch):
     problem = generated(12, 6, hours=400)
     hourly = solve_problem(problem, Planning(mip_max_nodes=200))
 
-    monkeypatch.setattr("trimtab.plan.program.periods.MAX_NUMBERS", 1)
+    monkeypatch.setattr("trimtab.plan.program.master.MAX_NUMBERS", 1)
     mean = solve_problem(problem, Planning(mip_max_nodes=200))
 
     assert mean.bound_micro_usd <= hourly.cost_micro_usd

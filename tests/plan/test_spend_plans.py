@@ -14,12 +14,10 @@ from trimtab.ledger.commitments import cover, order_of_application
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.best_discounts import best_discounts, least
 from trimtab.plan.program.couplings.node_commitments import beyond
-from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
-from trimtab.plan.program.master import Master
-from trimtab.plan.program.periods import gather
+from trimtab.plan.program.master import Master, gather
 from trimtab.plan.program.solve import choice_cost, solve_problem
-from trimtab.plan.program.table import OptionTable
+from trimtab.plan.program.table import OptionTable, exact_bill, own_cost, total_usage
 from trimtab.units import usd
 
 ON_DEMAND = (A, B)

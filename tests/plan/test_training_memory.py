@@ -10,11 +10,11 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetTrainingMemory
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
+from trimtab.fleet.declared_models import trained_model
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings
-from trimtab.fleet.trained_model import trained_model
 from trimtab.levers import spot, training_memory
-from trimtab.physics.training_memory import Method, Optimizer, Recompute
+from trimtab.physics.training import Method, Optimizer, Recompute
 from trimtab.pipeline import audit, open_demo
 from trimtab.tables.workloads import DeclaredTraining
 

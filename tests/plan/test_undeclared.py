@@ -1,11 +1,13 @@
 """The price of what was not declared: as much as a plan in which it is declared saves, with YAML that says just that."""
 
+from collections import Counter
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given, settings, strategies as st
 from tests.fleets import FleetRows, few_machines
 from tests.plan.fleets import make_plan
 
@@ -14,9 +16,13 @@ from trimtab.emit.audit_document import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings
-from trimtab.plan.proof.permissions import PlannedWorkloadState, sharers
+from trimtab.levers.lever import LeverRequest
+from trimtab.plan.proof import undeclared as module
+from trimtab.plan.proof.permissions import PlannedWorkloadState, permissions, sharers
 from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+from trimtab.replay.outcomes.service_outcome import cold_start_of
+from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import per_month, usd
 
@@ -55,9 +61,14 @@ def service(declared):
     rows.node("n", "p4d.24xlarge")
     for device in range(8):
         rows.hold("prod/api", "n", [device], pod=f"api-{device}", owner_kind="Deployment")
-        rows.use("prod/api", "n", device, range(HOURS), sm=0.1, memory_gib=8.0, tensor=0.05, dram=0.06)
+        rows.use("prod/api", "n", device, range(HOURS), sm=0.1, util=0.1, memory_gib=8.0, tensor=0.01, dram=0.09)
     rows.demand(
-        "prod/api", lambda hour: 1000, 8, le_s=LE_S, counts=lambda _: (0, 800, 180, 20, 0, 0, 0), running=lambda _: 4
+        "prod/api",
+        lambda hour: 60_000,
+        8,
+        le_s=LE_S,
+        counts=lambda _: (0, 48_000, 10_800, 1200, 0, 0, 0),
+        running=lambda _: 0.8,
     )
     rows.workloads = {"prod/api": {"kind": "serving", "interruptible": False, **declared}}
     return build_fleet(rows.bundle(), SETTINGS)
@@ -76,9 +87,9 @@ def quiet_services(declared):
         rows.node(name, machine).hold(workload, name, [0], pod=f"{name}-0", owner_kind="Deployment")
         rows.use(workload, name, 0, range(HOURS), sm=sm, memory_gib=memory_gib, tensor=sm / 2, dram=sm / 2)
         rows.demand(
-            workload, lambda hour: 100, 1, le_s=LE_S, counts=lambda _: (0, 80, 18, 2, 0, 0, 0), running=lambda _: 1
+            workload, lambda hour: 100, 1, le_s=LE_S, counts=lambda _: (0, 80, 18, 2, 0, 0, 0), running=lambda _: 0.06
         )
-        limit = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.2}]}
+        limit = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.5}]}
         workloads[workload] = {"kind": "serving", "interruptible": False, **limit, **declared.get(workload, {})}
     rows.workloads = workloads
     return build_fleet(rows.bundle(), SETTINGS)
@@ -159,6 +170,21 @@ def test_a_latency_limit_saves_no_more_than_the_plan_in_which_it_is_declared(und
     assert not any(one.permission == "latency" for one in rest)
 
 
+@pytest.mark.parametrize("fleet", [service, quiet_services, runs])
+def test_searches_that_wait_find_what_all_of_them_find(fleet, monkeypatch):
+    planned, found = priced(fleet({}))
+    waited = Counter[bool]()
+
+    def at_once(admitted, search):
+        waited[bool(search.least)] += 1
+        admitted._made(search)
+
+    monkeypatch.setattr(module._Admitted, "consider", at_once)
+
+    assert undeclared(planned, market(), SETTINGS, silent) == found
+    assert waited[fleet is not runs]
+
+
 def test_lines_come_by_what_they_save(undeclared_service):
     _, lines = undeclared_service
 
@@ -190,14 +216,130 @@ def test_sharing_is_asked_for_with_the_latency_that_it_needs_unless_one_is_decla
     assert [fields["targets"][-1]["limit_s"] if "targets" in fields else None for fields in asked] == limits
 
 
-def test_only_those_whose_way_the_permission_changes_are_asked_for_it():
+def test_services_that_would_share_are_asked_for_it_together():
     planned, (found,) = priced(quiet_services({}))
-    assert [name for name, way in planned.deployments.items() if way.sharing] == ["prod/large", "prod/other"]
 
     assert found.permission == "isolation"
-    assert list(found.declarations) == ["prod/small"]
+    assert list(found.declarations) == ["prod/large", "prod/other", "prod/small"]
 
     other, rest = priced(quiet_services(found.declarations))
+    assert [name for name, way in other.deployments.items() if way.sharing] == list(found.declarations)
     between = planned.plan.after_micro_usd - other.plan.after_micro_usd
     assert found.saves_usd_mo == pytest.approx(per_month(usd(between), planned.fleet.window.hours), abs=0.01)
     assert rest == ()
+
+
+def scaled_service(pods, declared=None):
+    """A service whose load comes at once after quiet hours, on nodes for which it waits, with pods that tell their starts.
+
+    Of each pod how long its start took, and of that the pulls of its images and the load (30 s where nothing is said).
+    """
+    rows = FleetRows(DAYS)
+    for number in range(8):
+        rows.node(f"n{number}", "g5.xlarge")
+        rows.hold("prod/api", f"n{number}", [0], pod=f"api-{number}", owner_kind="Deployment")
+        rows.use("prod/api", f"n{number}", 0, range(HOURS), sm=0.2, memory_gib=8.0, tensor=0.1, dram=0.1)
+    rows.demand(
+        "prod/api",
+        lambda hour: 4000 if 8 <= hour % 24 < 18 else 200,
+        8,
+        le_s=LE_S,
+        counts=lambda _: (0, 800, 180, 20, 0, 0, 0),
+        running=lambda _: 4,
+    )
+    rows.workloads = {
+        "prod/api": {
+            "kind": "serving",
+            "interruptible": False,
+            "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.5}],
+            **(declared or {}),
+        }
+    }
+    bundle = rows.bundle()
+    begin = bundle.start + timedelta(days=1)
+    told = [
+        {
+            "pod": f"api-{number}", "namespace": "prod", "workload": "prod/api", "node": f"n{number}", "phase": "Running",
+            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - (load or [30])[0]),
+            "ready": begin + timedelta(seconds=took_s), "pull_s": pull_s,
+        }
+        for number, (took_s, pull_s, *load) in enumerate(pods)
+    ]  # fmt: skip
+    return build_fleet(replace(bundle, tables={**bundle.tables, "pods": table_from_rows("pods", told)}), SETTINGS)
+
+
+def asked_of(fleet):
+    """The permissions that are asked about, by name."""
+    case = cases_of(fleet, SETTINGS, 7)["prod/api"]
+    now = PlannedWorkloadState(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
+    return {ladder[0].name: ladder[0] for ladder in permissions(now) if ladder}
+
+
+def test_plans_take_starts_as_they_were_measured():
+    (api,) = scaled_service([(400.0, 300.0)] * 3).workloads
+    (few,) = scaled_service([(400.0, 300.0)] * 2).workloads
+
+    assert (api.start_s, api.pull_s) == (400.0, 300.0)
+    assert (few.start_s, few.pull_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("pods", "declared", "expected"),
+    [
+        ([(400.0, 300.0)] * 4, None, 100.0),
+        ([(400.0, 10.0)] * 4, None, None),  # its image is a small part
+        ([(400.0, None)] * 4, None, None),  # no event tells
+        ([(400.0, 300.0)] * 4, {"cold_start_s": 90.0}, None),
+        ([], None, None),
+    ],
+)
+def test_images_pulled_before_are_asked_about_where_pulls_were_measured(pods, declared, expected):
+    found = asked_of(scaled_service(pods, declared)).get("cold_start_s")
+
+    assert (found and found.fields) == (None if expected is None else {"cold_start_s": expected})
+
+
+def test_loads_as_short_as_the_shortest_are_asked_about_beside_pulls_the_most_first():
+    fleet = scaled_service([(400.0, 100.0, 250.0)] * 3 + [(210.0, 100.0, 60.0)])
+    case = cases_of(fleet, SETTINGS, 7)["prod/api"]
+    now = PlannedWorkloadState(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
+
+    (ladder,) = [ladder for ladder in permissions(now) if ladder and ladder[0].name == "cold_start_s"]
+
+    # starts of 400 s: pulls of 100 s, loads of 250 s of which the shortest took 60 s
+    assert [one.fields["cold_start_s"] for one in ladder] == [110.0, 210.0, 300.0]
+    assert "the compile cache kept" in ladder[1].permits
+    assert "compile" not in ladder[2].permits
+
+
+@pytest.mark.parametrize("shortest", [250.0, 130.0])
+def test_loads_that_scatter_ask_for_nothing(shortest):
+    starts = [(400.0, 10.0, 250.0)] * 4 + [(400.0, 10.0, shortest)]
+
+    assert "cold_start_s" not in asked_of(scaled_service(starts))
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 400.0), st.floats(0.0, 300.0), st.floats(0.0, 300.0)), min_size=3, max_size=8))
+@settings(max_examples=8, deadline=None)
+def test_a_start_is_never_asked_to_be_shorter_than_its_parts_let_it(parts):
+    pods = [(setup + pull + load, pull, load) for setup, pull, load in parts]
+    fleet = scaled_service(pods)
+    case = cases_of(fleet, SETTINGS, 7)["prod/api"]
+    now = PlannedWorkloadState(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
+
+    for ladder in permissions(now):
+        for asked in (one for one in ladder if one.name == "cold_start_s"):
+            assert 0.0 <= asked.fields["cold_start_s"] <= case.workload.start_s * 0.9 + 0.1
+
+
+def test_images_pulled_before_admit_only_what_the_measured_start_does_not():
+    found = asked_of(scaled_service([(3000.0, 2900.0)] * 4))["cold_start_s"]
+    before, after = (Evaluator(case=case) for case in (found.asked_of, found.case))
+    ask = LeverRequest(evaluator=after, market=market(), among_largest=False)
+
+    ways = [way for search in found.ways(ask) for way in search.found(lambda _: True)]
+
+    needed = [way for way in ways if found.needs(way)]
+    assert all(not before.keeps_targets(way) for way in needed)
+    assert cold_start_of(found.case) == cold_start_of(found.asked_of) - 2900.0
+    assert any(after.keeps_targets(way) for way in needed)

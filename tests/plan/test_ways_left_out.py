@@ -14,9 +14,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.effort import with_effort
-from trimtab.plan.options.candidate import candidate_of
-from trimtab.plan.options.composition import Veto, bought, on_demand, places
-from trimtab.plan.options.dominated_sites import dominated_sites
+from trimtab.plan.options.composition import Veto, bought, candidate_of, dominated_sites, on_demand, places
 from trimtab.plan.options.workload_options import DOMINATED, NO_FEWER, options_of
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem

@@ -15,7 +15,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_demo
 from trimtab.plan.actions.attribution import attribute
-from trimtab.plan.actions.hazards import Hazard, risk_of
+from trimtab.plan.actions.draft_actions import Hazard, risk_of
 from trimtab.plan.program.fleet_problem import FleetBill
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1.0))

@@ -1,9 +1,25 @@
 """KEDA, Knative, saturation and timetables: the moments at which they differ from the HPA."""
 
+import pytest
+
 from trimtab.policies.cron import cron_step
 from trimtab.policies.keda import KedaPolicy, keda_memory, keda_step
 from trimtab.policies.knative import KnativePolicy, knative_memory, knative_step
-from trimtab.policies.saturation import SaturationPolicy, saturation_step
+from trimtab.policies.saturation import (
+    PLANNER_MEMORY,
+    OutstandingPolicy,
+    PlannerPolicy,
+    ReplicaTokens,
+    SaturationPolicy,
+    outstanding,
+    outstanding_memory,
+    outstanding_step,
+    planner_step,
+    saturation_step,
+    token_saturation,
+    token_saturation_memory,
+    token_saturation_step,
+)
 from trimtab.policies.scaling import HpaPolicy, Observation
 
 NAN = float("nan")
@@ -91,6 +107,64 @@ def test_saturation_moves_one_replica_at_a_time_and_waits_for_a_starting_one():
     assert saturation_step(policy, seen(0, ready=4, duty=0.5)) == 3
     assert saturation_step(policy, seen(0, ready=4, duty=0.6)) == 4
     assert saturation_step(policy, seen(1, ready=4, duty=0.95)) == 4
+
+
+def test_tokens_in_work_follow_the_load_by_littles_law_and_waiting_work_adds_its_prompts():
+    tokens = ReplicaTokens(fixed_frac=0.5, queue_s=10.0)
+
+    # n = r f / (1 - r (1 - f)): at a load of 0.8, 0.4 / 0.6 of a full batch on each of three replicas
+    assert outstanding(tokens, seen(0, ready=3, duty=0.8)) == pytest.approx(2.0)
+    assert outstanding(tokens, seen(0, ready=1, duty=1.0, backlog=20.0)) == pytest.approx(3.0)
+
+
+def test_saturation_by_tokens_asks_for_all_that_it_takes_once_it_has_stood_for_four_minutes():
+    policy = token_saturation(1, 100)
+    memory = token_saturation_memory(policy)
+    quiet = [seen(step, ready=4, duty=0.75) for step in range(16)]
+    busy = [seen(16 + step, ready=4, duty=1.0, backlog=30.0) for step in range(17)]
+
+    wanted = [token_saturation_step(policy, memory, each) for each in quiet + busy]
+
+    # six replicas of tokens over 0.85 are 7.06; windows of 16 decisions
+    assert wanted[:31] == [4] * 31
+    assert wanted[31] == 8
+
+
+def test_saturation_by_tokens_counts_those_that_start_and_gives_back_whole_replicas():
+    policy = token_saturation(1, 100)
+
+    def first(**how):
+        return token_saturation_step(policy, token_saturation_memory(policy), seen(0, **how))
+
+    assert first(ready=4, starting=4, duty=1.0, backlog=30.0) == 8
+    # 3 of 10 over 0.70 leave 5.7
+    assert first(ready=10, duty=0.3) == 5
+    assert first(ready=10, duty=0.75) == 10
+
+
+def test_the_planner_plans_for_the_mean_of_its_interval():
+    policy, memory = PlannerPolicy(1, 100, engine_load=0.8), [0.0] * PLANNER_MEMORY
+
+    wanted = [planner_step(policy, memory, seen(step, ready=2, load=4.0 + step % 2)) for step in range(14)]
+
+    # 4.5 over 0.8 is 5.6; a plan is made with the twelfth decision
+    assert wanted == [2] * 11 + [6] * 3
+
+
+def test_the_planner_with_load_scaling_moves_by_one_above_its_floor_and_not_while_one_starts():
+    policy, memory = PlannerPolicy(1, 100, scales_by_load=True), [0.0, 0.0, 3.0]
+
+    assert planner_step(policy, memory, seen(0, ready=4, duty=1.0, backlog=30.0)) == 5
+    assert planner_step(policy, memory, seen(1, ready=4, starting=1, duty=1.0, backlog=30.0)) == 5
+    assert planner_step(policy, memory, seen(2, ready=4, duty=0.5)) == 3
+    assert planner_step(policy, memory, seen(3, ready=3, duty=0.1)) == 3
+
+
+def test_an_autoscaler_on_outstanding_tokens_aims_at_a_share_of_a_full_replica():
+    policy = OutstandingPolicy(HpaPolicy(0.5, 1, 100), ReplicaTokens(fixed_frac=1.0, queue_s=10.0))
+
+    # two replicas of tokens in work and one waiting, at half of a replica each
+    assert outstanding_step(policy, outstanding_memory(policy), seen(0, ready=2, duty=1.0, backlog=10.0)) == 6
 
 
 def test_a_timetable_rises_early_and_falls_on_time():

@@ -14,8 +14,8 @@ from trimtab.emit.document import LimitPart
 from trimtab.emit.words import limit_line
 from trimtab.errors import PlanError
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.limits import quotas_of, without_quota
 from trimtab.fleet.market import Market
+from trimtab.fleet.reach import quotas_of, without_quota
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import split_window
 from trimtab.plan.effort import effort_micro_usd

@@ -5,10 +5,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.deployment.effects import BatchForm
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.provenance import Basis
-from trimtab.replay.batched_law import BatchSpeed, batch_latencies, batched_law, replayed_latencies, stream_latencies
 from trimtab.replay.batches import replay_batches
+from trimtab.replay.outcomes.replica_law import (
+    BatchSpeed,
+    batch_latencies,
+    batched_law,
+    replayed_latencies,
+    stream_latencies,
+)
 from trimtab_runtime.policies.batching import BatchRule
 
 CURVE = BatchCurve(sizes=(1, 2, 4, 8, 16), seconds=(0.85, 0.92, 1.06, 1.34, 1.90))

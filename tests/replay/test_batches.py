@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 import pytest
 
 from trimtab.errors import InputError
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.replay.batches import Replay, replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimtab.replay.clairvoyant import clairvoyant_replica_hr
+from trimtab.replay.compare import clairvoyant_replica_hr
 
 
 def cost_s(load, cold_start_s=30):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.replay.batches import Replay, replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.policies.commitment import backed_units, no_evidence, observe
-from trimtab.replay.commit_choice import (
+from trimtab.replay.commitments import (
     CANDIDATES,
     SIMPLE,
     STATED_REGRET_FRAC,

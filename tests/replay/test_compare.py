@@ -7,8 +7,7 @@ from trimtab.errors import UnknownName, UsageError
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
-from trimtab.replay.compare import compare
-from trimtab.replay.named import FitContext, expanded, named_policy
+from trimtab.replay.compare import NAMES, FitContext, compare, expanded, named_policy
 from trimtab.replay.services import ServiceHistory, ServiceModel
 
 DAY = 24 * 60
@@ -45,6 +44,16 @@ def context():
 def by_name(policies, **changes):
     runs = compare(days(2, seed=1), model(**changes), policies, required_frac=np.array([0.99]))
     return {run.name: run for run in runs}
+
+
+def test_every_name_is_a_policy_that_can_be_compared():
+    # without what is tuned over all loads, which takes a while
+    names = [name for name in NAMES if name != "forecast"]
+
+    runs = by_name({name: named_policy(name, context()) for name in names})
+
+    assert set(runs) == set(names)
+    assert all(run.replay.replica_hr > 0 for run in runs.values())
 
 
 def test_the_best_in_hindsight_is_out_of_reach():

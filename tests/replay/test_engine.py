@@ -6,7 +6,7 @@ from benchmarks.reference.engine_steps import serve_step_by_step
 from hypothesis import given, settings, strategies as st
 
 from trimtab.errors import InputError
-from trimtab.physics.step_times import StepTimes
+from trimtab.physics.serving import StepTimes
 from trimtab.replay.engine import EngineLimits, Requests, Served, chosen, replay_engine, serve_requests, unserved
 
 TICK_S = 1 / 1024

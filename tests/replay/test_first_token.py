@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tests.physics.test_step_times import query
 
-from trimtab.physics.first_token import FirstTokenCosts
 from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.serving import FirstTokenCosts
 from trimtab.physics.serving_query import serving_columns, serving_keys
-from trimtab.replay.first_token import drawn_requests, replay_deployment, seen_by_requests
+from trimtab.replay.first_token import beyond_saturation, drawn_requests, replay_deployment, seen_by_requests
 
 COSTS = FirstTokenCosts(wait_scale=1.0, fixed_s=0.0, delay_steps=0.0)
 
@@ -50,6 +50,26 @@ def test_the_constants_of_a_first_token_come_on_top():
 
 def test_fewer_places_make_requests_wait():
     assert seen(20, max_num_seqs=16).ttft_p95_s > seen(20, max_num_seqs=64).ttft_p95_s
+
+
+def test_a_load_beyond_what_is_served_is_told_from_a_busy_one():
+    assert not seen(10).is_beyond_saturation
+    assert seen(40).is_beyond_saturation
+    assert not seen(clients=64).is_beyond_saturation
+    # three quarters of the clients wait for one of the places
+    assert seen(clients=256).is_beyond_saturation
+
+
+def test_requests_that_lose_their_cache_are_beyond_saturation():
+    asked = query()
+    columns = serving_columns([asked])
+    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(asked)], columns)
+    requests = drawn_requests(16_000, 8_000, rate_req_s=None, clients=64)
+
+    replayed = replay_deployment(columns, coefficients, requests, max_num_seqs=64, clients=64)
+
+    assert replayed.preemptions > 0.01 * len(requests.arrival_s)
+    assert beyond_saturation(replayed)
 
 
 def test_clients_send_ten_requests_each_at_least():

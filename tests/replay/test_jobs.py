@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.policies.blocks import BlockCalendar
-from trimtab.replay.blocks import Blocks, booked_node_seconds
-from trimtab.replay.droughts import Droughts, draw_droughts
+from trimtab.replay.job_nodes import Blocks, Droughts, booked_node_seconds, draw_droughts
 from trimtab.replay.jobs import Checkpoints, JobHistory, JobRules, Spot, replay_jobs, saved_work_s
 
 SAVES = Checkpoints(interval_s=600.0, save_s=60.0, restore_s=30.0)

@@ -8,10 +8,9 @@ from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import HpaPolicy, Metric
-from trimtab.replay.outcomes.least_held import EvenSplit, is_bounded, least_held
+from trimtab.replay.outcomes.service_replays import EvenSplit, is_bounded, least_held
 from trimtab.replay.recorded import record
-from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service
 
 STEPS = 240
 
@@ -70,6 +69,39 @@ def test_no_forecast_holds_fewer_than_its_bound(history, load, floor, top, toler
     assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
 
 
+@settings(deadline=None)
+@given(
+    histories(),
+    LOADS,
+    st.sampled_from([15, 30, 60]),
+    st.sampled_from([60, 300, 900]),
+    st.integers(1, 6),
+    st.integers(0, 600),
+)
+def test_no_rule_that_gives_up_its_last_replica_holds_fewer_than_its_bound(
+    history, load, polling_s, cooldown_s, initial, cold_start_s
+):
+    hpa = HpaPolicy(target_frac=load, min_replicas=0, max_replicas=100)
+    policy = KedaPolicy(hpa, polling_s=polling_s, cooldown_s=cooldown_s)
+    service = model(0.7, float(cold_start_s))
+
+    least = least_held(history, service, policy, None, initial_replicas=initial)
+
+    assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
+
+
+def test_who_asks_now_and_then_keeps_a_replica_up_for_a_cooldown():
+    asked = np.zeros(STEPS)
+    asked[STEPS // 2] = 60.0
+    history = ServiceHistory(arrivals=asked, step_s=60.0)
+    policy = KedaPolicy(HpaPolicy(target_frac=0.5, min_replicas=0, max_replicas=10), polling_s=15, cooldown_s=300)
+
+    least = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=1)
+
+    # a cooldown at the start, then from the decision after the first request until a cooldown after the last, four a minute
+    assert least.sum() == 20 + 3 + 20
+
+
 def test_the_bound_is_near_where_demand_is_calm():
     history = ServiceHistory(arrivals=np.full(STEPS, 600.0), step_s=60.0)
     policy = HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=100)
@@ -83,12 +115,12 @@ def test_the_bound_is_near_where_demand_is_calm():
     assert least[-1] == 19
 
 
-def test_what_may_hold_none_or_rises_late_has_no_bound():
+def test_an_autoscaler_that_may_hold_none_or_rises_late_has_no_bound():
     plain = HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=100)
 
     assert is_bounded(plain)
     assert is_bounded(forecast_policy(cold_start_s=60.0))
-    assert not is_bounded(KedaPolicy(plain._replace(min_replicas=0)))
+    assert is_bounded(KedaPolicy(plain._replace(min_replicas=0)))
     assert not is_bounded(plain._replace(min_replicas=0))
     assert not is_bounded(plain._replace(up_stabilization_s=60))
     assert not is_bounded(plain._replace(period_s=60))

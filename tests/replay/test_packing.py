@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.replay.packing import (
+from trimtab.replay.job_nodes import (
     ANY_MODEL,
     GPU_MILLI,
     NodeRoom,

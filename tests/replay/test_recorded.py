@@ -16,9 +16,9 @@ from trimtab.policies.forecast import (
     wanted_load,
 )
 from trimtab.replay import recorded
+from trimtab.replay.compare import tune_scaling
 from trimtab.replay.recorded import learned, record, rolling_max, rolling_mean, rolling_slope, wanted_loads
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.tuning import tune_scaling
 
 NAN = float("nan")
 

@@ -12,7 +12,7 @@ from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.knative import KnativePolicy
 from trimtab.policies.metrics import Others
-from trimtab.policies.saturation import SaturationPolicy
+from trimtab.policies.saturation import OutstandingPolicy, PlannerPolicy, SaturationPolicy, token_saturation
 from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay import fluid
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
@@ -27,6 +27,10 @@ POLICIES = [
     KedaPolicy(HpaPolicy(0.9, 0, 50, others=Others(queue_replica_s=2.0, kv_cache_frac=0.95, wait_s=0.5))),
     KnativePolicy(0.7, 1, 50),
     SaturationPolicy(1, 50),
+    token_saturation(1, 50),
+    PlannerPolicy(1, 50),
+    PlannerPolicy(1, 50, scales_by_load=True),
+    OutstandingPolicy(HpaPolicy(0.6, 1, 50)),
     forecast_policy(cold_start_s=120.0, max_replicas=50),
 ]
 

@@ -8,8 +8,7 @@ from benchmarks.proving.world import service as world
 from benchmarks.proving.world.arrivals import arrivals as drawn_times
 
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
-from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.within_steps import arrivals_by_decision, usual_demand
+from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service, usual_demand
 
 MINUTE_S, HOURS = 60, 72
 BOOT_S, LOAD_S, KEPT_S = 180.0, 90.0, 600.0

@@ -11,22 +11,23 @@ from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
-from trimtab.emit.manifests.deferral import notebook_hours
+from trimtab.emit.manifests.cron_files import cron_spans, held_stretches, notebook_hours
 from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import Autoscaler, NodeMaker
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.prometheus import prometheus_rule
-from trimtab.emit.manifests.week import cron_spans, held_stretches
+from trimtab.emit.manifests.signals import SERVERS
+from trimtab.fleet.token_work import TokenWork
 from trimtab.pipeline import open_demo
 from trimtab.plan.model import Risk
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.review import read_objects
-from trimtab.review.deployments import held_hours, is_timetable
 from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.timetables import held_hours, is_timetable
 from trimtab.units import S_PER_HR
 
 CAPACITY_REQ_S = 3.2
@@ -73,6 +74,42 @@ def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, aut
     (scaler,) = manifests.scalers["prod/chat-api"]
 
     assert scaling_of(scaler, REPLICA, manifests.records).policy == POLICIES[name]
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang", "tgi"])
+@pytest.mark.parametrize("name", ["demand", "mean of five minutes", "forecast"])
+def test_a_rule_on_tokens_is_read_with_what_each_token_takes(name, server):
+    work = TokenWork(input_req=0.00012345678, output_req=0.0031, cached_req=0.0000123)
+    facts, effect = example_facts(), SetReplicaPolicy(policy=POLICIES[name], metric="tokens", tokens=work)
+    chat = facts.workload("prod/chat-api")
+    chat = replace(chat, service=replace(chat.service, signals=SERVERS[server]))
+    manifests = read(
+        prometheus_rule(of_effect(effect), effect, chat, facts), scaled_object(of_effect(effect), effect, chat, facts)
+    )
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    seen = scaling_of(scaler, replace(REPLICA, tokens_counted=True), manifests.records)
+
+    assert seen.policy == POLICIES[name]
+    assert seen.tokens.input_req == pytest.approx(work.input_req, rel=1e-6)
+    assert seen.tokens.output_req == pytest.approx(work.output_req, rel=1e-6)
+    # TGI does not say what of a prompt it had in its cache
+    assert seen.tokens.cached_req == pytest.approx(work.input_req if server == "tgi" else work.cached_req, rel=1e-6)
+
+
+def test_a_rule_on_tokens_is_refused_where_history_holds_none():
+    work = TokenWork(input_req=0.0001, output_req=0.003, cached_req=0.0)
+    facts, effect = example_facts(), SetReplicaPolicy(policy=POLICIES["demand"], metric="tokens", tokens=work)
+    chat = facts.workload("prod/chat-api")
+    manifests = read(
+        prometheus_rule(of_effect(effect), effect, chat, facts), scaled_object(of_effect(effect), effect, chat, facts)
+    )
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    seen = scaling_of(scaler, REPLICA, manifests.records)
+
+    assert seen.policy is None
+    assert "holds no counters of them" in seen.refused
 
 
 def test_the_guards_of_an_hpa_are_read_as_limits_and_named():

@@ -1,13 +1,17 @@
 """Node groups of EKS, GKE and AKS: read from objects and from the commands that make them, and reviewed as pools of nodes."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
-from tests.emit.test_node_groups import POOLS, RUNS, on_spot
+from tests.emit.test_node_groups import CHAT, POOLS, RUNS, SHARES, hedged, in_shares, on_spot
+from tests.plan.test_block_options import RUNS as TRAINING, rows as training
 from tests.review.test_review import DEPLOYMENT, REPLICAS, bundle, stops
 
 from trimtab.pipeline import review
 from trimtab.review import read_objects
-from trimtab.review.deployments import Weight
+from trimtab.review.node_groups import together
+from trimtab.review.placing import Weight
 from trimtab.sources.kubernetes.manifests import node_groups_of, read_manifests
 
 __all__ = ["bundle"]
@@ -154,7 +158,7 @@ def test_groups_of_several_types_are_not_judged(bundle):
 
     (api,) = reviewed(bundle, ON_GROUP + two.replace("g6.xlarge", "g6.2xlarge", 1)).workloads
 
-    assert "divide over several node pools" in api.unjudged
+    assert "divide over several node groups" in api.unjudged
 
 
 def test_a_group_that_is_not_among_the_objects_is_said(bundle):
@@ -192,6 +196,77 @@ def test_the_scripts_that_emit_writes_are_read_as_the_groups_that_they_make(prov
     assert kept_off == []
 
 
+@pytest.mark.parametrize("how", SHARES)
+def test_gpus_that_gke_cuts_are_read_as_they_were_cut(how, tmp_path):
+    shared, _ = SHARES[how]
+    for file in in_shares(shared).files:
+        path = tmp_path / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+
+    manifests = read_objects(read_manifests(tmp_path)).laid_on([CHAT])
+
+    (pool,) = manifests.pools.values()
+    assert pool.profile == shared.profile
+    told = None if pool.sharing is None else (pool.sharing.isolation, pool.sharing.per_gpu)
+    assert told == (None if shared.profile else (shared.kept_apart_by, 4))
+    selected = dict(manifests.pods[CHAT].node_selector)
+    assert manifests.pods[CHAT].gpus == 1
+    assert all(pool.labels[key] == value for key, value in selected.items() if value != "None")
+
+
+@pytest.mark.parametrize("provider", POOLS)
+@pytest.mark.parametrize("one_in", [2, 4])
+def test_the_groups_of_a_hedged_service_are_read_as_its_share_on_demand(provider, one_in, tmp_path):
+    for file in hedged(provider, one_in).files:
+        path = tmp_path / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+    manifests = read_objects(read_manifests(tmp_path)).laid_on([CHAT])
+
+    pool = together(list(manifests.pools.values()), manifests.pods[CHAT].spread)
+
+    assert (pool.one_in, pool.capacity_types) == (one_in, ("spot", "on-demand"))
+
+
+def test_a_share_on_demand_costs_more_than_spot_alone(bundle):
+    spread = "      topologySpreadConstraints: [{topologyKey: share, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]\n"
+    pods = ON_GROUP.replace("      containers", spread + "      containers")
+    groups = "---".join(
+        (ACK % {"capacity": capacity})
+        .replace("name: gpus}", f"name: gpus-{share}}}")
+        .replace("{pool: gpus}", f"{{pool: gpus, share: '{share}'}}")
+        for share, capacity in ((1, "ON_DEMAND"), (2, "SPOT"))
+    )
+
+    half, all_spot = (reviewed(bundle, text + groups) for text in (pods, ON_GROUP))
+
+    assert any("one replica in 2 on demand" in change for change in half.workloads[0].changes)
+    assert half.after_micro_usd > all_spot.after_micro_usd
+
+
+def test_shares_that_a_provider_makes_itself_are_billed_as_shares(bundle):
+    halves = (
+        objects(
+            (GKE % ()).replace(
+                "    labels:",
+                "    guestAccelerator:\n"
+                "    - {type: l4, count: 1, gpuSharingConfig: {gpuSharingStrategy: MPS, maxSharedClientsPerGpu: 2}}\n"
+                "    labels:",
+            )
+        )
+        .pools["node group gpus"]
+        .sharing
+    )
+    manifests = objects(ON_GROUP + EKSCTL.replace("g6.xlarge", "g5.xlarge") % {"least": 0, "most": 12})
+    manifests.pools = {name: replace(pool, sharing=halves) for name, pool in manifests.pools.items()}
+
+    found = review(bundle, manifests)
+
+    assert found.unjudged == ()
+    assert found.after_micro_usd == found.before_micro_usd / 2
+
+
 def test_a_script_is_read_for_nothing_but_groups():
     script = """
 aws ec2 describe-instances --filters 'Name=x,Values=it
@@ -215,3 +290,51 @@ def test_a_class_that_ranks_node_pools_is_read_and_one_that_makes_them_is_listed
     assert objects(ranks % "{nodepools: [spot]}, {nodepools: [fallback]}").unread == []
     (unread,) = objects(ranks % "{machineType: g2-standard-4, spot: true}").unread
     assert "ComputeClass" in unread.what
+
+
+ON_BLOCKS = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: base, namespace: train}
+spec:
+  template:
+    spec:
+      nodeSelector: {pool: gpus}
+      tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+      containers: [{name: train}]
+---
+"""
+BEHIND = (ACK % {"capacity": "ON_DEMAND"}).replace("g6.xlarge", "p5.48xlarge")
+
+
+def block(nodes):
+    group = (ACK % {"capacity": "CAPACITY_BLOCK"}).replace("name: gpus}\nspec:", "name: block}\nspec:", 1)
+    return "---" + group.replace("  instanceTypes: [g6.xlarge]\n", "").replace("maxSize: 12", f"maxSize: {nodes}")
+
+
+def test_nodes_in_capacity_blocks_are_billed_whether_runs_need_them_or_not():
+    two, three = (reviewed(training().bundle(), ON_BLOCKS + BEHIND + block(nodes)) for nodes in (2, 3))
+
+    (found,) = two.workloads
+    assert found.workload == TRAINING
+    assert (found.unjudged, two.unread) == ("", ())
+    assert any("capacity blocks" in change for change in found.changes)
+    assert any("billed on every day" in note for note in found.notes)
+    # a third node stands empty for four weeks
+    assert three.after_usd_mo - two.after_usd_mo == pytest.approx((two.after_usd_mo - 0) / 2, rel=0.05)
+
+
+def test_blocks_alone_and_blocks_of_services_are_not_judged(bundle):
+    (alone,) = reviewed(
+        training().bundle(), ON_BLOCKS + block(2).replace("spec:\n", "spec:\n  instanceTypes: [p5.48xlarge]\n", 1)
+    ).workloads
+    (served,) = reviewed(bundle, ON_GROUP + ACK % {"capacity": "ON_DEMAND"} + block(2)).workloads
+
+    assert "how it waits for the next one" in alone.unjudged
+    assert "for runs only" in served.unjudged
+
+
+def test_a_group_of_blocks_that_does_not_say_how_many_nodes_is_listed():
+    (unread,) = objects(block(2).replace("maxSize: 2", "x: 2")).unread
+
+    assert "how many nodes" in unread.why

@@ -12,7 +12,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.pipeline import review
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.review import read_objects, review_fleet
-from trimtab.review.deployments import Weight
+from trimtab.review.placing import Weight
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.units import usd
 
@@ -252,15 +252,16 @@ def test_a_limit_without_room_for_a_rollout_is_said(bundle):
     assert any("it never ends" in one for one in stops(found))
 
 
-def test_pods_that_divide_over_several_pools_are_not_judged(bundle):
+def test_pods_that_may_run_on_two_pools_alike_are_billed_as_on_one_of_them(bundle):
     labelled = POOL.format(types="g5.xlarge", capacity="on-demand", limit=40).replace(
         "  template:\n", "  template:\n    metadata: {labels: {team: api}}\n"
     )
     selects = on_pool("replicas: 7").partition("---")[0].replace("karpenter.sh/nodepool: gpus", "team: api")
 
-    assert reviewed(bundle, selects + labelled).unjudged == ()
+    alone = reviewed(bundle, selects + labelled)
     found = reviewed(bundle, selects + labelled + labelled.replace("name: gpus", "name: spare"))
-    assert found.unjudged == ("prod/api",)
+    assert found.unjudged == ()
+    assert found.after_micro_usd == alone.after_micro_usd
 
 
 def test_shares_of_gpus_are_not_guessed(bundle):
@@ -368,10 +369,10 @@ def test_a_number_of_gpus_that_is_none_is_refused_with_its_place(bundle):
 
 
 def test_requirements_of_a_pool_that_are_not_modelled_are_listed(bundle):
-    more = "- {key: karpenter.k8s.aws/instance-gpu-count, operator: Gt, values: ['3']}"
+    more = "- {key: karpenter.k8s.aws/instance-local-nvme, operator: Gt, values: ['300']}"
     found = reviewed(bundle, on_pool("replicas: 8").replace("      taints:", f"      {more}\n      taints:"))
 
-    assert [one.what for one in found.unread] == ["NodePool gpus: karpenter.k8s.aws/instance-gpu-count Gt"]
+    assert [one.what for one in found.unread] == ["NodePool gpus: karpenter.k8s.aws/instance-local-nvme Gt"]
 
 
 def test_an_autoscaler_that_a_pools_limit_has_no_room_for_is_not_judged(bundle):
@@ -495,3 +496,50 @@ def test_a_placeholder_that_fits_no_node_of_its_run_warms_none(nightly_runs, gpu
     assert bool(said) == stays_pending
     (run,) = [one for one in found.workloads if one.workload == "lab/nightly"]
     assert any("before" in change for change in run.changes) != stays_pending
+
+
+def by_activity(frac, types="g5.xlarge"):
+    """An autoscaler on GPU activity, on nodes of a type."""
+    query = "avg by (namespace, pod) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))"
+    rule = RULE.format(capacity=1).replace("sum(rate(http_requests_total[1m])) / 1", query)
+    return on_pool(types=types) + rule + hpa(pods_metric("team_load", frac))
+
+
+def test_activity_on_another_gpu_is_said_to_hang_on_an_estimated_speed(bundle):
+    at_home, elsewhere = (
+        reviewed(bundle, by_activity(0.3, types)).workloads[0] for types in ("g5.xlarge", "g6e.xlarge")
+    )
+
+    assert at_home.ends_micro_usd == ()
+    low, high = elsewhere.ends_micro_usd
+    assert low < elsewhere.change_micro_usd < high
+
+
+def test_activity_that_no_replica_was_seen_to_reach_is_a_warning_where_none_was_seen_full(bundle):
+    # 5 of the 10 requests/s of a fully active replica were seen: 6.25 are granted, and requests wait from 9.4 on
+    beyond, within = reviewed(bundle, by_activity(0.97)), reviewed(bundle, by_activity(0.7))
+
+    assert stops(beyond) == []
+    assert [one.weight for one in beyond.findings if "as far as this history shows" in one.what] == [Weight.WARNS]
+    assert within.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (
+            "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host}]}}",
+            "podAnti",
+        ),
+        ("schedulerName: volcano", "schedulerName volcano"),
+        (
+            "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+            "[{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}]}}}",
+            "nodeAffinity zone NotIn",
+        ),
+    ],
+)
+def test_what_places_pods_and_is_not_modelled_is_listed(bundle, spec, what):
+    text = DEPLOYMENT.format(replicas=8, gpus=1).replace("      containers", f"      {spec}\n      containers")
+
+    assert [what in one.what for one in reviewed(bundle, text).unread] == [True]

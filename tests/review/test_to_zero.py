@@ -6,7 +6,7 @@ from tests.levers.test_scale_to_zero import ALLOWED, MOSTLY, bundle
 
 from trimtab.pipeline import review
 from trimtab.review import read_objects
-from trimtab.review.deployments import Weight
+from trimtab.review.placing import Weight
 
 ARRIVING = "sum(rate(gateway_requests_total[2m]))"
 ANSWERED = "sum(rate(vllm:request_success_total[2m]))"

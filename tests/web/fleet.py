@@ -6,8 +6,10 @@ from tests.fleets import FleetRows, few_machines
 
 from trimtab.emit.audit_document import audit_document
 from trimtab.errors import InputError
+from trimtab.pipeline import kept_plan, verify_plan
 from trimtab.pipeline.auditing import audited
 from trimtab.web.library import AuditEntry
+from trimtab.web.tables import MONEY, SHARE, WORDS, AllocatedBill, DataColumn, DataTable
 
 DAYS = 28
 
@@ -33,15 +35,28 @@ def rows():
 @cache
 def whole():
     """Return the fleet's document, and the plan behind it."""
-    found, made = audited(rows().bundle(), catalog=few_machines(), name="small fleet")
+    found, made = _audited()
     return audit_document(found), made
+
+
+@cache
+def _audited():
+    return audited(rows().bundle(), catalog=few_machines(), name="small fleet")
+
+
+@cache
+def verified():
+    """Return the plan held against the history after its fit window, in which nobody enacted it."""
+    catalog = few_machines()
+    kept = kept_plan(_audited()[0], rows().bundle(), catalog=catalog)
+    return verify_plan(kept, rows().bundle(), catalog=catalog)
 
 
 class Shelf:
     """A source of audits by hand: documents by name, and the plans of some of them."""
 
-    def __init__(self, documents, plans=None):
-        self.documents, self.plans, self.read = documents, plans or {}, []
+    def __init__(self, documents, plans=None, later=None):
+        self.documents, self.plans, self.later, self.read = documents, plans or {}, later, []
 
     def entries(self):
         return [AuditEntry(name=name, stamp="") for name in self.documents]
@@ -51,6 +66,30 @@ class Shelf:
         if isinstance(self.documents[name], Exception):
             raise self.documents[name]
         return self.documents[name]
+
+    def verified(self, name, tell):
+        if name not in self.plans:
+            raise InputError(f"the plan of audit {name} was not kept here")
+        return self.later or verified()
+
+    def later_stamp(self, name):
+        return ""
+
+    def allocated(self, name, asked, tell):
+        """Split by the document, so that no history is needed."""
+        spend = self.documents[name].spend
+        split = {"team": spend.by_team, "workload": spend.by_workload, "kind": spend.by_kind}
+        if asked.split not in split:
+            raise InputError(f"no split by {asked.split} here")
+        rows = split[asked.split]
+        columns = (
+            DataColumn(key="name", title="who", format=WORDS),
+            DataColumn(key="usd", title="$", format=MONEY),
+            DataColumn(key="share_frac", title="share", format=SHARE),
+        )
+        paid = [{"name": row.name, "usd": row.usd_mo, "share_frac": row.share_frac} for row in rows]
+        table = DataTable(key="allocation", title="Allocation", columns=columns, rows=paid)
+        return AllocatedBill(table=table, notes=(f"idle {asked.idle}",))
 
     def plan(self, name, tell):
         if name not in self.plans:

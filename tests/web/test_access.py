@@ -14,7 +14,20 @@ from trimtab.web.library import Library
 from trimtab.web.server import ServerPlace, read_token
 
 TOKEN = "0123456789abcdef0123456789abcdef"
-PAGES = ("/audits", "/audits/1", "/audits/1/spend", "/audits/1/plan", "/audits/1/proof", "/api/audits", "/fit")
+PAGES = (
+    "/audits",
+    "/audits/1",
+    "/audits/1/spend",
+    "/audits/1/plan",
+    "/audits/1/proof",
+    "/audits/1/verify",
+    "/audits/1/allocation",
+    "/audits/1/what-if",
+    "/audits/1/workbook.xlsx",
+    "/api/audits",
+    "/api/audits/1/verify",
+    "/fit",
+)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: what `monitoring` says.
+    """0: answers, growth of the queue and the queue; 1: each replica's GPU activity of five minutes; 2: what `monitoring` says.
 
     3: arrivals and queue, as the referee has it: 0 before the first value is there, where the others keep the replicas.
     """
@@ -338,7 +338,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     changes = np.zeros(512)
     values = np.zeros(16)
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
-    sm_ring = np.zeros(_GUARD_TICKS)
+    sm_rings = np.full((_GUARD_TICKS, _MOST), np.nan)
     ready_ring = np.full(_GUARD_TICKS, n0)
     came_ring = np.zeros(_GUARD_TICKS)
     times = np.ones(len(guards))
@@ -435,7 +435,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             continue
         # a control tick: bring all accounts up to date first
         minute = min(n_minutes - 1, int((t - 1e-6) // MINUTE_S))
-        ready, starting, sm_sum = 0, 0, 0.0
+        ready, starting = 0, 0
         for r in range(high):
             if running[r] > 0:
                 share = 1 / _slowness(running[r], crowding, knee)
@@ -445,7 +445,6 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             seen[r] = t
             if r < n0 and state[r] > 0:
                 activity[r, minute] += sm_tick[r] / MINUTE_S
-            sm_sum += sm_tick[r] / TICK_S
             pods[ACTIVITY, r] = sm_tick[r] / TICK_S
             sm_tick[r] = 0.0
             if state[r] == 2:
@@ -465,7 +464,6 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             waiting = tail - head
             for at in range(lag, 0, -1):
                 values[at] = values[at - 1]
-            sm_ring[tick % _GUARD_TICKS] = sm_sum
             ready_ring[tick % _GUARD_TICKS] = ready
             came = completed_tick + waiting - waiting_before
             came_ring[tick % _GUARD_TICKS] = max(came / TICK_S / capacity, 0.0)
@@ -476,7 +474,13 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             elif follows == 3:
                 value = (tail - tail_before + waiting) / TICK_S / capacity
             elif follows == 1:
-                value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
+                value = 0.0
+                for r in range(high):
+                    # a GPU is exported under its pod from the start of its container: while weights load it shows nothing
+                    there = state[r] == 2 or (state[r] == 1 and t > ready_at[r] - load)
+                    sm_rings[tick % _GUARD_TICKS, r] = pods[ACTIVITY, r] if there else np.nan
+                    if state[r] == 2:
+                        value += _own_mean(sm_rings[:, r], tick, t - born[r])
             else:
                 for r in range(high):
                     pods[STATE, r], pods[BORN, r], pods[ANSWERED, r] = float(state[r]), born[r], answered[r]
@@ -624,6 +628,17 @@ def _goes_before(state, node_pods, node, born, r, other):  # type: ignore[no-unt
     if node_pods[node[r]] != node_pods[node[other]]:
         return node_pods[node[r]] > node_pods[node[other]]
     return born[r] > born[other]
+
+
+@njit(cache=True)
+def _own_mean(ring: Floats, tick: int, age_s: float) -> float:
+    """Return the mean of a pod's samples in a window, as `avg_over_time` has it: of its own life alone."""
+    total, known = 0.0, 0
+    for back in range(min(len(ring), int(age_s // TICK_S))):
+        sample = ring[(tick - back) % len(ring)]
+        if not np.isnan(sample):
+            total, known = total + sample, known + 1
+    return total / known if known else 0.0
 
 
 @njit(cache=True)

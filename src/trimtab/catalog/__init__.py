@@ -1,7 +1,6 @@
 """Facts: GPUs, MIG profiles, instances, offerings, prices, model servers' metrics; rows of data with source and as_of."""
 
-from trimtab.catalog.gpus import Gpu
-from trimtab.catalog.instances import InstanceType
+from trimtab.catalog.gpus import Gpu, InstanceType
 from trimtab.catalog.kinds import (
     BuyingOption,
     CapacityType,
@@ -11,7 +10,7 @@ from trimtab.catalog.kinds import (
     PriceBasis,
 )
 from trimtab.catalog.mig import MigProfile
-from trimtab.catalog.owned import OwnedHardware, owned_price
+from trimtab.catalog.own_rates import OwnedHardware, owned_price
 from trimtab.catalog.prices import ANY_REGION, Price, PriceBook
 from trimtab.catalog.registry import Catalog, load_catalog
 

@@ -1,14 +1,15 @@
-"""GPU specifications: dense rates, the memory a program really sees, and the many names one board goes by."""
+"""What is rented: GPU specifications under their many names, and the instance types that carry them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from trimtab.catalog.kinds import Precision
+from trimtab.catalog.kinds import Lifecycle, Precision
 from trimtab.catalog.rows import Row, items, number, packaged_rows, whole
 from trimtab.errors import UnknownName
 from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB
@@ -23,6 +24,7 @@ RATE_COLUMNS: Mapping[Precision, str] = {
     Precision.FP4: "fp4_tflops",
 }
 
+_GPU_VENDORS = frozenset({"NVIDIA", "AMD", "Intel"})
 _LABEL_PREFIX = "nvidia-"
 """How GKE's accelerator labels begin; no other alias does."""
 
@@ -44,9 +46,10 @@ class Gpu:
     mem_bw_gb_s: float
     rates_tflops: Mapping[Precision, float] = field(hash=False)
     tdp_w: float
+    """NaN where the maker tells none."""
     nvlink_gb_s: float
-    """Both directions, one GPU to its peers; AMD's link is counted here too. 0 where there is none."""
-    pcie_gen: int
+    """Both directions, one GPU to its peers; AMD's link and TPUs' are counted here too. 0 where none is known."""
+    pcie_gen: int | None
     mig_capable: bool
     mig_board: str
     """The family of MIG profiles; empty where the board has none."""
@@ -67,8 +70,16 @@ class Gpu:
 
     @property
     def fp32_tflops(self) -> float:
-        """Return the rate of the ordinary FP32 units, which is not the tensor rate."""
-        return self.rates_tflops[Precision.FP32]
+        """Return the rate of the ordinary FP32 units, which is not the tensor rate; NaN where the maker tells none."""
+        return self.rates_tflops.get(Precision.FP32, math.nan)
+
+    @property
+    def has_speed_law(self) -> bool:
+        """Tell whether measured runs stand behind predictions of its speed: behind GPUs', not NeuronCores' and TPUs'.
+
+        Programs for these are compiled for them, so that no workload is moved onto one or off one either.
+        """
+        return self.vendor in _GPU_VENDORS
 
     def flop_per_byte(self, precision: Precision = Precision.FP16) -> float | None:
         """Return the arithmetic intensity above which the board is bound by compute (the roofline's ridge)."""
@@ -114,7 +125,9 @@ def _key(name: str) -> str:
     """Reduce a name to what tells boards apart: the vendor's words, punctuation and case go."""
     words = re.split(r"[^a-z0-9+]+", name.casefold())
     return "".join(
-        word for word in words if word not in {"nvidia", "tesla", "geforce", "amd", "instinct", "generation"}
+        word
+        for word in words
+        if word not in {"nvidia", "tesla", "geforce", "amd", "instinct", "oam", "generation", "intel", "r"}
     )
 
 
@@ -136,9 +149,9 @@ def _gpu(row: Row) -> Gpu:
         memory_type=row["memory_type"],
         mem_bw_gb_s=float(row["mem_bw_gb_s"]),
         rates_tflops={precision: rate for precision, rate in rates.items() if rate is not None},
-        tdp_w=float(row["tdp_w"]),
+        tdp_w=number(row["tdp_w"]) or math.nan,
         nvlink_gb_s=float(row["nvlink_gb_s"]),
-        pcie_gen=int(row["pcie_gen"]),
+        pcie_gen=whole(row["pcie_gen"]),
         mig_capable=row["mig_capable"] == "yes",
         mig_board=row["mig_board"],
         l2_mb=number(row["l2_mb"]),
@@ -150,4 +163,54 @@ def _gpu(row: Row) -> Gpu:
         as_of=date.fromisoformat(row["as_of"]),
         unverified_fields=frozenset(items(row["unverified_fields"])),
         notes=row["notes"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A node as it is sold. `gpu` is a name of the GPU table, form factor included."""
+
+    provider: str
+    name: str
+    gpu: str
+    gpu_count: int
+    """Devices that the operating system sees."""
+    gpu_frac: float = 1.0
+    """The share of a physical board that each device is; below 1 for vGPU slices (AWS g6f, Azure NVads A10)."""
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    cpu_arch: str = "x86_64"
+    """The host's architecture; arm64 on Graviton (T4G) and Grace (GH200, GB200, GB300): images must be built for it."""
+    interconnect: str = ""
+    lifecycle: Lifecycle = Lifecycle.CURRENT
+    source: str = ""
+    as_of: date | None = None
+    note: str = ""
+
+    @property
+    def board_count(self) -> float:
+        """Return the number of physical boards, counting slices as their share."""
+        return self.gpu_count * self.gpu_frac
+
+
+def load_instance_types(rows: Iterable[Row] | None = None) -> tuple[InstanceType, ...]:
+    """Read the packaged instance types."""
+    return tuple(_instance_type(row) for row in (packaged_rows("instances.csv") if rows is None else rows))
+
+
+def _instance_type(row: Row) -> InstanceType:
+    return InstanceType(
+        provider=row["provider"],
+        name=row["instance_type"],
+        gpu=row["gpu"],
+        gpu_count=int(row["gpu_count"]),
+        gpu_frac=float(row["gpu_frac"]),
+        vcpus=whole(row["vcpus"]),
+        memory_gib=number(row["memory_gib"]),
+        cpu_arch=row["cpu_arch"],
+        interconnect=row["interconnect"],
+        lifecycle=Lifecycle(row["lifecycle"]),
+        source=row["source"],
+        as_of=date.fromisoformat(row["as_of"]),
+        note=row["note"],
     )

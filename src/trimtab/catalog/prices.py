@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 
-from trimtab.catalog.instances import InstanceType
+from trimtab.catalog.gpus import InstanceType
 from trimtab.catalog.kinds import BuyingOption, InterruptionBucket, PriceBasis
 from trimtab.catalog.rows import Row, day, packaged_rows
 from trimtab.errors import MissingPrice, UnknownName

@@ -1,4 +1,4 @@
-"""The clouds that trimtab knows by name: how nodes, bills and price lists spell each, and where their regions lie."""
+"""The clouds that trimtab knows by name: how nodes, bills and price lists spell each of them and their machines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+
+import pyarrow as pa
 
 from trimtab.catalog.rows import packaged_rows
 
@@ -105,3 +107,23 @@ def continent_of(provider: str, region: str) -> str | None:
     ('europe', None)
     """
     return continents().get((provider, region))
+
+
+PROVIDER_ID = "provider_id"
+"""The label of a node that holds the provider's id of it."""
+
+
+def last_part(resource: str) -> str:
+    """Return the last part of a resource id: `arn:...:instance/i-0abc` and `aws:///zone/i-0abc` name the same node."""
+    return resource.rstrip("/").rpartition("/")[2].rpartition(":")[2].casefold()
+
+
+def nodes_by_resource(nodes: pa.Table) -> dict[str, str]:
+    """Return node names by the last part of what a bill may call them: the provider's id, or the name itself."""
+    found = {}
+    for row in nodes.select(["node", "labels"]).to_pylist(maps_as_pydicts="lossy"):
+        found[last_part(row["node"])] = row["node"]
+        provider_id = (row["labels"] or {}).get(PROVIDER_ID)
+        if provider_id:
+            found[last_part(provider_id)] = row["node"]
+    return found

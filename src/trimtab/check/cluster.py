@@ -14,14 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
+from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_text
-from trimtab.inputs.json_text import load_json
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.sources.kubernetes.objects import Object, at, documents_of, listed, mapping, text
 from trimtab.tables.bundle import Bundle, read_bundle
 
 Key = tuple[str, str, str, str]
 """API group, kind, namespace, name."""
+TEMPLATES = {
+    "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"), "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"), "DaemonSet": ("spec", "template"), "ReplicaSet": ("spec", "template"),
+    "Job": ("spec", "template"), "Rollout": ("spec", "template"), "Notebook": ("spec", "template"),
+}  # fmt: skip
+"""Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 WORKLOAD_KINDS = frozenset({
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
     "RayJob", "RayService", "InferenceService", "Notebook", "JobSet",

@@ -13,9 +13,8 @@ import yaml
 
 from trimtab.check.faults import FieldFault, ObjectFault, placed
 from trimtab.errors import InputError
+from trimtab.inputs.documents import load_json, yaml_documents
 from trimtab.inputs.files import read_text
-from trimtab.inputs.json_text import load_json
-from trimtab.inputs.yaml_text import yaml_documents
 from trimtab.sources.kubernetes.manifests import NOT_APPLIED, OF_CHARTS, is_manifest
 from trimtab.sources.kubernetes.objects import Object, text
 

@@ -13,6 +13,7 @@ import yaml
 
 from trimtab.catalog.registry import Catalog
 from trimtab.check.autoscalers import scaler_faults
+from trimtab.check.cluster import TEMPLATES
 from trimtab.check.documents import strict_yaml
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.check.names import (
@@ -27,7 +28,6 @@ from trimtab.check.names import (
 )
 from trimtab.check.pods import (
     EFFECTS,
-    TEMPLATES,
     is_device,
     label_faults,
     misspelt_device,
@@ -41,7 +41,7 @@ from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, numb
 _LABEL_NAMED = frozenset({"Namespace", "Service", "ReplicaSet", "Deployment", "StatefulSet", "Job", "Pod"})
 """Kinds whose names become a label, a host name or the beginning of pods' names: 63 characters."""
 _PATHS = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
-"""Kinds whose names need not be DNS names."""
+"""Kinds whose names are one part of a path, and need not be DNS names (pkg/apis/rbac/validation, v1.34)."""
 _MOST_PRIORITY = 1_000_000_000
 WELL_KNOWN = frozenset({
     "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/arch",
@@ -97,7 +97,7 @@ def _metadata(kind: str, body: Object, partial: bool) -> Iterator[FieldFault]:
     name = at(metadata, "name")
     if not partial and not name and not at(metadata, "generateName"):
         yield FieldFault(field="metadata.name", value=name, what="is not stated", cure="name the object")
-    elif isinstance(name, str) and kind not in _PATHS and (wrong := _name(kind, name)):
+    elif isinstance(name, str) and (wrong := _name(kind, name)):
         yield FieldFault(field="metadata.name", value=name, what=wrong, cure="give it another name")
     namespace = at(metadata, "namespace")
     if isinstance(namespace, str) and (wrong := dns_label(namespace)):
@@ -106,6 +106,9 @@ def _metadata(kind: str, body: Object, partial: bool) -> Iterator[FieldFault]:
 
 
 def _name(kind: str, name: str) -> str | None:
+    if kind in _PATHS:
+        bad = name in (".", "..") or "/" in name or "%" in name
+        return "is no part of a path: . and .. and names with / or % are refused" if bad else None
     if kind == "CronJob":
         return dns_subdomain(name, CRON_JOB_LENGTH)
     if kind in ("Namespace", "Service"):

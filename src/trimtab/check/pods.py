@@ -8,17 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from trimtab.check.cluster import TEMPLATES
 from trimtab.check.faults import FieldFault, join, nearest
 from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, label_value, time_zone, timetable
 from trimtab.check.resource_claims import pod_claim_faults
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
-TEMPLATES = {
-    "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"), "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"), "DaemonSet": ("spec", "template"), "ReplicaSet": ("spec", "template"),
-    "Job": ("spec", "template"), "Rollout": ("spec", "template"), "Notebook": ("spec", "template"),
-}  # fmt: skip
-"""Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 RESTARTS = {"Job": ("Never", "OnFailure"), "CronJob": ("Never", "OnFailure"), "Pod": ("Always", "OnFailure", "Never")}
 _ENUMS: Mapping[str, tuple[str, ...]] = {
     "restartPolicy": ("Always", "OnFailure", "Never"),

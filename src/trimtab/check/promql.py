@@ -130,13 +130,13 @@ def _odd(node: Any) -> Iterator[tuple[str, str]]:
 @cache
 def exported() -> frozenset[str]:
     """Return the names of series that exporters and model servers write (`data/metrics.csv`, the catalog of servers)."""
-    from trimtab.catalog.model_servers import SERVERS
+    from trimtab.catalog.model_servers import PROXIES, SERVERS
 
     names = set(_OF_PROMETHEUS)
     for row in rows("metrics.csv"):
         names |= _written(row["metric"], row["type"])
-    for server in SERVERS:
-        names |= {*server.names, *server.waiting, *server.kv_cache, server.arrived}
+    for server in (*SERVERS, *PROXIES):
+        names |= {*server.names, *server.completed, *server.waiting, *server.kv_cache, server.arrived}
         names |= {server.flops, server.read_bytes, server.write_bytes}
         for histogram in (server.latency, server.ttft, server.input_tokens, server.output_tokens):
             names |= _written(histogram, "histogram") if histogram else set()

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.catalog.registry import Catalog
-from trimtab.check.cluster import WORKLOAD_KINDS, Cluster, key_of
+from trimtab.check.cluster import TEMPLATES, WORKLOAD_KINDS, Cluster, key_of
 from trimtab.check.documents import Document, Folder
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.check.kustomizations import Patch
-from trimtab.check.pods import TEMPLATES
 from trimtab.check.resource_claims import DRIVER_CLASSES, request_names
 from trimtab.review.manifests import claim_source
 from trimtab.review.pools import NODE_POOL_LABEL
@@ -365,7 +364,6 @@ def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
         and text(binding.body, "roleRef", "name") == document.name
         for subject in listed(binding.body, "subjects")
     }
-    allowed = {str(verb) for rule in listed(document.body, "rules") for verb in _texts(at(rule, "verbs"))}
     for job in world.folder.objects:
         spec = (
             at(job.body, *TEMPLATES["CronJob"], "spec")
@@ -374,18 +372,30 @@ def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
         )
         for container in listed(spec, "containers") if text(spec, "serviceAccountName") in bound else ():
             words = _texts(at(container, "args")) or _texts(at(container, "command"))[1:]
-            if (
-                "kubectl" in text(container, "image")
-                and words
-                and words[0] in ("get", "patch", "delete", "create")
-                and not allowed & {words[0], "*"}
-            ):
-                yield FieldFault(
-                    field="rules[0].verbs",
-                    value=", ".join(sorted(allowed)),
-                    what=f"does not let {job.called} {words[0]}",
-                    cure=f"add the verb {words[0]}",
-                )
+            if "kubectl" in text(container, "image") and words and words[0] in ("get", "patch", "delete", "create"):
+                yield from _call(words, job.called, listed(document.body, "rules"))
+
+
+def _call(words: list[str], caller: str, rules: list[Object]) -> Iterator[FieldFault]:
+    """Yield why a call of kubectl (verb, resource, name) is not allowed by any rule of a role."""
+    verb, resource, name = (*words, "", "")[:3]
+    plural = resource.partition(".")[0]
+    allowed = {item for rule in rules for item in _texts(at(rule, "verbs"))}
+    if not allowed & {verb, "*"}:
+        yield FieldFault(
+            field="rules[0].verbs", value=", ".join(sorted(allowed)), what=f"does not let {caller} {verb}",
+            cure=f"add the verb {verb}",
+        )  # fmt: skip
+        return
+    # other spellings of a resource (singular, short) are left alone: which rule is theirs is not known here
+    of_it = [(place, rule) for place, rule in enumerate(rules) if plural in _texts(at(rule, "resources"))]
+    names = {item for _, rule in of_it for item in _texts(at(rule, "resourceNames"))}
+    is_bound = bool(of_it) and all(at(rule, "resourceNames") for _, rule in of_it)
+    if is_bound and name and not name.startswith("-") and name not in names:
+        yield FieldFault(
+            field=f"rules[{of_it[0][0]}].resourceNames", value=", ".join(sorted(names)),
+            what=f"does not let {caller} {verb} {plural} {name}", cure=f"add the name {name}",
+        )  # fmt: skip
 
 
 def _texts(value: object) -> list[str]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.check.cluster import WORKLOAD_KINDS
+from trimtab.check.cluster import TEMPLATES, WORKLOAD_KINDS
 from trimtab.check.faults import FieldFault, ObjectFault, join, nearest, placed
-from trimtab.check.pods import TEMPLATES
 from trimtab.check.references import World
 from trimtab.errors import InputError
 from trimtab.review.manifests import DeclaredPods, Manifests, read_objects

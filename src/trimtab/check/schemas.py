@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from trimtab.check.cluster import TEMPLATES
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.errors import InputError, UsageError
 from trimtab.sources.kubernetes.objects import Object, at, listed, text
@@ -29,6 +31,24 @@ _OF_PATCHES = frozenset({"$patch", "$retainKeys"})
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _METADATA = "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_POD_SPEC = "#/definitions/io.k8s.api.core.v1.PodSpec"
+_PODS_ALONE = frozenset({"Notebook"})
+"""Kinds whose spec holds the template of their pods and nothing else (Kubeflow v1, NotebookSpec)."""
+_SERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Notebook": ("kubeflow.org/v1", "kubeflow.org/v1beta1", "kubeflow.org/v1alpha1"),
+        "Rollout": ("argoproj.io/v1alpha1",),
+        "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1",),
+        "InferenceService": ("serving.kserve.io/v1beta1",),
+        "RayService": ("ray.io/v1", "ray.io/v1alpha1"),
+        "RayJob": ("ray.io/v1", "ray.io/v1alpha1"),
+        "RayCluster": ("ray.io/v1", "ray.io/v1alpha1"),
+        "PyTorchJob": ("kubeflow.org/v1",),
+        "JobSet": ("jobset.x-k8s.io/v1alpha2",),
+    }
+)
+"""Versions that the CRDs of kinds without a shipped schema serve: those of kubeflow/kubeflow and trainer, argo-rollouts,
+kubernetes-sigs/lws and jobset, kserve/kserve, ray-project/kuberay."""
 _BELOW = ("properties", "patternProperties", "definitions")
 
 
@@ -74,9 +94,17 @@ def _with_metadata(schema: Object) -> Object:
 
 
 @cache
-def _of_metadata() -> Object:
-    """Return the schema of an object of which nothing but its metadata is known."""
-    return _with_metadata({"type": "object"})
+def _without_schema(kind: str) -> Object:
+    """Return the schema of an object of which nothing is known but its metadata, and of some kinds where its pods are."""
+    if kind not in TEMPLATES:
+        return _with_metadata({"type": "object"})
+    closed = {"additionalProperties": False} if kind in _PODS_ALONE else {}
+    below: Object = {"$ref": _POD_SPEC}
+    for name in reversed((*TEMPLATES[kind], "spec")[1:]):
+        below = {"type": "object", "properties": {name: below}, **closed}
+    top = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "status": {}, "spec": below}
+    pods = at(_loaded(_shipped()["v1", "Pod"]), "definitions")
+    return _with_metadata({"type": "object", "properties": top, "additionalProperties": False, "definitions": pods})
 
 
 @cache
@@ -106,17 +134,18 @@ class Schemas:
         return cls(own=own)
 
     def of(self, api_version: str, kind: str) -> Object:
-        """Return the schema of a kind; where none is known, one of metadata alone. Raises InputError for one that is none."""
+        """Return a kind's schema; where none is known, one of metadata and pods. Raises InputError for one that is none."""
         known = self.own.get((api_version, kind))
         if known is not None:
             _validator(id(known), _Held(known))
             return known
         file = _shipped().get((api_version, kind))
-        return _of_metadata() if file is None else _shipped_schema(file)
+        return _without_schema(kind) if file is None else _shipped_schema(file)
 
     def known(self) -> frozenset[tuple[str, str]]:
         """Return every API version and kind that has a schema, or is Kubernetes' own."""
-        return frozenset({*self.own, *_shipped(), *built_in_kinds()})
+        served = {(version, kind) for kind, versions in _SERVED.items() for version in versions}
+        return frozenset({*self.own, *_shipped(), *built_in_kinds(), *served})
 
 
 def schema_faults(schema: Object, body: object, *, partial: bool = False) -> Iterator[FieldFault]:

@@ -1,4 +1,4 @@
-"""The command line: arguments, exit codes, tables on screen.
+"""The command line: arguments, exit codes, and lines on the screen, harmless whoever wrote their words.
 
 `trimtab --help` must stay fast, so a command's module is imported when the command runs, not before; its one-line
 help stands in `COMMANDS`, which a test holds against the command's own.
@@ -15,9 +15,19 @@ from importlib import import_module
 import click
 
 from trimtab._version import __version__
-from trimtab.cli.screen import say, shown
 from trimtab.errors import TrimtabError
-from trimtab.safe_text import for_terminal
+from trimtab.safe_text import for_terminal, without_secrets
+
+
+def shown(text: str) -> str:
+    """Return a text as it may be shown; colours of ours stay."""
+    return for_terminal(without_secrets(text), colours=True)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Show a line, on stderr where it is not the answer."""
+    click.echo(shown(text), err=err)
+
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": (
@@ -59,7 +69,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "serve": (
         "trimtab.cli.serve",
-        "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof.",
+        "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, "
+        "what became of it.",
     ),
     "mcp": (
         "trimtab.cli.mcp",

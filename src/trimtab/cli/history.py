@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.catalog import Catalog
-from trimtab.cli.collect.servers import collect_servers
+from trimtab.cli import say
+from trimtab.cli.collect.run import collect_servers
 from trimtab.cli.progress import Tell
-from trimtab.cli.screen import say
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace

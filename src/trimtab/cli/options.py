@@ -30,7 +30,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from trimtab.cli.sheet import Sheet
+    from trimtab.cli.output import Sheet
 
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 T = TypeVar("T")
@@ -165,6 +165,7 @@ class Format(Enum):
     MARKDOWN = "markdown"
     HTML = "html"
     GITHUB_COMMENT = "github-comment"
+    XLSX = "xlsx"
 
 
 ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)

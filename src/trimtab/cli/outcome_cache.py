@@ -24,7 +24,7 @@ import numpy as np
 
 import trimtab
 import trimtab_runtime
-from trimtab.cli.state import SEAL_BYTES, is_sealed, prepared_folder, seal_of, state_folder, user_key
+from trimtab.cli.kept_audits import SEAL_BYTES, is_sealed, prepared_folder, seal_of, state_folder, user_key
 from trimtab.fleet.model import Target
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric

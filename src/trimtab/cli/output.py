@@ -1,4 +1,4 @@
-"""Show rows as a table, JSON, YAML, CSV or Markdown: one shape of answer for every command.
+"""Rows under declared columns, shown as a table, JSON, YAML, CSV or Markdown: one shape of answer for every command.
 
 A command builds a `Sheet` of raw values; people's formats show them formatted, machines' formats carry them raw, under keys
 that name their units.
@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -18,12 +19,80 @@ import click
 import yaml
 
 from trimtab.cli.options import ROW_FORMATS, Format
-from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
-from trimtab.emit.blocks import Page, Paragraph, bullets
+from trimtab.emit import blocks
+from trimtab.emit.blocks import Page, Paragraph, StyledText, Table, TableRow, Tone, bullets
 from trimtab.emit.writers import html, markdown, terminal
 from trimtab.emit.writers.comment import write_comment
-from trimtab.errors import UsageError
+from trimtab.errors import UnknownName, UsageError
 from trimtab.safe_text import csv_text, for_terminal
+
+Cell = str | int | float | bool | Sequence[str] | None
+"""A raw value. None means unknown or not sold: never shown as 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetColumn:
+    """One column: its key in machine formats, its title and its way of showing a value to people."""
+
+    key: str
+    title: str
+    show: Callable[[Cell], str] = str
+    right: bool = False
+    tone: Tone = Tone.PLAIN
+    strong: bool = False
+    whole: bool = False
+    """Never broken over two lines; numbers never are."""
+    repeat: bool = False
+    """Stands again in every part of a table that is too wide for the screen."""
+
+    def text(self, cell: Cell) -> str:
+        """Return what a person reads; an unknown value is a dash."""
+        return "–" if cell is None or cell == "" else for_terminal(self.show(cell))
+
+    def span(self, cell: Cell) -> StyledText:
+        """Return the same in the column's style."""
+        return StyledText(self.text(cell), self.tone, self.strong)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Rows of raw values under declared columns."""
+
+    columns: Sequence[SheetColumn]
+    rows: Sequence[Mapping[str, Cell]]
+    section: str = ""
+    """A key whose value heads each run of rows that share it, in tables for people."""
+    notes: Sequence[str] = ()
+    """Lines for people, under the table. One of several lines is laid out already (a command, a picture): kept as it is."""
+
+    def table(self) -> Table:
+        """Return the sheet as people read it."""
+        heads = (
+            blocks.TableColumn(title=column.title, right=column.right, whole=column.whole, repeat=column.repeat)
+            for column in self.columns
+        )
+        rows = (
+            TableRow(
+                cells=tuple(column.span(row.get(column.key)) for column in self.columns),
+                group=str(row[self.section]) if self.section else "",
+            )
+            for row in self.rows
+        )
+        return Table(columns=tuple(heads), rows=tuple(rows), group_title=self.section)
+
+    def only(self, fields: Sequence[str]) -> Sheet:
+        """Return the sheet with the named columns only, in that order; raises UnknownName for a column it lacks."""
+        by_key = {column.key: column for column in self.columns}
+        for name in fields:
+            if name not in by_key:
+                raise UnknownName("field", name, by_key)
+        return replace(self, columns=[by_key[name] for name in fields])
+
+
+def fixed(digits: int) -> Callable[[Cell], str]:
+    """Return a way to show numbers with so many digits after the point, thousands apart."""
+    return lambda cell: f"{cell:,.{digits}f}" if isinstance(cell, int | float) else str(cell)
+
 
 __all__ = [
     "ROW_FORMATS",
@@ -37,6 +106,7 @@ __all__ = [
     "screen_width",
     "sheet_comment",
     "write",
+    "write_bytes",
     "write_page",
     "write_sheet",
 ]
@@ -54,6 +124,14 @@ def write(text: str, out: Path | None) -> None:
         return
     try:
         out.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error}") from error
+
+
+def write_bytes(content: bytes, out: Path) -> None:
+    """Write an answer that is no text to a file."""
+    try:
+        out.write_bytes(content)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error}") from error
 
@@ -93,7 +171,7 @@ def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool
             return _csv(sheet)
         case Format.MARKDOWN:
             return _markdown(sheet)
-        case Format.HTML | Format.GITHUB_COMMENT:
+        case Format.HTML | Format.GITHUB_COMMENT | Format.XLSX:
             raise UsageError(f"this answer has no form {form.value}")
     assert_never(form)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from trimtab.cli.screen import shown
+from trimtab.cli import shown
 from trimtab.safe_text import for_terminal
 
 Tell = Callable[[str, float], None]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli import say
 from trimtab.cli.options import AnswerOptions, answer_options, option, options_from
 from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write
-from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ class ScenarioOptions:
         self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
     ) -> Scenario | None:
         """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
-        from trimtab.catalog.price_changes import price_change
+        from trimtab.catalog.registry import price_change
         from trimtab.plan.proof.scenario import Scenario
 
         said = Scenario(

@@ -44,6 +44,10 @@ class ServerOptions:
         "--focus", type=FILE_OR_FOLDER, help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."
     )
     workloads: Path | None = option("--workloads", type=FILE, help="A workloads.yaml: what only people know.")
+    cluster_file: Path | None = option(
+        "--cluster", type=FILE, metavar="FILE",
+        help="What no history tells (YAML): here, the metrics of servers that are none of those known.",
+    )  # fmt: skip
     selector: str = option(
         "-l", "--selector", default="", metavar='cluster="a"',
         help="Label matchers for every query, for a central Prometheus.",

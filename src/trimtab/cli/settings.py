@@ -13,13 +13,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from trimtab.cli.sheet import Sheet, SheetColumn
+from trimtab.cli.output import Sheet, SheetColumn
 from trimtab.errors import Fault, InputError, SettingsError, near_matches
-from trimtab.fleet.limits import isolation_of, quotas_of
-from trimtab.fleet.reach import listed, named_regions
+from trimtab.fleet.reach import isolation_of, listed, named_regions, quotas_of
 from trimtab.fleet.settings import Settings
+from trimtab.inputs.documents import check_depth
 from trimtab.inputs.files import read_text
-from trimtab.inputs.json_text import check_depth
 from trimtab.levers.registry import with_all_efforts
 
 SETTINGS_FILE = "trimtab.toml"

@@ -15,9 +15,10 @@ from trimtab.catalog.kinds import BuyingOption, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.prices import ANY_REGION
 from trimtab.deployment.kept_form import BY_NAME
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.fleet.token_work import TokenWork
+from trimtab.physics.colocation import BatchCurve
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
@@ -177,6 +178,8 @@ class SetReplicaPolicy:
     metric: str
     wake: Wake | None = None
     """Of a policy that goes to none."""
+    tokens: TokenWork | None = None
+    """What each token counts of a mean request, where the metric counts the work of tokens; None: it counts requests."""
 
     @property
     def hpa(self) -> HpaPolicy:

@@ -8,17 +8,24 @@ from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.deployment.effects import UseOffering
-from trimtab.deployment.placement import SAME_SPEED
 from trimtab.errors import Unpredictable
+from trimtab.fleet.activity import activity_in_work
+from trimtab.fleet.declared_models import ServedModel, need_on, served_model
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
-from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions
-from trimtab.fleet.working import activity_in_work
-from trimtab.physics.formats import WeightFormat
-from trimtab.physics.support import why_not
-from trimtab.physics.transfer import DeviceActivity as DeviceActivity, fits_memory, speed_ratio, work_ratio
+from trimtab.physics.formats import WeightFormat, why_not
+from trimtab.physics.transfer import (
+    SAME_SPEED,
+    DeviceActivity as DeviceActivity,
+    fits_memory,
+    speed_ratio,
+    work_ratio,
+)
 from trimtab.provenance import Basis, Estimate
+
+NO_LAW = "programs are compiled for one or the other (NeuronCores, TPUs), and no measured law compares their speeds"
+"""Why nothing moves between GPUs and such accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,9 @@ def _judge(
     if offering.pool == workload.pool:
         return None
     if offering.gpu == source:
-        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+        return SAME_SPEED
+    if not (source.has_speed_law and offering.gpu.has_speed_law):
+        return NO_LAW
     if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
@@ -123,6 +132,43 @@ def speeds_of_types(workload: Workload, market: Market | None) -> dict[str, Esti
             return f"some of its runs were on {name}, others on {workload.gpu}: {speed}"
         found[name] = speed
     return found
+
+
+def home_speed(workload: Workload, market: Market | None) -> Estimate:
+    """Return how fast replicas on a service's usual type of GPU are beside all those that its readings are of.
+
+    Requests and their times are told of a service, not of a replica: where it was on several types at once, its law is that of
+    their mean, and a slow type alone serves less and later. A type that is faster than the mean is given no credit for it, and
+    a type that cannot be compared with it counts as the usual one.
+    """
+    source = None if market is None else market.gpu(workload.gpu)
+    if market is None or source is None or workload.service is None or len(workload.held_gpu_seconds) < 2:
+        return SAME_SPEED
+    total = sum(workload.held_gpu_seconds.values())
+    mean = most = least = 0.0
+    for name, gpu_seconds in workload.held_gpu_seconds.items():
+        speed, share = _where_it_ran(workload, source, market.gpu(name)), gpu_seconds / total
+        mean, most, least = mean + share * speed.value, most + share * speed.high, least + share * speed.low
+    if most <= 1.0:
+        return SAME_SPEED
+    return Estimate(
+        value=min(1.0, 1 / mean),
+        low=1 / most,
+        high=min(1.0, 1 / least),
+        basis=Basis.CALIBRATED,
+        because=f"measured on {' and '.join(sorted(workload.held_gpu_seconds))} together",
+    )
+
+
+def _where_it_ran(workload: Workload, source: Gpu, board: Gpu | None) -> Estimate:
+    """Return the speed on a board that a workload was on: what its readings or, without any, the data sheets say."""
+    if board is None or board == source:
+        return SAME_SPEED
+    speed = _by_activity(workload, source, board)
+    try:
+        return work_ratio(source, board) if isinstance(speed, str) else speed
+    except Unpredictable:
+        return SAME_SPEED
 
 
 def _by_activity(workload: Workload, source: Gpu, board: Gpu) -> Estimate | str:

@@ -39,13 +39,11 @@ from trimtab.deployment.effects import (
 )
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.physics.batch_curve import BatchCurve
-from trimtab.physics.colocation import left_frac, mps_share, time_slice
+from trimtab.physics.colocation import BatchCurve, left_frac, mps_share, time_slice
 from trimtab.physics.predict import PAIR_SPREAD
-from trimtab.physics.transfer import Z_80
+from trimtab.physics.transfer import SAME_SPEED, Z_80
 from trimtab.provenance import Basis, Estimate, inverse, product
 
-SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 _NO_POOL = Pool("", "", "")
 _ROUNDING = 1e-9
 """Of a GPU: shares of GPUs are sums of floats."""
@@ -74,6 +72,11 @@ class Home(Protocol):
         """GPUs that a pod holds: a replica, or one of those that a run consists of."""
         ...
 
+    @property
+    def home_speed(self) -> Estimate:
+        """How fast it is on their GPU alone, beside all types together that history has it on; 1 where there is one type."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeNodes:
@@ -83,6 +86,7 @@ class HomeNodes:
     gpu: str | None
     gpus_per_node: int
     gpus_per_pod: float
+    home_speed: Estimate = SAME_SPEED
 
 
 class Resized(NamedTuple):
@@ -324,6 +328,9 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         ground = _in_slots(shared)
     leaves = offering is not None or shared is not None
     speed, work_speed = _in_format(ground, deployment.precision, there=leaves)
+    if deployment.changes and not is_measured_same(home.home_speed):
+        # as it is, it stays on every type that its history is of
+        speed, work_speed = product(speed, home.home_speed), product(work_speed, home.home_speed)
     bought = None if shared is not None else deployment.buying
     on_spot = _on_spot(ground.pool, bought)
     return Placement(

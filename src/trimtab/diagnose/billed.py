@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog.pools import Pool
-from trimtab.catalog.providers import provider_of_bill
+from trimtab.catalog.providers import last_part, provider_of_bill
 from trimtab.fleet.columns import numbers, seconds_from
 from trimtab.fleet.model import Flags, Fleet, FloatArray, IntArray, Node, Window
 from trimtab.fleet.occupancy import cut_by_hour
-from trimtab.tables.resource_ids import last_part
 from trimtab.units import S_PER_HR, micro_usd
 
 BILL_COLUMNS = (

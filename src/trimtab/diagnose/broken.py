@@ -23,9 +23,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from trimtab.diagnose.cluster_records import (
+    NOBODY,
     Call,
     ClusterRecords,
     HeldGpus,
+    LostSpan,
     Row,
     distinct,
     gpus_words,
@@ -33,7 +35,6 @@ from trimtab.diagnose.cluster_records import (
     seconds,
 )
 from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, LostSpan
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 

@@ -1,19 +1,21 @@
-"""Charge-back: the bill by team, workload, model, label and the like, with unit costs; its rows sum to the bill exactly."""
+"""Charge-back: the bill by team, workload, model or label; its months against the invoice; and where a month will end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import Enum
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.diagnose.split import UNALLOCATED, UNUSED_COMMITMENT, CostSplit, DailySpend
+from trimtab.diagnose.bill_split import UNALLOCATED, UNUSED_COMMITMENT, Charges, CostSplit, DailySpend
+from trimtab.fleet.arrivals import tokens_of
 from trimtab.fleet.columns import numbers
-from trimtab.fleet.model import Fleet, Window
-from trimtab.fleet.services import tokens_of
-from trimtab.units import apportion
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, Window
+from trimtab.units import DAYS_PER_WEEK, NANO_PER_MICRO, apportion, round_parts
 
 DEMAND_COLUMNS = (
     "workload",
@@ -143,3 +145,131 @@ def served_in(demand: pa.Table, window: Window) -> dict[str, ServedAmounts]:
             tokens=float(tokens[measured].sum()) if measured.any() else None,
         )
     return found
+
+
+CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+"""Charge categories of FOCUS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """One billing month, in micro-dollars."""
+
+    month: str
+    """`2026-09`."""
+    rows: int
+    by_category: Mapping[str, int]
+    """What the invoice asks, by category; a charge of none counts as usage."""
+    corrections: int
+    """The part of it that corrects charges of invoices already issued."""
+    amortised: int
+    """What the month's use costs with commitments amortised: what is allocated."""
+    unused_commitment: int
+    invoice: int | None
+    """What the invoice says, where it was given."""
+
+    @property
+    def billed(self) -> int:
+        """Return what the charges ask for."""
+        return sum(self.by_category.values())
+
+    @property
+    def difference(self) -> int | None:
+        """Return what the charges ask for beyond the invoice; None without one."""
+        return None if self.invoice is None else self.billed - self.invoice
+
+
+def months(billed: Charges, amortised: Charges, invoices: Mapping[str, int]) -> tuple[Month, ...]:
+    """Return the months of a bill, first to last; `invoices` maps a month to its invoice's amount in micro-dollars.
+
+    An invoice of a month that holds no charge is a month of its own, with nothing billed.
+    """
+    rows = billed.rows
+    period = pc.coalesce(rows["BillingPeriodStart"], rows["ChargePeriodStart"])
+    name = np.array(pc.strftime(period, format="%Y-%m").to_pylist(), dtype=np.str_)
+    category = np.array(pc.fill_null(rows["ChargeCategory"], "Usage").to_pylist(), dtype=np.str_)
+    correction = _is(rows["ChargeClass"], "Correction")
+    unused = _is(rows["CommitmentDiscountStatus"], "Unused")
+    found = []
+    for month in sorted({*name.tolist(), *invoices}):
+        mine = name == month
+        kinds = [*CATEGORIES, *sorted(set(category[mine].tolist()) - set(CATEGORIES))]
+        sums = round_parts([_sum(billed.nano_usd, mine & (category == kind)) for kind in kinds], NANO_PER_MICRO)
+        others = [
+            _sum(billed.nano_usd, mine & correction),
+            _sum(amortised.nano_usd, mine),
+            _sum(amortised.nano_usd, mine & unused),
+        ]
+        corrections, spread, wasted = (round_parts([nano_usd], NANO_PER_MICRO)[0] for nano_usd in others)
+        found.append(
+            Month(
+                month=month,
+                rows=int(mine.sum()),
+                by_category=dict(zip(kinds, sums, strict=True)),
+                corrections=corrections,
+                amortised=spread,
+                unused_commitment=wasted,
+                invoice=invoices.get(month),
+            )
+        )
+    return tuple(found)
+
+
+def _is(column: pa.ChunkedArray, value: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(pc.equal(pc.fill_null(column, ""), value).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _sum(nano_usd: IntArray, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    return int(nano_usd[rows].sum())
+
+
+LOOK_BACK_DAYS = 4 * DAYS_PER_WEEK
+"""Days that a forecast learns from: four of each weekday."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthEnd:
+    """The calendar month in which history ends, in micro-dollars."""
+
+    month: str
+    so_far: float
+    forecast: float
+    """The whole month: what was spent, and what its other days are expected to cost."""
+    days_seen: int
+    days: int
+
+
+def month_end(first_day: date, costs: IntArray, whole_days: int) -> MonthEnd:
+    """Forecast the month of the last whole day; `costs` (n_days,) are daily from `first_day`, of which `whole_days` are whole.
+
+    Days of the month before history began are expected to have cost what the same weekdays cost later.
+    """
+    seen = np.asarray(costs[: max(1, whole_days)], dtype=np.float64)
+    last = first_day + timedelta(days=len(seen) - 1)
+    start = last.replace(day=1)
+    end = (start + timedelta(days=31)).replace(day=1)
+    by_weekday = _weekday_means(first_day, seen)
+    spent = [float(seen[(day - first_day).days]) for day in _days(max(start, first_day), last + timedelta(days=1))]
+    unknown = [*_days(start, min(first_day, end)), *_days(last + timedelta(days=1), end)]
+    expected = sum(float(by_weekday[day.weekday()]) for day in unknown)
+    return MonthEnd(
+        month=f"{start:%Y-%m}",
+        so_far=sum(spent),
+        forecast=sum(spent) + expected,
+        days_seen=len(spent),
+        days=(end - start).days,
+    )
+
+
+def _weekday_means(first_day: date, costs: FloatArray) -> FloatArray:
+    """Return the mean cost of each weekday over the last weeks (7,); of one that was not seen, the mean of all."""
+    first = max(0, len(costs) - LOOK_BACK_DAYS)
+    weekday = (first_day.weekday() + np.arange(first, len(costs))) % DAYS_PER_WEEK
+    recent = costs[first:]
+    count = np.bincount(weekday, minlength=DAYS_PER_WEEK)
+    total = np.bincount(weekday, weights=recent, minlength=DAYS_PER_WEEK)
+    return np.where(count > 0, total / np.maximum(count, 1), recent.mean())
+
+
+def _days(start: date, end: date) -> list[date]:
+    return [start + timedelta(days=number) for number in range((end - start).days)]

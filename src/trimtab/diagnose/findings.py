@@ -1,10 +1,13 @@
-"""What a diagnosis says: waste that sums to the bill, a verdict on each workload, what could not be judged."""
+"""What a diagnosis says: waste that sums to the bill, a verdict on each workload, offences and what each costs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from trimtab.diagnose.cluster_records import Call, ClusterRecords, LostSpan, Row, distinct, number, pairs
 from trimtab.provenance import Evidence
 
 
@@ -82,3 +85,149 @@ class Spend:
     """Of a workload's share."""
     kind: str | None = None
     """Of a workload's share."""
+
+
+_GROUP_LABELS = (
+    "karpenter.sh/nodepool", "karpenter_sh_nodepool", "eks.amazonaws.com/nodegroup", "eks_amazonaws_com_nodegroup",
+    "cloud.google.com/gke-nodepool", "cloud_google_com_gke_nodepool", "kubernetes.azure.com/agentpool",
+    "kubernetes_azure_com_agentpool", "agentpool",
+)  # fmt: skip
+
+
+class OffenceKind(Enum):
+    """What is untidy."""
+
+    STRAY = "pods without GPUs on GPU nodes"
+    NO_TAINT = "GPU nodes without a taint"
+    PENDING = "pods with GPUs that wait for a node"
+    STUCK = "pods that hold GPUs and do not start"
+    UNUSED = "pods that hold GPUs and do nothing"
+    NOTEBOOK = "notebooks left open"
+    OVER_ASKED = "pods that ask for more GPUs than they use"
+    SCATTERED = "nodes that moving pods would empty"
+    SCALER = "autoscalers that cannot work"
+    UNLIMITED = "node pools without limits"
+    BUDGET = "disruption budgets missing or too strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offence:
+    """One offender: a workload or a group of nodes."""
+
+    kind: OffenceKind
+    subject: str
+    owner_kind: str
+    nodes: tuple[str, ...]
+    items: tuple[str, ...]
+    """Pods, or nodes where these are the offenders; pods to move, in their order."""
+    call: Call
+    evidence: str
+    counted_in: WasteKind | None
+    """The kind of waste that its dollars are part of; None where it costs nothing."""
+    unschedulable: tuple[str, ...] = ()
+    """Workloads that its patch would keep off their nodes until they tolerate the taint."""
+    daemons: tuple[str, ...] = ()
+    """DaemonSets on these nodes, which belong there."""
+    ongoing: bool = False
+    """Whether it costs without a break, up to the end of the history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offences:
+    """Every offender, and the GPU time that each took; spans name offences by their number."""
+
+    offences: tuple[Offence, ...]
+    spans: tuple[LostSpan, ...]
+
+
+Found = tuple[Offence, list[LostSpan]]
+
+
+def group_of(row: Row) -> str:
+    """Return the node pool or node group that made a node, by its labels; else its machine type."""
+    labels = pairs(row["labels"])
+    name = next((labels[key] for key in _GROUP_LABELS if labels.get(key)), None)
+    return name or str(row["instance_type"])
+
+
+# Offences that cost nothing by themselves
+
+
+def _free(
+    kind: OffenceKind, subject: str, items: Iterable[str], call: Call, evidence: str, owner_kind: str = ""
+) -> Found:
+    offence = Offence(
+        kind=kind,
+        subject=subject,
+        owner_kind=owner_kind,
+        nodes=(),
+        items=distinct(items),
+        call=call,
+        evidence=evidence,
+        counted_in=None,
+    )
+    return offence, []
+
+
+def scaler_offences(records: ClusterRecords) -> Iterator[Found]:
+    """Yield the workloads with GPUs whose autoscalers fight, cannot move, or look at CPU alone."""
+    with_gpus = {held.workload for held in records.held}
+    by_target: dict[str, list[Row]] = defaultdict(list)
+    for scaler in records.scalers:
+        if scaler["target"] in with_gpus:
+            by_target[str(scaler["target"])].append(scaler)
+    for target, scalers in sorted(by_target.items()):
+        # KEDA makes an HPA of its own for each ScaledObject, named after it
+        made = {f"keda-hpa-{scaler['name']}" for scaler in scalers if scaler["kind"] == "ScaledObject"}
+        own = [scaler for scaler in scalers if scaler["name"] not in made]
+        faults = [fault for scaler in own for fault in _scaler_faults(scaler)]
+        if len(own) > 1:
+            faults.append(f"{' and '.join(str(scaler['name']) for scaler in own)} both scale it")
+        if faults:
+            names = (f"{scaler['kind']}/{scaler['name']}" for scaler in own)
+            kind = records.owner_kinds.get(target, "")
+            yield _free(OffenceKind.SCALER, target, names, Call.OWNER, "; ".join(faults), kind)
+
+
+def _scaler_faults(scaler: Row) -> Iterator[str]:
+    least, most = scaler["min_replicas"], scaler["max_replicas"]
+    if isinstance(least, float) and least == most:
+        yield f"{scaler['name']} has {least:g} replicas as floor and as ceiling"
+    triggers = [trigger.strip() for trigger in str(scaler["triggers"] or "").split(";") if trigger.strip()]
+    if triggers and all(trigger.partition(" ")[0] in ("cpu", "memory") for trigger in triggers):
+        yield f"{scaler['name']} scales on {', '.join(triggers)}, which says nothing of its GPUs"
+
+
+def unlimited_pools(records: ClusterRecords) -> Iterator[Found]:
+    """Yield the Karpenter pools with GPUs that may buy without end."""
+    groups = {group_of(row) for row in records.nodes}
+    for scaler in records.scalers:
+        if scaler["kind"] == "NodePool" and scaler["name"] in groups and not pairs(scaler["limits"]):
+            said = "a Karpenter pool with GPUs and without `limits`: one wrong replica count buys without end"
+            yield _free(OffenceKind.UNLIMITED, str(scaler["name"]), (), Call.PLATFORM, said)
+
+
+def budget_offences(records: ClusterRecords) -> Iterator[Found]:
+    """Yield budgets that let no pod go though all are healthy, and services of several replicas that have none."""
+    budgeted = {str(budget["workload"]) for budget in records.budgets}
+    for budget in records.budgets:
+        healthy, expected = number(budget["healthy"]), number(budget["expected"])
+        if (
+            budget["allowed"] == 0
+            and expected
+            and healthy >= expected
+            and str(budget["workload"]) in records.owner_kinds
+        ):
+            said = (
+                f"{budget['name']} lets no pod go though all {expected:g} are healthy: its nodes can never be drained"
+            )
+            yield _free(OffenceKind.BUDGET, str(budget["workload"]), (str(budget["name"]),), Call.OWNER, said)
+    replicas: dict[str, set[str]] = defaultdict(set)
+    for pod in records.pods:
+        if number(pod["gpus"]) and pod["owner_kind"] == "Deployment" and pod["phase"] == "Running":
+            replicas[str(pod["workload"])].add(str(pod["pod"]))
+    for workload, pods in sorted(replicas.items()):
+        # where no budget was read at all nobody knows whether there are any
+        if records.budgets and len(pods) > 1 and workload not in budgeted | records.notebooks:
+            said = f"{len(pods)} replicas and no disruption budget: a drain may take them all at once"
+            yield _free(OffenceKind.BUDGET, workload, sorted(pods), Call.OWNER, said, "Deployment")

@@ -20,9 +20,11 @@ from dataclasses import replace
 
 from trimtab.diagnose.broken import is_crash_looping
 from trimtab.diagnose.cluster_records import (
+    NOBODY,
     Call,
     ClusterRecords,
     HeldGpus,
+    LostSpan,
     Row,
     counted,
     distinct,
@@ -31,13 +33,12 @@ from trimtab.diagnose.cluster_records import (
     pairs,
     seconds,
 )
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, LostSpan
-from trimtab.diagnose.offences import (
+from trimtab.diagnose.findings import (
     Found,
     Offence,
     OffenceKind,
     Offences,
+    WasteKind,
     budget_offences,
     group_of,
     scaler_offences,

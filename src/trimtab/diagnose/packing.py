@@ -2,7 +2,7 @@
 
 Nodes of one group (a node pool, or a machine type) are looked at as they stood at the end of a history. The node that holds
 least is emptied first, if each of its pods finds room on the others that hold some: the largest first, each where least use is
-lost to pods still to come (`replay.packing`). Then the next. Nothing goes to a node that holds no GPU, for such a node can
+lost to pods still to come (`replay.job_nodes`). Then the next. Nothing goes to a node that holds no GPU, for such a node can
 go as it is.
 
 Only what is safe to say is said:
@@ -17,8 +17,8 @@ Only what is safe to say is said:
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -26,9 +26,11 @@ import numpy as np
 
 from trimtab.catalog import InstanceType
 from trimtab.diagnose.cluster_records import (
+    NOBODY,
     Call,
     ClusterRecords,
     HeldGpus,
+    LostSpan,
     Row,
     counted,
     distinct,
@@ -37,11 +39,9 @@ from trimtab.diagnose.cluster_records import (
     pairs,
     seconds,
 )
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import NOBODY, LostSpan
-from trimtab.diagnose.offences import Found, Offence, OffenceKind, group_of
+from trimtab.diagnose.findings import Found, Offence, OffenceKind, WasteKind, group_of
 from trimtab.fleet.settings import Hygiene
-from trimtab.replay.packing import (
+from trimtab.replay.job_nodes import (
     ANY_MODEL,
     GPU_MILLI,
     OFFERS,
@@ -209,7 +209,7 @@ def _emptied(nodes: Sequence[_Node]) -> list[_Emptied]:
     together = {
         workload
         for node in nodes
-        for workload, count in _counts(pod.workload for pod in node.pods).items()
+        for workload, count in Counter(pod.workload for pod in node.pods).items()
         if count > 1
     }
     left = sorted(nodes, key=lambda node: (node.held_milli, node.name))
@@ -234,13 +234,6 @@ def _emptied(nodes: Sequence[_Node]) -> list[_Emptied]:
 def _is_movable(pod: _Pod) -> bool:
     whole = pod.ask.gpu_milli == GPU_MILLI
     return pod.owner_kind in _MADE_ANEW and (whole or pod.ask.gpus == 1)
-
-
-def _counts(names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for name in names:
-        counts[name] += 1
-    return counts
 
 
 def _moves(

@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import pairwise
 
 from trimtab.catalog import Gpu, Precision
-from trimtab.diagnose.causes import CauseFinding, Signs, causes_of
+from trimtab.diagnose.verdicts import CauseFinding, Signs, causes_of
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile
 from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.diagnose.broken import Breakage, Broken
-from trimtab.diagnose.cluster_records import ClusterRecords
-from trimtab.diagnose.findings import WasteKind
-from trimtab.diagnose.lost_time import LostSpan, lost_time
-from trimtab.diagnose.offences import Offence, Offences
+from trimtab.diagnose.cluster_records import ClusterRecords, LostSpan, lost_time
+from trimtab.diagnose.findings import Offence, Offences, WasteKind
 from trimtab.diagnose.waste import BrokenCost
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.ledger import Allocation

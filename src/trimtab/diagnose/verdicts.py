@@ -1,12 +1,18 @@
-"""A verdict per workload: what its activity says, and what it cannot say."""
+"""A verdict per workload: what its activity says and cannot say, and why a GPU does little where the evidence proves a cause.
+
+Low SM activity alone proves nothing: launches, input, transfers and an empty queue look the same. Each cause therefore has a
+witness of its own, and without one the answer is that the evidence cannot tell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
-from trimtab.diagnose.causes import Cause, Signs, causes_of
+from trimtab.catalog import Gpu
 from trimtab.diagnose.findings import ProductForm, Verdict
 from trimtab.fleet.model import Fleet, FloatArray, Workload
 from trimtab.fleet.settings import Bands
@@ -15,16 +21,247 @@ from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 
-def verdict_of(workload: Workload, window: str, bands: Bands, ended: Sequence[str] = ()) -> Verdict:
+class Cause(Enum):
+    """What keeps a GPU from doing more."""
+
+    MEMORY_BANDWIDTH = "memory bandwidth"
+    TRANSFERS = "transfers"
+    CPU_INPUT = "CPU input"
+    BATCH_TOO_SMALL = "batch too small"
+    TOO_FEW_REQUESTS = "too few concurrent requests"
+    NOT_LOW = "not low: the GPU works"
+    UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What was seen, as shares 0..1 of the time in which the program ran; None where it was not measured."""
+
+    gpu_util_frac: float | None = None
+    sm_frac: float | None = None
+    tensor_frac: float | None = None
+    dram_frac: float | None = None
+    memory_peak_frac: float | None = None
+    pcie_rx_frac: float | None = None
+    """Of what the link carries."""
+    h2d_exposed_frac: float | None = None
+    """Time in which data went to the GPU and no kernel ran, from a trace."""
+    loader_wait_frac: float | None = None
+    """Time in which the program waited for its data loader, from a trace."""
+    gap_frac: float | None = None
+    """Time between kernels, from a trace."""
+    cpu_frac: float | None = None
+    """CPU of the program, of what it may use."""
+    serving: bool = False
+    batch: float | None = None
+    """Requests in work per replica: the batch, with continuous batching."""
+    waiting: float | None = None
+    """Requests queued per replica."""
+    batch_cap: float | None = None
+    """The most that a replica takes at once: the highest batch that it was seen to hold, or its setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where a sign becomes a witness: rules of thumb of this project, each named in the evidence it gives."""
+
+    works_frac: float = 0.60
+    """SM activity from which a GPU counts as at work."""
+    dram_frac: float = 0.60
+    """DRAM activity above which the bus binds: streaming kernels reach 0.9 of it, mixed ones 0.6 to 0.8."""
+    tensor_frac: float = 0.50
+    busy_frac: float = 0.80
+    """GPU_UTIL from which kernels follow one another without a pause."""
+    few_sm_frac: float = 0.45
+    """SM activity below which such kernels are too small for the board."""
+    stall_frac: float = 0.20
+    """Share of the time in a trace from which a wait explains something."""
+    link_frac: float = 0.50
+    cpu_frac: float = 0.90
+    quiet_cap_frac: float = 0.50
+    """Share of its cap below which a service without a queue has too few requests."""
+    full_cap_frac: float = 0.90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFinding:
+    """A cause, the readings that prove it (or why none does), and what to try."""
+
+    cause: Cause
+    evidence: tuple[str, ...]
+    try_next: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one sentence."""
+        if self.cause is Cause.UNDETERMINED:
+            return f"cause undetermined: {'; '.join(self.evidence)}"
+        return f"{self.cause.value} ({'; '.join(self.evidence)})"
+
+
+def causes_of(signs: Signs, bounds: Bounds | None = None) -> tuple[CauseFinding, ...]:
+    """Return every cause that the evidence proves, the best witnessed first; one of UNDETERMINED where it proves none."""
+    limits = bounds or Bounds()
+    found = (
+        *_transfers(signs, limits),
+        *_input(signs, limits),
+        *_requests(signs, limits),
+        *_bandwidth(signs, limits),
+        *_batch(signs, limits),
+    )
+    if found:
+        return found
+    if works := _at_work(signs, limits):
+        return (works,)
+    return (_undetermined(signs),)
+
+
+def _at_work(signs: Signs, limits: Bounds) -> CauseFinding | None:
+    if signs.tensor_frac is not None and signs.tensor_frac >= limits.tensor_frac:
+        return CauseFinding(
+            cause=Cause.NOT_LOW, evidence=(f"tensor pipes {signs.tensor_frac:.0%} active",), try_next=()
+        )
+    if signs.sm_frac is not None and signs.sm_frac >= limits.works_frac:
+        return CauseFinding(cause=Cause.NOT_LOW, evidence=(f"SMs {signs.sm_frac:.0%} active",), try_next=())
+    return None
+
+
+def _transfers(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+    advice = (
+        "pinned memory and non_blocking copies, so that they overlap with kernels",
+        "keep data on the GPU that is used again; move augmentation there",
+    )
+    if signs.h2d_exposed_frac is not None and signs.h2d_exposed_frac >= limits.stall_frac:
+        seen = f"{signs.h2d_exposed_frac:.0%} of the trace copies to the GPU while no kernel runs"
+        yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
+    elif signs.pcie_rx_frac is not None and signs.pcie_rx_frac >= limits.link_frac and not _busy_sm(signs, limits):
+        seen = f"PCIe carries {signs.pcie_rx_frac:.0%} of what it can, towards the GPU"
+        yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
+
+
+def _input(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+    advice = (
+        "more loader workers with prefetch and pinned memory",
+        "decode ahead of time, or on the GPU",
+        "a machine with more CPUs per GPU",
+    )
+    if signs.loader_wait_frac is not None and signs.loader_wait_frac >= limits.stall_frac:
+        seen = f"{signs.loader_wait_frac:.0%} of the trace waits for the data loader"
+        yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
+    elif (
+        signs.cpu_frac is not None
+        and signs.cpu_frac >= limits.cpu_frac
+        and signs.sm_frac is not None
+        and signs.sm_frac < limits.few_sm_frac
+        and not signs.serving
+    ):
+        seen = f"the program uses {signs.cpu_frac:.0%} of its CPUs while SMs are {signs.sm_frac:.0%} active"
+        yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
+
+
+def _requests(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+    """Say that requests are too few, or kept out by a cap: both need the queue and the batch to prove it."""
+    if not signs.serving or signs.batch is None or signs.waiting is None or signs.batch_cap is None:
+        return
+    if _busy_sm(signs, limits):
+        return
+    share = signs.batch / signs.batch_cap if signs.batch_cap > 0 else 0.0
+    seen = (
+        f"{signs.batch:.1f} requests in work of {signs.batch_cap:.0f} at most, {signs.waiting:.1f} queued per replica"
+    )
+    if share < limits.quiet_cap_frac and signs.waiting < 1:
+        advice: tuple[str, ...] = (
+            "fewer replicas, so that each has more at once",
+            "a smaller GPU or a MIG slice",
+            "batch on purpose",
+        )
+        yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen,), try_next=advice)
+    elif share >= limits.full_cap_frac and signs.waiting >= 1 and _low(signs.sm_frac, limits.works_frac):
+        advice = ("raise the concurrency cap (max_num_seqs, max_ongoing_requests): requests wait and the GPU has room",)
+        yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen, _sm(signs)), try_next=advice)
+
+
+def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+    if signs.dram_frac is not None and signs.dram_frac >= limits.dram_frac:
+        yield CauseFinding(
+            cause=Cause.MEMORY_BANDWIDTH,
+            evidence=(f"DRAM {signs.dram_frac:.0%} active",),
+            try_next=(
+                "a larger batch where it shares the weights it reads",
+                "8-bit weights or cache, fused kernels",
+                "a GPU with more bandwidth a dollar",
+            ),
+        )
+
+
+def _batch(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+    """Kernels that follow one another and fill few SMs are too small; a queue that is empty is another cause."""
+    if signs.gpu_util_frac is None or signs.sm_frac is None:
+        return
+    stalled = (signs.loader_wait_frac or 0) >= limits.stall_frac or (signs.h2d_exposed_frac or 0) >= limits.stall_frac
+    starved = signs.serving and (signs.waiting is None or signs.waiting < 1)
+    if signs.gpu_util_frac >= limits.busy_frac and signs.sm_frac < limits.few_sm_frac and not stalled and not starved:
+        room = () if signs.memory_peak_frac is None else (f"memory peaks at {signs.memory_peak_frac:.0%}",)
+        yield CauseFinding(
+            cause=Cause.BATCH_TOO_SMALL,
+            evidence=(f"kernels run {signs.gpu_util_frac:.0%} of the time on {signs.sm_frac:.0%} of the SMs", *room),
+            try_next=("a larger batch", "fused kernels or CUDA graphs (torch.compile)", "share the GPU: MIG or MPS"),
+        )
+
+
+def _busy_sm(signs: Signs, limits: Bounds) -> bool:
+    return signs.sm_frac is not None and signs.sm_frac >= limits.works_frac
+
+
+def _low(value: float | None, bound: float) -> bool:
+    return value is not None and value < bound
+
+
+def _sm(signs: Signs) -> str:
+    return f"SMs {signs.sm_frac:.0%} active"
+
+
+def _undetermined(signs: Signs) -> CauseFinding:
+    """Say what the evidence lacks, and how to get it."""
+    lacking, advice = [], []
+    if signs.sm_frac is None:
+        lacking.append("SM activity was not measured")
+        advice.append("turn on SM_ACTIVE in dcgm-exporter, or profile on Hopper or newer")
+    if signs.dram_frac is None:
+        lacking.append("DRAM activity was not measured")
+    if signs.serving and (signs.batch is None or signs.waiting is None):
+        lacking.append("requests in work and queued were not measured")
+        advice.append("scrape the model server's own metrics")
+    if not signs.serving and signs.loader_wait_frac is None:
+        lacking.append("no trace shows input, copies and gaps")
+        advice.append("record a torch.profiler trace and give it with --trace")
+    if not lacking:
+        lacking.append("no reading explains the low activity")
+        advice.append("look at the timeline: the GPU may wait for another program, disk or network")
+    return CauseFinding(cause=Cause.UNDETERMINED, evidence=tuple(lacking), try_next=tuple(advice))
+
+
+def verdict_of(
+    workload: Workload, window: str, bands: Bands, ended: Sequence[str] = (), gpu: Gpu | None = None
+) -> Verdict:
     """Judge a workload by SM activity where present; by GPU_UTIL, and says so, where not.
 
-    Where its readings prove no cause, those that a replayed plan ends (`ended`) stand for them.
+    Where its readings prove no cause, those that a replayed plan ends (`ended`) stand for them. `gpu` is its board, where the
+    catalog knows it.
     """
     causes = _causes(workload, bands, ended) or _bound(workload)
     sentences = [_use(workload, bands), *_memory(workload, bands), *causes]
     if workload.activity.signal == "gpu_util":
-        sentences.append("only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE")
+        sentences.append(_only_busy_time(gpu))
+    if gpu is not None and not gpu.has_speed_law:
+        sentences.append(f"how fast it would be on other boards than {gpu.name} is not known: it is moved to none")
     return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window))
+
+
+def _only_busy_time(gpu: Gpu | None) -> str:
+    if gpu is None or gpu.vendor == "NVIDIA":
+        return "only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE"
+    return "its exporter tells how much of the time it was busy and not how hard"
 
 
 def _use(workload: Workload, bands: Bands) -> str:

@@ -52,6 +52,22 @@ class ComparedFigure:
             return None
         return scenario - base
 
+    def change_words(self) -> str:
+        """Return the difference with its sign, as people read it; empty where there is none."""
+        change = self.change
+        return f"{'+' if change > 0 else '-'}{shown(abs(change), self.unit)}" if change else ""
+
+    def plain(self) -> dict[str, Value]:
+        """Return the figure for programs, raw."""
+        return {
+            "section": self.section,
+            "what": self.what,
+            "unit": self.unit.value,
+            "base": self.base,
+            "scenario": self.scenario,
+            "change": self.change,
+        }
+
 
 def shown(value: Value, unit: FigureUnit) -> str:
     """Show a figure to people."""
@@ -75,6 +91,14 @@ def compared(what_if: WhatIf) -> tuple[ComparedFigure, ...]:
     """Return every figure of both worlds."""
     base, other = what_if.base, what_if.other
     return (*_plans(base, other), *_actions(base, other), *_limits(base, other), *_answers(base, other))
+
+
+def compared_notes(found: WhatIf) -> list[str]:
+    """Say what was asked, and where there is no plan in that world, why."""
+    notes = [f"What if: {'; '.join(found.scenario.words())}. Dollars a month; both plans are exact hourly re-bills."]
+    if found.other is None:
+        notes.append(f"There is no plan in that world: {found.refused}.")
+    return notes
 
 
 def _plans(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:

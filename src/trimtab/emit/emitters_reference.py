@@ -190,8 +190,10 @@ Where the labels of nodes name groups of EKS, GKE or AKS and none is Karpenter's
 the ConfigMap of Cluster Autoscaler's priority expander grows the spot group first, its times are those of the bill, and
 runs carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`; on GKE a ComputeClass prefers one node pool to the
 other. Group names are as long as the provider allows. A group on EKS takes nodes of one capacity block, so the script makes
-one for each block that was bought, and one on demand behind them. Left to a person: a share of replicas on demand, cut GPUs
-on GKE.
+one for each block that was bought, and one on demand behind them. Where one replica in N stays on demand, replicas are
+spread evenly over N groups by a label of theirs, and the first of these has no spot. On GKE the node pool itself cuts and
+shares GPUs (`gpu-partition-size`, `gpu-sharing-strategy`), and a part is `nvidia.com/gpu: 1` to a pod. Left to a person there:
+several profiles on one node, several parts for one replica, parts that are claimed.
 
 ## Machines without Kubernetes
 

@@ -15,10 +15,10 @@ from trimtab.deployment.effects import BatchForm
 from trimtab.deployment.kept_form import TYPE
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeMaker
 from trimtab.errors import InputError
-from trimtab.inputs.json_text import load_json
+from trimtab.inputs.documents import load_json
 from trimtab.levers.lever import Risk
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Plan, VentureKind
 from trimtab.plan.verify.baseline import Baseline
 from trimtab.policies.scaling import Metric

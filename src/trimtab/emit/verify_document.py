@@ -10,9 +10,8 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, JsonValue, ValidationError
 
 from trimtab.errors import InputError
-from trimtab.plan.verify.drift import Drift
-from trimtab.plan.verify.purchases import NodePurchase
-from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, Verification
+from trimtab.plan.verify.enactment import Drift
+from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, NodePurchase, Verification
 
 SCHEMA_VERSION = 1
 

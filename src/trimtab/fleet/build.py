@@ -12,9 +12,8 @@ import pyarrow as pa
 from trimtab.catalog.pools import Pool
 from trimtab.errors import BundleError, near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
+from trimtab.fleet.arrivals import DEMAND_COLUMNS, job_observations, pods_as_jobs, service_observations
 from trimtab.fleet.columns import text
-from trimtab.fleet.jobs import job_observations, pods_as_jobs
-from trimtab.fleet.kinds import workload_kind
 from trimtab.fleet.model import (
     Coverage,
     Fleet,
@@ -23,16 +22,22 @@ from trimtab.fleet.model import (
     ServiceObservation,
     Window,
     Workload,
+    workload_kind,
 )
-from trimtab.fleet.occupancy import Occupancy, occupancy
-from trimtab.fleet.pods import Pods, nodes_never_looked_into, nodes_with_unknown_holders, pods_of
-from trimtab.fleet.services import DEMAND_COLUMNS, service_observations
+from trimtab.fleet.occupancy import (
+    Occupancy,
+    Pods,
+    nodes_never_looked_into,
+    nodes_with_unknown_holders,
+    occupancy,
+    pods_of,
+)
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts, with_starts
 from trimtab.fleet.targets import targets_of
 from trimtab.ledger import IDLE, Holdings
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.contradictions import contradictions
-from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads
+from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads, contradictions
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
 _UNKNOWN = "nodes with GPUs at work that nobody is known to hold: they stay, and stay billed, whatever is planned"
@@ -84,7 +89,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
     )
     _refuse_contradictions(bundle.workloads, present)
     workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
-    return Fleet(
+    fleet = Fleet(
         window=window,
         nodes=held.nodes,
         usage=held.usage,
@@ -94,6 +99,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         coverage=_coverage(bundle, held, rows, window, index, unknown, unread - unknown),
         unknown_holders=unknown | unread,
     )
+    return with_starts(fleet, measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS)))
 
 
 def _refuse_contradictions(declared: Workloads, names: Iterable[str]) -> None:
@@ -145,6 +151,7 @@ class _Facts:
             pod_sizes=self.pods.sizes(index),
             gpu_seconds=gpu_seconds,
             held_node_seconds=self._held_node_seconds(index),
+            held_gpu_seconds=self._held_gpu_seconds(index),
             activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac, gpu),
             service=service,
             jobs=jobs,
@@ -161,6 +168,17 @@ class _Facts:
         held = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(self.held.nodes))
         share = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
         return np.asarray(share @ self.held.node_seconds, dtype=np.float64)
+
+    def _held_gpu_seconds(self, index: int) -> dict[str, float]:
+        """Return the GPU-seconds held of each type of GPU that is known."""
+        cells, nodes = self.held.holdings, self.held.nodes
+        mine = cells.owner == index
+        seconds = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(nodes))
+        found: dict[str, float] = defaultdict(float)
+        for node, held in zip(nodes, seconds.tolist(), strict=True):
+            if node.gpu is not None and held > 0:
+                found[node.gpu] += held * node.gpu_count
+        return dict(sorted(found.items()))
 
     def _home(self, index: int) -> tuple[Pool, str | None, int]:
         """Return the pool, GPU and GPUs per node that carried most of a workload's GPU time, of its main pool."""

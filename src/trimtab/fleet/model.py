@@ -1,10 +1,11 @@
-"""What runs: the fleet, its workloads, what was observed of each, and the targets each must keep.
+"""What runs: the fleet, its workloads and how their kinds are told apart, what was observed of each, its targets.
 
 Times are whole seconds from the start of the window; arrays over hours are (n_hours,). NaN means not measured, never 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,8 +15,10 @@ import numpy.typing as npt
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Holdings, Usage
+from trimtab.physics.transfer import SAME_SPEED
+from trimtab.provenance import Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, WorkloadSpec
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_DAY, S_PER_HR, S_PER_MIN
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -121,6 +124,8 @@ class TokenReadings:
     """Time of the engine's steps that computed prompts."""
     decode_s: FloatArray
     """Time of its steps that computed answers alone."""
+    counted: bool = False
+    """Whether counters of prompts' and answers' tokens were read, and not only the mean lengths of requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -257,6 +262,18 @@ class Workload:
     jobs: JobsObservation | None
     spec: WorkloadSpec
     targets: tuple[Target, ...]
+    start_s: float | None = None
+    """How long its pods were measured to take from their node to ready; None where too few were."""
+    pull_s: float | None = None
+    """Of that, the pulls of their images."""
+    held_gpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    """The GPU-seconds held of each type of GPU that is known."""
+    home_speed: Estimate = SAME_SPEED
+    """How fast a service is on `gpu` alone, beside all types together that its readings are of (`fitting.home_speed`)."""
+    load_s: float | None = None
+    """Of that, from their containers' start to ready: weights, compilation, warm-up."""
+    short_load_s: float | None = None
+    """The shortest such load, where something seems to have been there before (`fleet.starts`)."""
 
     @property
     def gpu_hours(self) -> float:
@@ -314,3 +331,58 @@ class Fleet:
             if workload.name == name:
                 return workload
         raise KeyError(name)
+
+
+RUN_KINDS = frozenset({WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION})
+"""Kinds that consist of runs with a beginning and an end."""
+
+_NOTEBOOK = re.compile(r"notebook|jupyter|jhub|workbench|vscode", re.IGNORECASE)
+_EVALUATION = re.compile(r"(^|[-/_])eval", re.IGNORECASE)
+_BATCH = re.compile(r"batch|nightly|cron|etl|backfill|embed-all|offline", re.IGNORECASE)
+_REGULAR_S = 20 * S_PER_MIN
+_LONG_RUN_FRAC = 0.5
+
+
+def workload_kind(
+    name: str,
+    owner_kind: str,
+    spec: WorkloadSpec,
+    service: ServiceObservation | None,
+    jobs: JobsObservation | None,
+    window: Window,
+) -> tuple[WorkloadKind, str]:
+    """Return what a workload is for and why we think so; what a person declared wins."""
+    if spec.kind is not None:
+        return spec.kind, "declared in workloads.yaml"
+    if service is not None:
+        return WorkloadKind.SERVING, "it exposes request metrics"
+    if _NOTEBOOK.search(name) or owner_kind.casefold() == "notebook":
+        return WorkloadKind.NOTEBOOK, f"its name or owner says so ({owner_kind or name})"
+    if _EVALUATION.search(name):
+        return WorkloadKind.EVALUATION, "its name says evaluation"
+    if jobs is not None and owner_kind.casefold() not in {"deployment", "statefulset", "daemonset"}:
+        return _kind_of_runs(name, jobs, window)
+    if owner_kind.casefold() in {"deployment", "statefulset", "daemonset"}:
+        return WorkloadKind.SERVING, f"a {owner_kind} runs for ever; no request metrics were found"
+    return WorkloadKind.EXPERIMENT, "nothing says otherwise"
+
+
+def _kind_of_runs(name: str, jobs: JobsObservation, window: Window) -> tuple[WorkloadKind, str]:
+    length = jobs.end_s - jobs.start_s
+    if length.max(initial=0.0) >= _LONG_RUN_FRAC * window.seconds:
+        return WorkloadKind.TRAINING, f"one run lasts {length.max() / S_PER_HR:.0f} of {window.hours} h"
+    if _BATCH.search(name):
+        return WorkloadKind.BATCH, "its name says batch"
+    if is_regular(jobs):
+        return WorkloadKind.BATCH, f"{jobs.count} runs start at the same time of day"
+    return WorkloadKind.EXPERIMENT, f"{jobs.count} runs of irregular times and lengths"
+
+
+def is_regular(jobs: JobsObservation) -> bool:
+    """Tell whether runs are submitted at the same time of day (so that capacity can be there before them)."""
+    whole = ~jobs.cut
+    if whole.sum() < 3:
+        return False
+    phase = np.mod(jobs.submit_s[whole], S_PER_DAY)
+    off = np.abs(phase - np.median(phase))
+    return bool(np.quantile(np.minimum(off, S_PER_DAY - off), 0.9) <= _REGULAR_S)

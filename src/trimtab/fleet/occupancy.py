@@ -1,8 +1,8 @@
-"""Who held which node when: node lives and allocations -> node-seconds and holdings per hour."""
+"""Who held which node and GPU when: node lives and allocations per hour, and how many GPUs each pod held at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.activity import DeviceHours
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import FloatArray, IntArray, Node, Window
+from trimtab.fleet.model import Flags, FloatArray, IntArray, Node, PodSize, Window
 from trimtab.ledger import IDLE, Holdings, Usage
 from trimtab.units import S_PER_HR
 
@@ -202,3 +203,259 @@ def _summed(
     rest, owner_of = np.divmod(unique, max(owners, 1))
     node_of, hour_of = np.divmod(rest, hours)
     return node_of, hour_of, owner_of, np.asarray(summed, dtype=np.float64)
+
+
+_SAME_SIZE = 1e-6
+"""Of a GPU: sizes are sums of shares."""
+_FAR_S = 1e12
+"""An end that is not known, as a moment that differences can be taken of."""
+_SAME_TIME_S = 60.0
+"""Pods of a run start and end within so much of one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pods:
+    """Pods that held GPUs (n_pods,). Seconds are from the window's start; an end of infinity: it still holds them."""
+
+    workload: IntArray
+    gpus: FloatArray
+    """GPUs held at once, at most: a pod that was restarted elsewhere holds no more than before."""
+    start_s: FloatArray
+    end_s: FloatArray
+    used_gpus: FloatArray
+    """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side. One without
+    readings in an hour counts as at work, unless it was read in others and never worked while the pod did. NaN where no GPU did
+    anything, or where nobody knows which it held."""
+    gpu: tuple[str, ...]
+    """Their type of GPU; "" where it is not known, or where a pod held several types."""
+
+    def sizes(self, workload: int) -> tuple[PodSize, ...]:
+        """Return a workload's pods by size, the smallest first."""
+        mine = np.flatnonzero(self.workload == workload)
+        found = []
+        for gpus in np.unique(np.round(self.gpus[mine], 6)):
+            alike = mine[np.abs(self.gpus[mine] - gpus) <= _SAME_SIZE]
+            used = self.used_gpus[alike]
+            known = used[~np.isnan(used)]
+            found.append(
+                PodSize(gpus=float(gpus), pods=len(alike), used_gpus=float(known.max()) if len(known) else None)
+            )
+        return tuple(found)
+
+    def types_of_runs(self, workload: int, start_s: FloatArray, end_s: FloatArray) -> tuple[str, ...]:
+        """Return the type of GPU of each run (n_runs,): that of the pods whose time is most nearly its own; NaN: no end yet."""
+        mine = np.flatnonzero(self.workload == workload)
+        types = [self.gpu[pod] for pod in mine.tolist()]
+        if len(set(types)) <= 1:
+            return tuple((types or [""])[:1] * len(start_s))
+        begin, last = self.start_s[mine], np.minimum(self.end_s[mine], _FAR_S)
+        found = []
+        for start, end in zip(
+            start_s.tolist(), np.minimum(np.nan_to_num(end_s, nan=_FAR_S), _FAR_S).tolist(), strict=True
+        ):
+            away_s = np.abs(begin - start) + np.abs(last - end)
+            found.append(one_type(types[pod] for pod in np.flatnonzero(away_s <= away_s.min() + _SAME_TIME_S).tolist()))
+        return tuple(found)
+
+    def usual_gpus(self, workload: int) -> float:
+        """Return the GPUs of the median pod of a workload; 1 where none held any."""
+        mine = self.workload == workload
+        return float(np.median(self.gpus[mine])) if mine.any() else 1.0
+
+
+def pods_of(
+    allocations: pa.Table,
+    gpus_of_node: Mapping[str, int],
+    type_of_node: Mapping[str, str],
+    workloads: Mapping[str, int],
+    rows: DeviceHours,
+    active_frac: float,
+    window: Window,
+) -> Pods:
+    """Return the pods that held GPUs at any time.
+
+    A row never counts for more GPUs than there are: one where it names its device, else those of its node.
+    """
+    names, nodes, devices = (np.array(text(allocations[name]), dtype=object) for name in ("pod", "node", "device"))
+    owner = np.array([workloads.get(name, -1) for name in text(allocations["workload"])], dtype=np.int64)
+    most = [1.0 if device else gpus_of_node.get(node, np.inf) for node, device in zip(nodes, devices, strict=True)]
+    gpus = np.minimum(numbers(allocations["gpus"]), np.array(most, dtype=np.float64))
+    held = np.flatnonzero((gpus > 0) & (owner >= 0))
+    start_s = seconds_from(allocations["start"], window, absent=-np.inf)[held]
+    end_s = seconds_from(allocations["end"], window, absent=np.inf)[held]
+    keys: dict[tuple[int, str], int] = {}
+    pod = np.array([keys.setdefault((int(owner[row]), names[row]), len(keys)) for row in held], dtype=np.int64)
+    places: dict[tuple[int, str, str], int] = {}
+    place = np.array(
+        [places.setdefault((pod[at], nodes[row], devices[row]), len(places)) for at, row in enumerate(held)],
+        dtype=np.int64,
+    )
+    first, last = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
+    np.minimum.at(first, pod, start_s)
+    np.maximum.at(last, pod, end_s)
+    return Pods(
+        workload=np.array([index for index, _ in keys], dtype=np.int64),
+        gpus=_most_at_once(pod, place, gpus[held], start_s, end_s, len(keys)),
+        start_s=first,
+        end_s=last,
+        used_gpus=_used(pod, owner[held], devices[held], start_s, end_s, rows, active_frac, window, len(keys)),
+        gpu=_types(pod, [type_of_node.get(nodes[row], "") for row in held], len(keys)),
+    )
+
+
+def one_type(types: Iterable[str]) -> str:
+    """Return the type of GPU that all of these are; "" where they differ or nobody knows one."""
+    known = set(types)
+    return known.pop() if len(known) == 1 else ""
+
+
+def _types(pod: IntArray, type_of_row: Sequence[str], pods: int) -> tuple[str, ...]:
+    types: list[set[str]] = [set() for _ in range(pods)]
+    for index, name in zip(pod.tolist(), type_of_row, strict=True):
+        types[index].add(name)
+    return tuple(one_type(names) for names in types)
+
+
+def pods_of_runs(run_gpus: FloatArray, sizes: tuple[PodSize, ...], usual_gpus: float) -> IntArray:
+    """Return how many pods each run (n_runs,) consists of, by the GPUs that it held in all.
+
+    A run as wide as some pod is that pod; a wider one consists of the most usual pods that divide it, else of so many of the
+    usual ones as come closest.
+    """
+    pods = np.maximum(1, np.rint(run_gpus / usual_gpus)).astype(np.int64)
+    for size in sorted(sizes, key=lambda size: size.pods):
+        times = np.rint(run_gpus / size.gpus)
+        even = (times >= 1) & (np.abs(times * size.gpus - run_gpus) <= _SAME_SIZE * np.maximum(times, 1))
+        pods = np.where(even, times.astype(np.int64), pods)
+    for size in sizes:
+        pods = np.where(np.abs(run_gpus - size.gpus) <= _SAME_SIZE, 1, pods)
+    return np.asarray(pods, dtype=np.int64)
+
+
+def nodes_with_unknown_holders(
+    allocations: pa.Table, devices: pa.Table, rows: DeviceHours, active_frac: float, window: Window
+) -> frozenset[str]:
+    """Return the nodes on which some GPU was at work that nobody is known to have held: a process beside the scheduler.
+
+    An hour before or after one in which somebody held it may be theirs, and where a pod holds GPUs of a node that nobody
+    named, they may be any.
+    """
+    node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
+    at_work = np.nan_to_num(rows.best) >= active_frac
+    number = {name: index for index, name in enumerate(rows.names)}
+    nodes = {name: index for index, name in enumerate(dict.fromkeys(node_of.values()))}
+    node_of_device = np.array([nodes.get(node_of.get(name, ""), -1) for name in rows.names], dtype=np.int64)
+    held = numbers(allocations["gpus"]) > 0
+    device = np.array([number.get(name, -1) for name in text(allocations["device"])], dtype=np.int64)[held]
+    node = np.array([nodes.get(name, -1) for name in text(allocations["node"])], dtype=np.int64)[held]
+    named = np.array([bool(name) for name in text(allocations["device"])], dtype=np.bool_)[held]
+    cells = cut_by_hour(
+        seconds_from(allocations["start"], window, absent=0.0)[held] - S_PER_HR,
+        seconds_from(allocations["end"], window, absent=float(window.seconds))[held] + S_PER_HR,
+        window,
+    )
+    of_device = named[cells.index] & (device[cells.index] >= 0)
+    known = (device[cells.index] * window.hours + cells.hour)[of_device]
+    unnamed = (node[cells.index] * window.hours + cells.hour)[~named[cells.index]]
+    hour, at = rows.hour[at_work], rows.device[at_work]
+    on = node_of_device[at]
+    alone = ~np.isin(at * window.hours + hour, known) & ~np.isin(on * window.hours + hour, unnamed) & (on >= 0)
+    names = tuple(nodes)
+    return frozenset(names[index] for index in np.unique(on[alone]))
+
+
+def nodes_never_looked_into(
+    nodes: Iterable[str], pods: pa.Table, allocations: pa.Table, devices: pa.Table, rows: DeviceHours
+) -> frozenset[str]:
+    """Return the nodes of which neither pods nor GPU activity were read: nobody can say that they are empty.
+
+    A node runs pods of its own as long as it is there (kube-proxy, the device plugin), so that a snapshot which has pods of
+    others and none of it is half a snapshot. Where no pod of any node was read, nobody's holdings were.
+    """
+    node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
+    read = {rows.names[index] for index in np.unique(rows.device[~np.isnan(rows.best)]).tolist()}
+    seen = {node_of.get(name, "") for name in read} | set(text(allocations["node"])) | set(text(pods["node"]))
+    some = pods.num_rows or not allocations.num_rows
+    return frozenset(nodes) - seen if some else frozenset()
+
+
+def _most_at_once(
+    pod: IntArray, place: IntArray, gpus: FloatArray, start_s: FloatArray, end_s: FloatArray, pods: int
+) -> FloatArray:
+    """Return the most GPUs that each pod held at one moment; rows that repeat a place count once."""
+    if not len(pod):
+        return np.zeros(pods)
+    moment = np.concatenate([start_s, end_s])
+    change = np.concatenate([gpus, -gpus])
+    whose = np.concatenate([pod, pod])
+    order = np.lexsort((change, moment, whose))
+    level = np.cumsum(change[order])
+    starts = np.flatnonzero(np.diff(whose[order], prepend=-1))
+    most = np.maximum.reduceat(level, starts)
+    largest = np.zeros(int(place.max()) + 1)
+    np.maximum.at(largest, place, gpus)
+    pod_of_place = np.zeros(len(largest), dtype=np.int64)
+    pod_of_place[place] = pod
+    return np.minimum(most, np.bincount(pod_of_place, weights=largest, minlength=pods))
+
+
+def _used(
+    pod: IntArray,
+    owner: IntArray,
+    devices: np.ndarray[tuple[int], np.dtype[np.object_]],
+    start_s: FloatArray,
+    end_s: FloatArray,
+    rows: DeviceHours,
+    active_frac: float,
+    window: Window,
+    pods: int,
+) -> FloatArray:
+    """Return how many of each pod's GPUs did anything (`Pods.used_gpus`)."""
+    used = np.full(pods, np.nan)
+    number = {name: index for index, name in enumerate(rows.names)}
+    named = np.array([bool(device) for device in devices], dtype=np.bool_)
+    device = np.array([number.get(name, -1) for name in devices], dtype=np.int64)
+    cells = cut_by_hour(start_s, end_s, window)
+    if not len(cells.index) or not len(rows.hour):
+        return used
+    hour_of = np.stack([pod[cells.index], cells.hour, device[cells.index]])
+    unique, at = np.unique(hour_of, axis=1, return_index=True)
+    worked, seen = _peaks(rows, unique[2], unique[1], owner[cells.index][at], active_frac, window.hours)
+    key = unique[0] * window.hours + unique[1]
+    pod_hours, inverse = np.unique(key, return_inverse=True)
+    busy = np.bincount(inverse, weights=worked) > 0
+    idle = _never_worked(unique[0] * (len(rows.names) + 1) + unique[2] + 1, worked, seen & busy[inverse])
+    at_work = np.bincount(inverse, weights=worked | (~seen & ~idle))
+    of_pod, count = (pod_hours // window.hours)[busy], at_work[busy]
+    order = np.lexsort((count, of_pod))
+    of_pod, count = of_pod[order], count[order]
+    present, first, hours = np.unique(of_pod, return_index=True, return_counts=True)
+    used[present] = count[first + np.ceil(0.95 * (hours - 1)).astype(np.int64)]
+    used[np.unique(pod[~named])] = np.nan
+    return used
+
+
+def _never_worked(gpu_of_pod: IntArray, worked: Flags, seen: Flags) -> Flags:
+    """Tell of hours of a pod's GPUs (n,) whether that GPU was `seen` in some hour and `worked` in none."""
+    _, at = np.unique(gpu_of_pod, return_inverse=True)
+    ever_seen, ever_worked = (np.bincount(at, weights=flags)[at] > 0 for flags in (seen, worked))
+    return np.asarray(ever_seen & ~ever_worked, dtype=np.bool_)
+
+
+def _peaks(
+    rows: DeviceHours, device: IntArray, hour: IntArray, owner: IntArray, active_frac: float, hours: int
+) -> tuple[Flags, Flags]:
+    """Tell of device-hours (n,) whether the device did anything for that owner, and whether that was measured."""
+    owners = int(max(rows.owner.max(initial=0), owner.max(initial=0))) + 2
+
+    def key(of_device: IntArray, of_hour: IntArray, of_owner: IntArray) -> IntArray:
+        return np.asarray((of_device * hours + of_hour) * owners + of_owner + 1, dtype=np.int64)
+
+    measured = ~np.isnan(rows.peak)
+    known, inverse = np.unique(key(rows.device, rows.hour, rows.owner)[measured], return_inverse=True)
+    peak = np.zeros(len(known))
+    np.maximum.at(peak, inverse, rows.peak[measured])
+    asked = key(device, hour, owner)
+    at = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
+    seen = (known[at] == asked) & (device >= 0) if len(known) else np.zeros(len(asked), dtype=np.bool_)
+    return seen & (peak[at] >= active_frac) if len(known) else seen, seen

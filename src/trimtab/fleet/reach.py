@@ -1,4 +1,4 @@
-"""Where a workload may run: the one place that every lever asks for what is on offer to it.
+"""Where a workload may run: limits as people state them, and the one place that every lever asks for what is on offer.
 
 At home always. In other regions of its cloud where workloads.yaml names them (`regions`), and in other clouds where the
 settings ask for them (`limits.providers`): data has gravity, so that nothing moves by default, and nothing moves whose data
@@ -7,17 +7,106 @@ and traffic nobody stated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from trimtab.catalog.kinds import CapacityType, Isolation
+from trimtab.catalog.pools import Pool
 from trimtab.catalog.prices import ANY_REGION
 from trimtab.catalog.providers import continent_of
-from trimtab.errors import InputError, UnknownName
+from trimtab.errors import InputError, UnknownName, near_matches
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Limits
+from trimtab.tables.workloads import WorkloadSpec
 
-_FORM = "write REGION or PROVIDER/REGION, as us-west-2 or gcp/us-central1"
+_QUOTA = re.compile(r"(?P<type>[^@:=\s]+)(?:@(?P<region>[^:=\s]+))?(?::(?P<capacity>[^=\s]+))?\s*=\s*(?P<nodes>\d+)")
+_QUOTA_FORM = "write TYPE[@REGION][:CAPACITY]=NODES, as p5.48xlarge=16 or g6.xlarge@us-east-1:spot=40"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Most nodes of a type at once, in one region or (None) in each, held one way."""
+
+    instance_type: str
+    region: str | None
+    capacity: CapacityType
+    nodes: int
+
+    def holds_for(self, pool: Pool) -> bool:
+        """Tell whether it limits a pool."""
+        return (
+            pool.instance_type == self.instance_type
+            and pool.capacity_type is self.capacity
+            and self.region in (None, pool.region)
+        )
+
+
+@cache
+def quotas_of(text: str) -> tuple[Quota, ...]:
+    """Read quotas apart by commas; raises InputError."""
+    return tuple(_quota(part.strip()) for part in text.split(",") if part.strip())
+
+
+def quota_of_pools(quotas: Iterable[Quota], pools: Iterable[Pool]) -> dict[Pool, int]:
+    """Return the tightest quota of each pool that has one."""
+    stated = tuple(quotas)
+    tightest = {}
+    for pool in pools:
+        nodes = [quota.nodes for quota in stated if quota.holds_for(pool)]
+        if nodes:
+            tightest[pool] = min(nodes)
+    return tightest
+
+
+def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
+    """Return quotas less those that hold for a pool; one for all regions stays in force in the other `regions`."""
+    rows = []
+    for quota in quotas_of(text):
+        places = [quota.region]
+        if quota.holds_for(pool):
+            places = [region for region in sorted(regions) if region != pool.region] if quota.region is None else []
+        rows += [
+            f"{quota.instance_type}{'' if place is None else f'@{place}'}:{quota.capacity.value}={quota.nodes}"
+            for place in places
+        ]
+    return ",".join(rows)
+
+
+def isolation_of(text: str) -> Isolation:
+    """Read what must keep workloads apart; raises InputError."""
+    known = [isolation.value for isolation in Isolation]
+    if text not in known:
+        near = near_matches(text, known)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise InputError(f"no isolation {text!r}{hint}; write one of {', '.join(known)}")
+    return Isolation(text)
+
+
+def asked_isolation(spec: WorkloadSpec, stated: str) -> Isolation:
+    """Return what must keep a workload apart from others: what it declares, else what is stated for the fleet."""
+    return isolation_of(spec.isolation or stated)
+
+
+def _quota(text: str) -> Quota:
+    found = _QUOTA.fullmatch(text)
+    if found is None:
+        raise InputError(f"{text!r} is no quota; {_QUOTA_FORM}")
+    capacity = found["capacity"] or CapacityType.ON_DEMAND.value
+    known = [capacity_type.value for capacity_type in CapacityType if not capacity_type.paid_anyway]
+    if capacity not in known:
+        raise InputError(f"{text!r}: no capacity type {capacity!r}; write one of {', '.join(known)}")
+    return Quota(
+        instance_type=found["type"],
+        region=found["region"],
+        capacity=CapacityType(capacity),
+        nodes=int(found["nodes"]),
+    )
+
+
+_REGION_FORM = "write REGION or PROVIDER/REGION, as us-west-2 or gcp/us-central1"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +138,7 @@ def named_regions(texts: Iterable[str]) -> tuple[NamedRegion, ...]:
     for text in texts:
         provider, slash, name = text.strip().rpartition("/")
         if not name or (slash and not provider) or "/" in provider:
-            raise InputError(f"{text!r} is no region; {_FORM}")
+            raise InputError(f"{text!r} is no region; {_REGION_FORM}")
         found.append(NamedRegion(provider or None, name))
     return tuple(found)
 

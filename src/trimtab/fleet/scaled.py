@@ -146,7 +146,8 @@ def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
 
 
 def _tokens(tokens: TokenReadings, factor: float) -> TokenReadings:
-    return TokenReadings(
+    return replace(
+        tokens,
         input=tokens.input * factor,
         output=tokens.output * factor,
         cached=tokens.cached * factor,

@@ -3,9 +3,10 @@
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
 histogram, made monotone (more load is never faster); the time to the first token and the time per token after it have
 histograms of their own where they were measured. Beyond the highest load seen, up to the top of the healthy band, times stretch
-as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised. Times per token stretch by (load / seen)^2
-besides, for each long prompt that comes holds up the answers of all others. `law_limit.tested_law` is the law that plans rest
-on: this one, held to what history shows that a replica can serve.
+as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised. First tokens stretch by load / seen
+besides, since they wait for the prompts before them and a wait grows as load / (1 - load) (Pollaczek and Khinchine); times per
+token by (load / seen)^2, for each long prompt that comes holds up the answers of all others. `law_limit.tested_law` is the law
+that plans rest on: this one, held to what history shows that a replica can serve.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, LawEvidence
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
+from trimtab.fleet.token_work import TokenWork, in_tokens
 from trimtab.provenance import Basis
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
@@ -35,10 +37,13 @@ _MIDDLE = (0.16, 0.84)
 """Quantiles a standard deviation to either side of the median."""
 _SEEN_FULL = frozenset({Bound.GPU, Bound.ONE_BY_ONE, Bound.PLACES})
 """What tells where a replica is full; the other bounds tell what it was seen to serve."""
-UNTOLD_ROOM = 1.25
-"""A replica that was never seen full is taken to serve so many times its careful capacity before requests wait: the allowance
-of the healthy band once more. Chosen on seed 2 of the proving ground, where 1, 1.1, 1.25 and 1.5 leave the cost of four plans
-16, 9, 3 and 3 % off at worst."""
+STRETCH_EXPONENT = {TargetMetric.TTFT: 1.0, TargetMetric.TPOT: 2.0}
+"""Power of load / seen by which times of a metric stretch besides; at 1.2 times the load the scheduler's replay takes up to 1.6
+times as long (`python -m benchmarks.token_cost`). 0 for the others."""
+UNTOLD_ROOM = 1.5
+"""A replica that was never seen full is taken to serve so many times its careful capacity before requests wait. On seed 2 of
+the proving ground 1, 1.1, 1.25, 1.5 and all that activity says leave the cost of five plans 10.3, 5.5, 2.3, 1.6 and 1.6 % off
+(root of the mean square). What earlier queues would cost is in a plan's interval (`cost_of_queues`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,6 +86,13 @@ class ServiceLaw:
     """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
     tested: LawEvidence | None = None
     """What its capacity rests on; None where it was not held against the rest of history."""
+    tokens: TokenWork | str = "its requests were never held against tokens"
+    """What tokens take of a replica, where its loads are of their work in mean requests; else why they are of requests."""
+
+    @property
+    def counted(self) -> TokenWork | None:
+        """Return what tokens take, by which its demand is counted; None where requests are."""
+        return self.tokens if isinstance(self.tokens, TokenWork) else None
 
     @property
     def seen_activity_load(self) -> float:
@@ -99,12 +111,17 @@ class ServiceLaw:
         return float(self.load[-1])
 
     @property
+    def is_seen_full(self) -> bool:
+        """Tell whether history shows where a replica is full, and not only what it was seen to serve."""
+        return self.tested is None or self.tested.bound in _SEEN_FULL
+
+    @property
     def full_req_s(self) -> float:
         """Return what a replica is taken to serve before requests wait: more than a capacity that is no more than careful.
 
         It says how often a rule is told of a queue, and so what it costs. What a replica keeps goes by the capacity.
         """
-        if self.tested is None or self.tested.bound in _SEEN_FULL:
+        if self.tested is None or self.is_seen_full:
             return self.capacity_req_s
         return max(self.capacity_req_s, min(self.capacity_req_s * UNTOLD_ROOM, self.tested.activity_req_s))
 
@@ -174,9 +191,7 @@ def _within_frac(law: ServiceLaw, times: LatencyByLoad, limit_s: float, metric: 
     seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit_s))
     seen_load, top = float(times.load[-1]), times.share[-1]
     stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
-    if metric is TargetMetric.TPOT:
-        # at 1.2 times the load the scheduler's replay takes up to 1.6 times as long (`python -m benchmarks.token_cost`)
-        stretch *= np.minimum(1.0, seen_load / np.maximum(grid, 1e-9)) ** 2
+    stretch *= np.minimum(1.0, seen_load / np.maximum(grid, 1e-9)) ** STRETCH_EXPONENT.get(metric, 0.0)
     beyond = bucket_share(times.le_s, limit_s * stretch) @ top / top.sum()
     return np.asarray(np.where(grid <= seen_load, seen, np.minimum(beyond, seen)), dtype=np.float64)
 
@@ -262,6 +277,7 @@ def as_seen_in(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
 
     At loads beyond those of that window the law's own times stand, but none is faster than what the window saw at less load.
     """
+    service = in_tokens(service, law.counted)
     whole = _as_seen(law, law.latency(), service, service.latency_le_s, service.latency_count)
     first, per_token = law.first_token, law.per_token
     if first is not None:

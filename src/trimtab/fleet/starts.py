@@ -1,24 +1,61 @@
 """How long starts took in a fleet's own history: until a pod got a node that began for it, and from its node to ready.
 
-Both are read off the pods that a cluster knew when it was read, which are those that ran then or had ended shortly before. The
+All is read off the pods that a cluster knew when it was read, which are those that ran then or had ended shortly before. The
 wait for a node lasts from a pod's creation to its place on a node that began in between, so that the time in which no node
 could be had is in it; pods of a queue (Kueue, Volcano) are left out, since nobody knows how long that kept them. Runs of
-`jobs` do not tell the start of their node from their time in a queue.
+`jobs` do not tell the start of their node from their time in a queue. From its node to ready a pod pulls its images, starts its
+containers (volumes, init containers) and loads: the parts are told where moments and events tell them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 
-POD_COLUMNS = ("workload", "node", "gpus", "created", "scheduled", "ready", "queue")
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Assumptions
+from trimtab.units import S_PER_HR
+
+POD_COLUMNS = (
+    "workload", "node", "gpus", "created", "scheduled", "started", "ready", "pull_s", "pulled_gib", "queue",
+)  # fmt: skip
 NODE_COLUMNS = ("node", "start")
 SLOW_FRAC = 0.9
 """Starts beyond this quantile are the slowest tenth."""
+PLANNED_FRAC = 0.75
+"""Plans take a start to last as long as three of four that were measured: waits add up over a day, and one late start of four
+costs what the headroom is for. The slowest tenth is what plans are proved under besides."""
+FEWEST = 3
+"""Starts from which on plans go by what was measured, and not by what is assumed."""
+SHORT_LOAD_FRAC = 0.5
+"""Loads scatter: one that is no shorter than this, of what plans take, does not say that anything was there before."""
+_LONGEST_S = float(S_PER_HR)
+"""A pod that is ready later than this after it got its node was ready before, and then not: readiness tells its last change
+alone. A Deployment gives up after ten minutes by default (`progressDeadlineSeconds`)."""
+_NAMED = 3
+"""Workloads that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStart:
+    """A pod's start on its node, in seconds: all of it, and the parts that were told."""
+
+    all_s: float
+    setup_s: float | None = None
+    """From its node to its last container's start."""
+    pull_s: float | None = None
+    """Of that, the pulls of its images."""
+    pulled_gib: float | None = None
+
+    @property
+    def load_s(self) -> float | None:
+        """Return the time from the containers' start to ready: weights, compilation, warm-up."""
+        return None if self.setup_s is None else self.all_s - self.setup_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +76,15 @@ class MeasuredStarts:
     """Every start that was measured, in seconds."""
 
     node_s: tuple[float, ...] = ()
-    own_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By workload."""
+    own: Mapping[str, tuple[OwnStart, ...]] = field(default_factory=dict)
+    """By workload, the shortest first."""
+    odd: int = 0
+    """Starts left out: moments that clocks tell in the wrong order, or a readiness that is too late to be the first."""
+
+    @property
+    def own_s(self) -> dict[str, tuple[float, ...]]:
+        """Return how long whole starts on a node took, by workload."""
+        return {name: tuple(start.all_s for start in starts) for name, starts in self.own.items()}
 
     @property
     def slow(self) -> SlowStarts:
@@ -49,6 +93,39 @@ class MeasuredStarts:
             node_s=_slow(self.node_s) if self.node_s else None,
             own_s={name: _slow(starts) for name, starts in self.own_s.items()},
         )
+
+    @property
+    def planned_node_s(self) -> float | None:
+        """Return how long plans take the wait for a node to be; None where too few were measured."""
+        return planned(self.node_s)
+
+    def planned_s(self, workload: str) -> float | None:
+        """Return how long plans take a workload's start on a node to be; None where too few were measured."""
+        return planned(self.own_s.get(workload, ()))
+
+    def pulls_s(self, workload: str) -> tuple[float, ...]:
+        """Return the pulls of a workload's images that were told."""
+        return tuple(start.pull_s for start in self.own.get(workload, ()) if start.pull_s is not None)
+
+    def loads_s(self, workload: str) -> tuple[float, ...]:
+        """Return the loads of a workload, from its containers' start to ready, that were told."""
+        return tuple(start.load_s for start in self.own.get(workload, ()) if start.load_s is not None)
+
+    def short_load_s(self, workload: str) -> float | None:
+        """Return the shortest load of a workload where it took less than half of what plans take; None where none did.
+
+        Its weights or what it compiles were there before: on the node's disk, in its memory, in a cache that was kept.
+        """
+        loads = self.loads_s(workload)
+        usual_s = planned(loads)
+        return min(loads) if usual_s is not None and min(loads) <= SHORT_LOAD_FRAC * usual_s else None
+
+
+def planned(starts_s: Sequence[float]) -> float | None:
+    """Return what plans take of so many measured seconds; None where they are too few."""
+    if len(starts_s) < FEWEST:
+        return None
+    return float(np.quantile(starts_s, PLANNED_FRAC, method="higher"))
 
 
 def _slow(starts: Sequence[float]) -> float:
@@ -61,15 +138,110 @@ def measured_starts(pods: pa.Table, nodes: pa.Table) -> MeasuredStarts:
     for row in nodes.to_pylist():
         begun[row["node"]].append(row["start"])
     node_s: list[float] = []
-    own_s: dict[str, list[float]] = defaultdict(list)
+    own: dict[str, list[OwnStart]] = defaultdict(list)
+    odd = 0
     for row in pods.to_pylist():
         created, scheduled, ready = row["created"], row["scheduled"], row["ready"]
         if scheduled is None or not row["gpus"]:
             continue
         if not row["queue"] and any(created < start <= scheduled for start in begun[row["node"]]):
             node_s.append((scheduled - created).total_seconds())
-        if ready is not None and ready >= scheduled:
-            own_s[row["workload"]].append((ready - scheduled).total_seconds())
+        if ready is None:
+            continue
+        start = _own_start(row)
+        if start is None:
+            odd += 1
+        else:
+            own[row["workload"]].append(start)
     return MeasuredStarts(
-        node_s=tuple(sorted(node_s)), own_s={name: tuple(sorted(own_s[name])) for name in sorted(own_s)}
+        node_s=tuple(sorted(node_s)),
+        own={name: tuple(sorted(own[name], key=lambda start: start.all_s)) for name in sorted(own)},
+        odd=odd,
     )
+
+
+def _own_start(row: Mapping[str, object]) -> OwnStart | None:
+    """Return a pod's start on its node; None where its moments cannot be those of one."""
+    all_s, setup_s = _seconds(row, "scheduled", "ready"), _seconds(row, "scheduled", "started")
+    pull_s, pulled_gib = row["pull_s"], row["pulled_gib"]
+    assert all_s is not None
+    if not 0 <= all_s <= _LONGEST_S:
+        return None
+    if setup_s is not None and not 0 <= setup_s <= all_s:
+        return None
+    return OwnStart(
+        all_s=all_s,
+        setup_s=setup_s,
+        # kubelets pull while others wait: what is told never exceeds the time that there was, but for rounding to seconds
+        pull_s=min(pull_s, all_s if setup_s is None else setup_s) if isinstance(pull_s, float) else None,
+        pulled_gib=pulled_gib if isinstance(pulled_gib, float) else None,
+    )
+
+
+def _seconds(row: Mapping[str, object], first: str, last: str) -> float | None:
+    begin, end = row[first], row[last]
+    if not isinstance(begin, datetime) or not isinstance(end, datetime):
+        return None
+    return (end - begin).total_seconds()
+
+
+def with_measured(assumptions: Assumptions, starts: MeasuredStarts) -> Assumptions:
+    """Return assumptions that take the wait for a node as it was measured; what somebody stated stays."""
+    node_s = starts.planned_node_s
+    if node_s is None or assumptions.node_startup_s != Assumptions().node_startup_s:
+        return assumptions
+    return replace(assumptions, node_startup_s=node_s)
+
+
+def with_starts(fleet: Fleet, starts: MeasuredStarts) -> Fleet:
+    """Return a fleet whose workloads know how long their own starts were measured to take."""
+    return replace(fleet, workloads=tuple(_with_starts(workload, starts) for workload in fleet.workloads))
+
+
+def _with_starts(workload: Workload, starts: MeasuredStarts) -> Workload:
+    return replace(
+        workload,
+        start_s=starts.planned_s(workload.name),
+        pull_s=planned(starts.pulls_s(workload.name)),
+        load_s=planned(starts.loads_s(workload.name)),
+        short_load_s=starts.short_load_s(workload.name),
+    )
+
+
+def run_startup_s(workload: Workload, assumptions: Assumptions) -> float:
+    """Return how long a run on a node of its own takes from asking for it to its work."""
+    return assumptions.node_startup_s + (workload.start_s or 0.0)
+
+
+def said_of_starts(starts: MeasuredStarts, fleet: Fleet, stated: Assumptions) -> Iterator[str]:
+    """Say what plans take starts to last and why; `stated` are the assumptions before anything was measured."""
+    node_s, usual = starts.planned_node_s, Assumptions()
+    if stated.node_startup_s != usual.node_startup_s and node_s is not None:
+        yield f"cold start: a node {stated.node_startup_s:.0f} s, as stated"
+    elif node_s is not None:
+        yield f"cold start measured on {len(starts.node_s)} starts: a node {node_s:.0f} s (three of four were no slower)"
+    elif starts.node_s or starts.own:
+        # where no pod was read at all, the proof says that no start was measured
+        seen = f"{len(starts.node_s)} start(s) seen, {FEWEST} are the least"
+        yield f"cold start assumed: a node {stated.node_startup_s:.0f} s; {seen}"
+    known = [workload for workload in fleet.workloads if workload.start_s is not None]
+    for workload in sorted(known, key=lambda workload: -workload.gpu_hours)[:_NAMED]:
+        yield _said_of(workload, starts.own[workload.name])
+    if len(known) > _NAMED:
+        yield f"own starts of {len(known) - _NAMED} more workloads were measured"
+    if starts.odd:
+        yield f"{starts.odd} start(s) left out: clocks apart, or readiness that changed later"
+
+
+def _said_of(workload: Workload, own: Sequence[OwnStart]) -> str:
+    parts = []
+    pulls = [start for start in own if start.pull_s is not None]
+    if workload.pull_s is not None:
+        gib = max((start.pulled_gib for start in pulls if start.pulled_gib is not None), default=None)
+        size = f" ({gib:.3g} GiB)" if gib is not None else ""
+        parts.append(f"pulls of images {workload.pull_s:.0f} s{size}, of {len(pulls)}")
+    if workload.load_s is not None:
+        loads = sum(start.load_s is not None for start in own)
+        parts.append(f"from its containers' start to ready {workload.load_s:.0f} s, of {loads}")
+    told = f": {'; '.join(parts)}" if parts else ""
+    return f"start of {workload.name} on a node measured on {len(own)} starts: {workload.start_s:.0f} s{told}"

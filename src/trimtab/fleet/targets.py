@@ -1,13 +1,24 @@
-"""What each workload must keep: what was declared, else "no worse than observed"."""
+"""What each workload must keep: what was declared, else "no worse than observed"; and what was declared in vain."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
-from trimtab.fleet.model import FloatArray, JobsObservation, ServiceObservation, Target
+from trimtab.errors import BundleError, Fault
+from trimtab.fleet.model import FloatArray, JobsObservation, ServiceObservation, Target, Workload
 from trimtab.fleet.settings import Assumptions
-from trimtab.tables.contradictions import KINDS_OF_TARGET
-from trimtab.tables.workloads import DeclaredDeferral, DeclaredTarget, TargetMetric, WorkloadKind, WorkloadSpec
+from trimtab.tables.workloads import (
+    KINDS_OF_TARGET,
+    WORKLOADS_FILE,
+    DeclaredDeferral,
+    DeclaredTarget,
+    TargetMetric,
+    WorkloadKind,
+    WorkloadSpec,
+    without_effect,
+)
 from trimtab.units import S_PER_HR
 
 _TAILS = (0.95, 0.99)
@@ -201,3 +212,44 @@ def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatAr
     within = count @ bucket_share(le_s, limit_s)
     share = np.divide(within, total, out=np.full(np.shape(total), np.nan), where=total > 0)
     return np.asarray(share, dtype=np.float64)
+
+
+def refuse_impossible(workloads: Iterable[Workload]) -> None:
+    """Raise BundleError with every declaration that what was measured contradicts."""
+    faults = [fault for workload in workloads for fault in _impossible(workload)]
+    if faults:
+        raise BundleError(faults)
+
+
+def declared_in_vain(workloads: Iterable[Workload]) -> tuple[str, ...]:
+    """Say what is declared of workloads whose kind has no use for it, which targets nothing judges, and which are judged by
+    something else than what they bound."""
+    return tuple(note for workload in workloads for note in _in_vain(workload))
+
+
+def _impossible(workload: Workload) -> Iterator[Fault]:
+    need, held = workload.spec.need_gib, workload.activity.memory_total_gib
+    if need is not None and held is not None and need > held:
+        yield Fault(
+            what=f"a GPU of it needs more memory than the {workload.gpu} that it runs on has, {held:.3g} GiB",
+            where=f"{WORKLOADS_FILE}: {workload.name}: need_gib",
+            value=f"{need:g}",
+            cure="need_gib counts one GPU: its share of the model, and what requests or activations add",
+        )
+
+
+def _in_vain(workload: Workload) -> Iterator[str]:
+    vain = without_effect(workload.spec, workload.kind)
+    if vain:
+        what = ", ".join(vain)
+        kind = f"{workload.kind.value} ({workload.kind_because})"
+        yield f"{workload.name}: {WORKLOADS_FILE} declares {what}, which changes nothing of {kind}: say kind: if it is another"
+    for declaration in workload.spec.targets or ():
+        found = declared_target(declaration, workload.kind, workload.service, workload.jobs)
+        what = f"{workload.name}: its target {declaration.describe()} is"
+        if isinstance(found, str):
+            # a metric of other kinds is named above, beside what else changes nothing of this kind
+            if workload.kind in KINDS_OF_TARGET[declaration.metric]:
+                yield f"{what} dropped: {found}"
+        elif instead := judged_instead(found, workload.service):
+            yield f"{what} {instead}"

@@ -16,8 +16,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from trimtab.errors import InputError
-from trimtab.inputs.csv_rows import MOST_HEAD_BYTES, check_columns
-from trimtab.inputs.files import open_packed
+from trimtab.inputs.files import MOST_HEAD_BYTES, check_columns, open_packed
 
 ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 """What Arrow says of damaged files: some of its errors are its own, some Python's."""

@@ -1,7 +1,6 @@
 """Money: one bill for history, objective and replay; commitments and allocation."""
 
-from trimtab.ledger.allocation import IDLE, Allocation, Holdings, allocate
-from trimtab.ledger.billing import Bill, Usage, bill
+from trimtab.ledger.billing import IDLE, Allocation, Bill, Holdings, Usage, allocate, bill, focus_rows
 from trimtab.ledger.commitments import (
     Commitment,
     CommitmentOffer,
@@ -10,7 +9,6 @@ from trimtab.ledger.commitments import (
     nodes_committed,
     spend_needed,
 )
-from trimtab.ledger.focus import focus_rows
 
 __all__ = [
     "IDLE",

@@ -1,4 +1,4 @@
-"""Who caused the bill, as Ibis expressions: `allocation.allocate` where the cells are too many for one machine.
+"""Who caused the bill, as Ibis expressions: `billing.allocate` where the cells are too many for one machine.
 
 The same rule as `arrays.apportion_groups` (largest remainder, ties to the first cell), so that the parts of every pool and hour
 sum to its bill exactly on every engine. Node time in whole seconds adds up exactly in any order, so the parts are then equal to

@@ -1,22 +1,31 @@
-"""The one bill: usage x rates x commitments -> charges per pool and hour, in whole micro-dollars.
+"""The one bill: usage x rates x commitments -> charges per pool and hour, in whole micro-dollars; who caused them; FOCUS rows.
 
 History, the plan's objective and the replay are all priced here, so that the three agree to the cent. A commitment is paid
 every hour, used or not. Those to nodes apply first and those to spend to what these leave, as providers do, one after the other
 (`ledger.commitments`).
+
+A node-hour is split by GPU time held on that node in that hour; what nobody held is idle. The parts sum to the bill exactly.
+
+As FOCUS has it: a commitment's fee is a Purchase with billed cost and no effective cost; the use that it covers and what it
+leaves unused carry the effective cost. Both columns therefore sum to the bill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
+import pyarrow as pa
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice
-from trimtab.ledger.arrays import IntArray, charge
-from trimtab.ledger.commitments import Commitment, cover
-from trimtab.units import MicroUsd
+from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups, charge
+from trimtab.ledger.commitments import Commitment, CommitmentOffer, cover
+from trimtab.tables.arrow import arrow_schema
+from trimtab.units import S_PER_HR, MicroUsd, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,3 +142,160 @@ def _rate(rates: Mapping[Pool, int | IntArray], pool: Pool) -> int | IntArray:
     if pool not in rates:
         raise MissingPrice(f"no rate for {pool}; add a row to your rates file (see `trimtab prices --help`)")
     return rates[pool]
+
+
+IDLE = -1
+"""The owner index of node time that no workload held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Holdings:
+    """Who held which share of which pool's node time, as sparse cells (n_cells,): pool row, hour, node, owner, node-seconds.
+
+    `owner` is a workload index or `IDLE`; `node_seconds` may be fractional: half the GPUs of a node for an hour are 1,800. Per
+    pool and hour the cells should add up to the node time that was billed (`build` in `fleet` makes them so).
+    """
+
+    pool: IntArray
+    hour: IntArray
+    node: IntArray
+    owner: IntArray
+    node_seconds: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allocation:
+    """The bill by cell of the holdings (micro-dollars), and what commitments cost that nothing used."""
+
+    holdings: Holdings
+    cost: IntArray
+    unused_commitment: int
+
+    @property
+    def idle(self) -> int:
+        """Return the cost of node time that nobody held."""
+        return int(self.cost[self.holdings.owner == IDLE].sum())
+
+    def by_owner(self, owners: int) -> IntArray:
+        """Return the cost per workload index (owners,), idle excluded."""
+        return self._summed(self.holdings.owner, owners)
+
+    def by_owner_hour(self, owners: int, hours: int) -> IntArray:
+        """Return the cost per workload and hour (owners, hours), idle excluded."""
+        mine = self.holdings.owner != IDLE
+        flat = self.holdings.owner[mine] * hours + self.holdings.hour[mine]
+        summed = np.zeros(owners * hours, dtype=np.int64)
+        np.add.at(summed, flat, self.cost[mine])
+        return summed.reshape(owners, hours)
+
+    def idle_by_node(self, nodes: int) -> IntArray:
+        """Return the idle cost per node index (nodes,)."""
+        idle = self.holdings.owner == IDLE
+        summed = np.zeros(nodes, dtype=np.int64)
+        np.add.at(summed, self.holdings.node[idle], self.cost[idle])
+        return summed
+
+    def _summed(self, owner: IntArray, owners: int) -> IntArray:
+        mine = owner != IDLE
+        summed = np.zeros(owners, dtype=np.int64)
+        np.add.at(summed, owner[mine], self.cost[mine])
+        return summed
+
+
+def allocate(bill: Bill, holdings: Holdings) -> Allocation:
+    """Split a bill over its holdings; raises ValueError where billed node time has no holder, not even idle."""
+    hours = bill.metered.shape[1]
+    group = holdings.pool * hours + holdings.hour
+    order = np.argsort(group, kind="stable")
+    parts = apportion_groups(bill.effective().reshape(-1), group[order], holdings.node_seconds[order])
+    cost = np.empty_like(parts)
+    cost[order] = parts
+    return Allocation(holdings=holdings, cost=cost, unused_commitment=bill.unused)
+
+
+Row = dict[str, object]
+
+
+def focus_rows(bill: Bill, start: datetime) -> pa.Table:
+    """Return a bill whose first hour begins at `start` as a table with the columns of `costs` (FOCUS 1.0 names)."""
+    rows = [*_metered(bill, start), *_committed(bill, start)]
+    schema = arrow_schema("costs")
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+
+
+def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
+    for row, pool in enumerate(bill.pools):
+        seconds = bill.node_seconds[row] - bill.covered_seconds[:, row].sum(axis=0)
+        for hour in seconds.nonzero()[0].tolist():
+            cost = usd(int(bill.metered[row, hour]))
+            yield {
+                **_where(pool, start, hour),
+                "ChargeCategory": "Usage",
+                "PricingCategory": "Dynamic" if pool.capacity_type is CapacityType.SPOT else "Standard",
+                "BilledCost": cost,
+                "EffectiveCost": cost,
+                "ListCost": cost,
+                "ContractedCost": cost,
+                "PricingQuantity": float(seconds[hour]) / S_PER_HR,
+            }
+
+
+def _committed(bill: Bill, start: datetime) -> Iterator[Row]:
+    paid, used, unused = bill.committed, bill.used_commitment(), bill.unused_commitment()
+    to_nodes = sum(not commitment.offer.is_spend for commitment in bill.commitments)  # these apply first
+    for index, commitment in enumerate(bill.commitments):
+        discount = _discount(commitment.offer, index - to_nodes if commitment.offer.is_spend else index)
+        for hour in range(paid.shape[1]):
+            place = {**_bought_for(commitment.offer, start, hour), **discount}
+            yield _fee(place, int(paid[index, hour]))
+            yield from _amortized(place, "Unused", int(unused[index, hour]))
+            for row, pool in enumerate(bill.pools):
+                yield from _amortized({**_where(pool, start, hour), **discount}, "Used", int(used[index, row, hour]))
+
+
+def _bought_for(offer: CommitmentOffer, start: datetime, hour: int) -> Row:
+    """Return what a commitment is to: nodes of a pool, or a provider's nodes at large."""
+    if offer.is_spend:
+        return {**_when(start, hour), "ProviderName": offer.provider}
+    return _where(offer.pool, start, hour)
+
+
+def _fee(place: Row, micro_usd: int) -> Row:
+    return {**place, "ChargeCategory": "Purchase", "BilledCost": usd(micro_usd), "EffectiveCost": 0.0}
+
+
+def _amortized(place: Row, status: str, micro_usd: int) -> Iterator[Row]:
+    if micro_usd:
+        yield {
+            **place,
+            "ChargeCategory": "Usage",
+            "PricingCategory": "Committed",
+            "CommitmentDiscountStatus": status,
+            "BilledCost": 0.0,
+            "EffectiveCost": usd(micro_usd),
+        }
+
+
+def _when(start: datetime, hour: int) -> Row:
+    begin = start + timedelta(hours=hour)
+    return {"ChargePeriodStart": begin, "ChargePeriodEnd": begin + timedelta(hours=1), "BillingCurrency": "USD"}
+
+
+def _where(pool: Pool, start: datetime, hour: int) -> Row:
+    return {
+        **_when(start, hour),
+        "ProviderName": pool.provider,
+        "RegionId": pool.region,
+        "ResourceType": "Instance",
+        "SkuMeter": pool.instance_type,
+        "PricingUnit": "Hours",
+        "instance_type": pool.instance_type,
+    }
+
+
+def _discount(offer: CommitmentOffer, index: int) -> Row:
+    what = (offer.option.value,) if offer.is_spend else (offer.option.value, offer.pool.instance_type)
+    return {
+        "CommitmentDiscountId": "-".join((*what, str(index))),
+        "CommitmentDiscountType": offer.option.value,
+    }

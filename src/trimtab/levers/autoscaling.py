@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import CompositionStage, EffortStep, JudgedWays, Lever, LeverRequest, Risk, usual_reason
+from trimtab.fleet.token_work import TokenWork
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    usual_reason,
+)
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
-from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import S_PER_MIN
+from trimtab.units import S_PER_HR, S_PER_MIN
 
 NAME = "autoscaling"
+TOKENS_METRIC = "token work per replica"
 TARGET_LOADS = tuple(round(0.10 + 0.05 * step, 2) for step in range(15))
 """10 % to 80 % of what a replica can serve."""
 WINDOWS_S = (SYNC_S, 5 * S_PER_MIN)
@@ -34,6 +47,7 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     """Return an HPA rule per target load and window, and a forecasting rule per load; of a service.
 
     None goes below the fewest replicas to plan with. A forecast needs requests by the minute: hourly activity is too coarse.
+    Where demand is known in tokens, each rule is offered twice: told of requests, and told of the work of their tokens.
     """
     workload, demand = case.workload, demand_of(case)
     floor = floor_replicas(case)
@@ -61,7 +75,11 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
             )
             for load in FORECAST_LOADS
         ]
-    return tuple(SetReplicaPolicy(policy=policy, metric=metric) for policy in policies)
+    on_requests = tuple(SetReplicaPolicy(policy=policy, metric=metric) for policy in policies)
+    work = case.law.counted if case.law is not None else None
+    if work is None:
+        return on_requests
+    return (*on_requests, *(replace(rule, metric=TOKENS_METRIC, tokens=work) for rule in on_requests))
 
 
 def scalers(ask: LeverRequest) -> tuple[SetReplicaPolicy, ...]:
@@ -75,6 +93,49 @@ def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
         within = scaler if room is None else scaler.at_most(room)
         if within is not None:
             yield base.plus((NAME, within))
+
+
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
+    """Say of a language model's service what its rule counts, and how that compares with counting the other."""
+    case = applied.evaluator.case
+    service, law = case.workload.service, case.law
+    if service is None or service.tokens is None or law is None:
+        return
+    for effect in applied.effects:
+        if isinstance(effect, SetReplicaPolicy) and isinstance(law.tokens, TokenWork):
+            yield from _beside_the_other(applied, effect, law.tokens)
+        elif isinstance(effect, SetReplicaPolicy):
+            yield Fact("its rule counts requests and not tokens", "demand", str(law.tokens))
+
+
+def _beside_the_other(applied: AppliedLever, chosen: SetReplicaPolicy, work: TokenWork) -> Iterator[Fact]:
+    """Compare a rule with the cheapest one that keeps the targets and counts requests where it counts tokens, or tokens."""
+    if chosen.tokens is not None:
+        weights = f"a prompt's {work.input_req:.3g}, an answer's {work.output_req:.3g}"
+        yield Fact("a token's share of the work of a mean request", "demand", weights)
+    other = "tokens" if chosen.tokens is None else "requests"
+    rules = [rule for rule in propose(applied.evaluator.case) if (rule.tokens is None) != (chosen.tokens is None)]
+    kept = [
+        gpu_hr
+        for rule in rules
+        if (within := rule.at_most(chosen.hpa.max_replicas)) is not None
+        and (gpu_hr := _kept_gpu_hr(applied, chosen, within)) is not None
+    ]
+    used = f", this one {_gpu_hr(applied.outcome):,.0f}"
+    value = f"{min(kept):,.0f} GPU-hours{used}" if kept else f"none keeps the targets{used} GPU-hours"
+    yield Fact(f"cheapest rule that counts {other} and keeps the targets", "replay of the fit window", value)
+
+
+def _kept_gpu_hr(applied: AppliedLever, chosen: SetReplicaPolicy, other: SetReplicaPolicy) -> float | None:
+    """Return the GPU-hours of the same deployment under another rule; None where that misses a target."""
+    way = Deployment.of(
+        *((lever, other if effect == chosen else effect) for lever, effect in applied.deployment.changes)
+    )
+    return _gpu_hr(applied.evaluator.outcome(way)) if applied.evaluator.keeps_targets(way) else None
+
+
+def _gpu_hr(outcome: Outcome) -> float:
+    return 0.0 if outcome.gpus is None else float(outcome.gpus.sum()) / S_PER_HR
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
@@ -91,7 +152,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Autoscale",
-    meaning="Scales the replicas of a service with its demand, or with what recording rules forecast of it",
+    meaning="Scales the replicas of a service with its demand, in requests or in tokens, or with what recording rules forecast",
     ends="more replicas than demand",
     page="how-to/replay-policies.md",
     stage=CompositionStage.HOLD,
@@ -112,6 +173,7 @@ LEVER = Lever(
     rollback="delete the autoscaler and set replicas back to their number before",
     canary=_canary,
     ways=_ways,
+    evidence=_evidence,
     why_not=_why_not,
     drift_frac=0.640,
     guide_order=0,

@@ -17,9 +17,9 @@ from trimtab.catalog import Gpu
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BatchForm, Effect, SetBatchPolicy, SetReplicaPolicy
 from trimtab.deployment.placement import Placement, board_of
+from trimtab.fleet.declared_models import ServedModel, need_on, served_model
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import ServiceObservation, Target, Workload
-from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.targets import latency_targets

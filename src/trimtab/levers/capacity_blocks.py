@@ -19,9 +19,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BookBlocks, Effect
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Window
+from trimtab.fleet.model import RUN_KINDS, IntArray, Window
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import (
     AppliedLever,
@@ -36,7 +35,7 @@ from trimtab.levers.lever import (
     usual_reason,
 )
 from trimtab.policies.blocks import MOST_NODES, SHUTDOWN_S, BlockCalendar
-from trimtab.replay.blocks import hours_of_days
+from trimtab.replay.job_nodes import hours_of_days
 from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, micro_usd, usd
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetGpuCount
-from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import FloatArray, Workload
+from trimtab.fleet.model import RUN_KINDS, FloatArray, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import (

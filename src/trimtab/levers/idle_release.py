@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, ReleaseIdle, ReleaseNodes
-from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import RUN_KINDS, Fleet, Workload
 from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.fleet.starts import run_startup_s
 from trimtab.ledger import IDLE
 from trimtab.levers.lever import (
     AppliedLever,
@@ -29,7 +29,7 @@ def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, 
     """Offer nodes that come with a run and go with it, to workloads that consist of runs."""
     if workload.kind not in RUN_KINDS or workload.jobs is None:
         return ()
-    return (ReleaseIdle(startup_s=assumptions.node_startup_s),)
+    return (ReleaseIdle(startup_s=run_startup_s(workload, assumptions)),)
 
 
 def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:

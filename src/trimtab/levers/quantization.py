@@ -11,9 +11,9 @@ from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, SetPrecision
 from trimtab.deployment.placement import slot_board
 from trimtab.errors import UnknownName
+from trimtab.fleet.declared_models import ServedModel, need_on, served_model
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Workload
-from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers import autoscaling, relocation, right_size, sharing
 from trimtab.levers.lever import (
@@ -28,11 +28,9 @@ from trimtab.levers.lever import (
     speed_fact,
     usual_reason,
 )
-from trimtab.physics.formats import FORMATS, WeightFormat, weight_format
-from trimtab.physics.support import why_not
+from trimtab.physics.formats import FORMATS, WeightFormat, weight_format, why_not
 from trimtab.physics.transfer import fits_memory
-from trimtab.replay.outcomes.change_cost import alone_cost, own_micro_usd
-from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.outcome import Case, alone_cost, own_micro_usd
 from trimtab.tables.quality_evidence import QualityEvidence
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import per_month, usd

@@ -28,8 +28,7 @@ from trimtab.levers.lever import (
     usual_reason,
 )
 from trimtab.physics.formats import WeightFormat
-from trimtab.replay.outcomes.change_cost import alone_cost, entry_micro_usd, entry_usd
-from trimtab.replay.outcomes.outcome import Case, held_usage
+from trimtab.replay.outcomes.outcome import Case, alone_cost, entry_micro_usd, entry_usd, held_usage
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, per_month, usd
 

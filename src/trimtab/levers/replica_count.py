@@ -35,12 +35,27 @@ def least_replicas(base: Deployment, ask: LeverRequest) -> int | None:
     Not below the fewest to plan with, nor above what a quota holds.
     """
     spec, before = ask.workload.spec, demand_of(ask.case).most_replicas
-    low = floor_replicas(ask.case)
     high = spec.max_replicas or before * ROOM_TO_GROW
     room = ask.evaluator.place(base).quota_pods
     high = high if room is None else min(high, room)
-    likely = max(low, ask.evaluator.least_number(_with(base, ask, max(1, low))))
-    return fewest_from(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), likely, high)
+    return fewest_from(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), _likely(base, ask), high)
+
+
+def fewest_likely(base: Deployment, ask: LeverRequest) -> Deployment | None:
+    """Return, without a replay, a way of holding replicas at a place that holds no more than any that keeps the targets.
+
+    None where the lever has nothing to say of the place, or holds no replica there.
+    """
+    if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
+        return None
+    likely = _likely(base, ask)
+    return _with(base, ask, likely) if likely > 0 else None
+
+
+def _likely(base: Deployment, ask: LeverRequest) -> int:
+    """Return a number of replicas, no less than may be planned with, below which a target is missed."""
+    low = floor_replicas(ask.case)
+    return max(low, ask.evaluator.least_number(_with(base, ask, max(1, low))))
 
 
 def _with(base: Deployment, ask: LeverRequest, replicas: int) -> Deployment:

@@ -12,9 +12,9 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import DeferRuns, Effect, SetSchedule, StartBeforeRuns
-from trimtab.fleet.kinds import RUN_KINDS, is_regular
-from trimtab.fleet.model import FloatArray, Window, Workload
+from trimtab.fleet.model import RUN_KINDS, FloatArray, Window, Workload, is_regular
 from trimtab.fleet.settings import Assumptions, Bands, Effort
+from trimtab.fleet.starts import run_startup_s
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,
@@ -65,7 +65,7 @@ def propose(
             SetSchedule(hours_of_week=table) for table in dict.fromkeys(tables) if 0 < len(table) < HR_PER_WEEK
         )
     if workload.kind in _REGULAR_RUNS and workload.jobs is not None and is_regular(workload.jobs):
-        return (StartBeforeRuns(lead_s=assumptions.node_startup_s),)
+        return (StartBeforeRuns(lead_s=run_startup_s(workload, assumptions)),)
     return ()
 
 
@@ -111,12 +111,12 @@ def deferrals(workload: Workload, assumptions: Assumptions) -> tuple[DeferRuns, 
     declared = workload.spec.deferrable
     if workload.kind not in RUN_KINDS or workload.jobs is None or declared is None:
         return ()
-    slack_s = min(_MOST_DEFERRED_S, round(declared.within_hr * S_PER_HR - assumptions.node_startup_s))
+    slack_s = min(_MOST_DEFERRED_S, round(declared.within_hr * S_PER_HR - run_startup_s(workload, assumptions)))
     if slack_s <= 0:
         return ()
     hours = declared.start_hours or tuple(range(0, HR_PER_DAY, EVERY_HR))
     return tuple(
-        DeferRuns(policy=DeferPolicy(start_hour=hour, within_s=slack_s), startup_s=assumptions.node_startup_s)
+        DeferRuns(policy=DeferPolicy(start_hour=hour, within_s=slack_s), startup_s=run_startup_s(workload, assumptions))
         for hour in sorted(set(hours))
     )
 

@@ -18,12 +18,11 @@ from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, UseSlots
 from trimtab.deployment.fitting import speed_on
 from trimtab.deployment.placement import resolve
-from trimtab.fleet.limits import asked_isolation
+from trimtab.fleet.activity import busiest_hour_frac, working_frac
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Target, Workload
-from trimtab.fleet.reach import offerings_at_home, offerings_elsewhere
+from trimtab.fleet.reach import asked_isolation, offerings_at_home, offerings_elsewhere
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.fleet.working import busiest_hour_frac, working_frac
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,
@@ -49,8 +48,8 @@ from trimtab.physics.colocation import (
     time_slice,
 )
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.transfer import work_ratio
-from trimtab.provenance import Basis, Estimate
+from trimtab.physics.transfer import SAME_SPEED, work_ratio
+from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.workloads import WorkloadKind
@@ -284,15 +283,14 @@ def _speed(
     stored: WeightFormat | None,
 ) -> Estimate | str:
     """Return the speed on a slot, or why the workload cannot go there."""
-    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
     if board == source:
-        return same
+        return SAME_SPEED
     if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT and offering.gpu != source:
         return "previous generation"
     found = speed_on(workload, source, board, assumptions, stored)
-    return same if board.name == source.name and isinstance(found, Estimate) else found
+    return SAME_SPEED if board.name == source.name and isinstance(found, Estimate) else found
 
 
 def asked(ask: LeverRequest) -> Isolation:

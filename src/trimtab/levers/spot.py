@@ -9,9 +9,8 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, HedgeOnSpot, SetCapacityType
-from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Workload
+from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers.lever import CompositionStage, EffortStep, JudgedWays, Lever, LeverRequest, Risk, usual_reason

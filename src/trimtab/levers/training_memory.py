@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, SetTrainingMemory
-from trimtab.fleet.kinds import RUN_KINDS
+from trimtab.fleet.declared_models import TrainedModel, on_gpus, trained_model
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Workload
+from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.fleet.trained_model import TrainedModel, on_gpus, trained_model
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,
@@ -29,9 +28,9 @@ from trimtab.levers.lever import (
     speed_fact,
     usual_reason,
 )
+from trimtab.physics.formats import native_precision
 from trimtab.physics.predict import calibrated
-from trimtab.physics.support import native_precision
-from trimtab.physics.training_memory import Method, Optimizer, Recompute, Sharding, Training
+from trimtab.physics.training import Method, Optimizer, Recompute, Sharding, Training
 from trimtab.physics.transfer import Z_80
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.manifests.emission import Plain
 from trimtab.monitor.series import (
     ACTIVITY,
     BOARD,
@@ -31,8 +31,7 @@ from trimtab.monitor.series import (
     WORKLOAD,
     WORKLOAD_DAY,
 )
-from trimtab.monitor.thresholds import Thresholds
-from trimtab.monitor.watched import PaidNodes, Watched
+from trimtab.monitor.watched import PaidNodes, Thresholds, Watched
 from trimtab.units import HR_PER_DAY
 
 _WORKLOAD = ", ".join(WORKLOAD)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from trimtab.catalog import model_servers
 from trimtab.catalog.model_servers import ServerMetrics
+from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.grafana import DATASOURCE, board_text, panel
-from trimtab.emit.manifests.objects import Plain
 from trimtab.monitor.series import (
     ACTIVITY,
     COST,
@@ -161,10 +161,11 @@ def _serving() -> Iterator[dict[str, Plain]]:
     yield panel(
         "Requests per second",
         "reqps",
-        {_legend(s): _by_pod_rate(name) for s in servers for name in s.completed[:1]},
+        {_legend(s): _by_pod_rate(name, s) for s in servers for name in s.completed[:1]},
     )
-    yield panel("Waiting requests", "short", {_legend(s): _by_namespace(s.waiting[0]) for s in servers if s.waiting})
-    yield panel("Running requests", "short", {_legend(s): _by_namespace(s.running[0]) for s in servers if s.running})
+    for title, gauge in (("Waiting requests", "waiting"), ("Running requests", "running")):
+        gauges = [(server, names[0]) for server in servers if (names := getattr(server, gauge))]
+        yield panel(title, "short", {_legend(server): _by_namespace(name, server) for server, name in gauges})
     for title, histogram in (("Latency, p95", "latency"), ("Time to first token, p95", "ttft")):
         found = [(server, getattr(server, histogram)) for server in servers if getattr(server, histogram)]
         yield panel(title, "s", {_legend(server): _p95(name, server) for server, name in found})
@@ -175,16 +176,20 @@ def _legend(server: ServerMetrics) -> str:
     return server.title + " {{namespace}}"
 
 
-def _by_pod_rate(counter: str) -> str:
-    return f"sum by (namespace) (rate({counter}{{{_OF_NAMESPACE}}}[{_RATE}]))"
+def _selected(server: ServerMetrics) -> str:
+    return "{" + ",".join((_OF_NAMESPACE, *server.only)) + "}"
 
 
-def _by_namespace(gauge: str) -> str:
-    return f"sum by (namespace) ({gauge}{{{_OF_NAMESPACE}}})"
+def _by_pod_rate(counter: str, server: ServerMetrics) -> str:
+    return f"sum by (namespace) (rate({counter}{_selected(server)}[{_RATE}]))"
+
+
+def _by_namespace(gauge: str, server: ServerMetrics) -> str:
+    return f"sum by (namespace) ({gauge}{_selected(server)})"
 
 
 def _p95(histogram: str, server: ServerMetrics) -> str:
-    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{{{_OF_NAMESPACE}}}[{_RATE}]))"
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{_selected(server)}[{_RATE}]))"
     quantile = f"histogram_quantile(0.95, {buckets})"
     return quantile if server.bucket_s == 1 else f"{quantile} * {server.bucket_s:g}"
 

@@ -1,6 +1,6 @@
 """The series that alerts and boards read, recorded once from whatever the exporters call them.
 
-Every spelling of `sources.prometheus.dcgm` (old and new names, `pod` and `exported_pod`, host names, MIG instances) becomes
+Every spelling of `prometheus.gpu_series` (old and new names, `pod` and `exported_pod`, host names, MIG instances) becomes
 `trimtab:gpu_reading` with one set of labels; everything else is made of that. Money is a GPU's rate: of its node where
 kube-state-metrics shows the node's labels, else that of its model in the bundle's own bill.
 
@@ -15,12 +15,23 @@ from itertools import groupby
 
 from trimtab.catalog import model_servers
 from trimtab.catalog.kinds import CapacityType
-from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.verify_document import VerifiedPart
-from trimtab.monitor.thresholds import Thresholds
-from trimtab.monitor.watched import NodeRate, Watched
+from trimtab.monitor.watched import NodeRate, Thresholds, Watched
 from trimtab.sources.kubernetes.owners import HASHED_POD, NUMBERED_POD, REPLICA_SET_POD, RUN_KINDS
-from trimtab.sources.prometheus.dcgm import METRICS, WATCHED_METRICS, ExportedMetric, MetricUnit
+from trimtab.sources.prometheus.dcgm import (
+    INTEL_METRICS,
+    METRICS,
+    NEURON_METRICS,
+    TPU_METRICS,
+    WATCHED_METRICS,
+    ExportedMetric,
+    MetricUnit,
+)
+
+_UNWATCHED = frozenset({*NEURON_METRICS, *TPU_METRICS, *INTEL_METRICS})
+"""No alert or board was made for these; some have names that others use too (`memory_used`)."""
+_READ = tuple(metric for metric in (*METRICS, *WATCHED_METRICS) if metric not in _UNWATCHED)
 
 READING = "trimtab:gpu_reading"
 ACTIVITY = "trimtab:gpu_activity_frac"
@@ -128,7 +139,7 @@ def verified_rules(verified: VerifiedPart) -> Iterator[Mapping[str, Plain]]:
 
 
 def _metrics(canonical: str) -> list[ExportedMetric]:
-    return [metric for metric in (*METRICS, *WATCHED_METRICS) if metric.canonical == canonical]
+    return [metric for metric in _READ if metric.canonical == canonical]
 
 
 def first_of(expression: str, label: str, sources: Sequence[str]) -> str:
@@ -147,11 +158,7 @@ def with_workload(expression: str) -> str:
 
 def _readings() -> str:
     """Return PromQL of every reading of every GPU, raw, under one set of labels; `metric` says what it was called."""
-    wanted = [
-        metric.name
-        for metric in (*METRICS, *WATCHED_METRICS)
-        if metric.unit not in (MetricUnit.MILLIJOULE, MetricUnit.JOULE)
-    ]
+    wanted = [metric.name for metric in _READ if metric.unit not in (MetricUnit.MILLIJOULE, MetricUnit.JOULE)]
     expression = f'label_replace({{__name__=~"{"|".join(wanted)}"}}, "metric", "$1", "__name__", "(.+)")'
     expression = first_of(expression, "pod", ("exported_pod", "pod_name", "pod"))
     expression = f'label_replace({expression}, "pod", "", "pod", "{_EXPORTER_POD}")'

@@ -1,13 +1,17 @@
-"""Number formats of weights and caches: what a value costs in memory, and at which rate its products run."""
+"""Number formats of weights and caches: what a value costs in memory, which generation of GPUs runs it, what makes it.
+
+What a method does to the answers depends on the model: only an evaluation tells. What it costs is known: bytes a weight
+(`formats.FORMATS`), and what must be run to make the weights.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from trimtab.catalog import Gpu, Precision
-from trimtab.errors import UnknownName
+from trimtab.errors import InputError, UnknownName
 
 
 class WeightFormat(Enum):
@@ -99,3 +103,144 @@ def compute_precision(gpu: Gpu, wanted: Precision) -> Precision:
         if gpu.tflops(precision) is not None:
             return precision
     return Precision.FP32
+
+
+ENGINE_CAPABILITY = 7.0
+"""vLLM, SGLang and TensorRT-LLM start at Volta (vllm, docs/getting_started: compute capability 7.0 or higher)."""
+FLASH_ATTENTION_CAPABILITY = 8.0
+"""FlashAttention-2 runs from Ampere on (Dao-AILab/flash-attention, README: Ampere, Ada, Hopper)."""
+WEIGHT_ONLY_CAPABILITY = 7.5
+"""AWQ and Marlin kernels of vLLM start at Turing (vllm, docs/features/quantization: supported hardware)."""
+FP8_MARLIN_CAPABILITY = 8.0
+"""On Ampere vLLM runs FP8 weights as weight-only through Marlin; below it cannot."""
+CUDA_BY_ARCHITECTURE: dict[str, tuple[str, str]] = {
+    "Volta": ("9.0", "384.81"),
+    "Turing": ("10.0", "410.48"),
+    "Ampere": ("11.0", "450.36"),
+    "Ada": ("11.8", "520.61"),
+    "Hopper": ("11.8", "520.61"),
+    "Blackwell": ("12.8", "570.26"),
+    "Blackwell Ultra": ("12.9", "575.51"),
+}
+"""Oldest CUDA toolkit that knows an architecture and the Linux driver it came with (CUDA release notes, table 3)."""
+
+
+def native_precision(gpu: Gpu) -> Precision:
+    """Return the 16-bit precision that a GPU's tensor path has: bf16 from Ampere on, fp16 on Volta and Turing."""
+    return Precision.BF16 if gpu.tflops(Precision.BF16) else Precision.FP16
+
+
+def why_not(gpu: Gpu, stored: WeightFormat) -> str:
+    """Return why an engine cannot run weights stored so on a GPU; empty where it can."""
+    capability = gpu.compute_capability
+    # capabilities are NVIDIA's: boards of others are not judged by them
+    if capability is None:
+        return ""
+    if capability < ENGINE_CAPABILITY:
+        return f"serving engines need compute capability {ENGINE_CAPABILITY}; {gpu.name} is {capability}"
+    match stored:
+        case WeightFormat.BF16 if not gpu.tflops(Precision.BF16):
+            return f"{gpu.name} (compute capability {capability}) has no bf16 path: use fp16"
+        case WeightFormat.FP8 if capability < FP8_MARLIN_CAPABILITY:
+            return f"FP8 needs Ada or Hopper, or Ampere for weight-only kernels; {gpu.name} is {capability}"
+        case WeightFormat.FP4 if not gpu.tflops(Precision.FP4):
+            return f"FP4 products need Blackwell; {gpu.name} is {gpu.architecture}"
+        case WeightFormat.INT4 | WeightFormat.NF4 | WeightFormat.NF4_DQ if capability < WEIGHT_ONLY_CAPABILITY:
+            return f"4-bit weight-only kernels need compute capability {WEIGHT_ONLY_CAPABILITY}; {gpu.name} is {capability}"
+        case _:
+            return ""
+
+
+def too_old(gpu: Gpu, *, driver: str | None, cuda: str | None) -> str:
+    """Return why an installed driver or CUDA does not run a GPU; empty where it does, or nothing was said."""
+    # nothing is known of the drivers of other architectures: they are not ruled out
+    if gpu.architecture not in CUDA_BY_ARCHITECTURE:
+        return ""
+    oldest_cuda, oldest_driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
+    for what, have, needs in (("driver", driver, oldest_driver), ("CUDA", cuda, oldest_cuda)):
+        if have is not None and _version(have) < _version(needs):
+            return f"{gpu.architecture} needs {what} {needs} or newer, yours is {have}"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Read a version such as 535.104.05; raises InputError."""
+    try:
+        return tuple(int(part) for part in text.split("."))
+    except ValueError:
+        raise InputError(f"{text!r} is no version; write 535.104 or 12.4") from None
+
+
+def notes(gpu: Gpu) -> tuple[str, ...]:
+    """Return what a user of a GPU should know: missing kernels, oldest CUDA and driver."""
+    found = []
+    if gpu.compute_capability is not None and gpu.compute_capability < FLASH_ATTENTION_CAPABILITY:
+        found.append("no FlashAttention-2 (needs compute capability 8.0): attention runs on slower kernels")
+    if gpu.architecture in CUDA_BY_ARCHITECTURE:
+        cuda, driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
+        found.append(f"CUDA {cuda} and driver {driver} or newer")
+    return tuple(found)
+
+
+def asked_formats(gpu: Gpu) -> tuple[WeightFormat, ...]:
+    """Return the formats that a person would ask about on a GPU, widest first; some it may not run."""
+    # where bf16 has no path it is asked for all the same, so that the answer says why not
+    wide = (WeightFormat.BF16,) if native_precision(gpu) is Precision.BF16 else (WeightFormat.BF16, WeightFormat.FP16)
+    return (*wide, WeightFormat.FP8, WeightFormat.INT4, WeightFormat.FP4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantizer:
+    """One method: the format that it stores, what it takes to make the weights, and where that is stated."""
+
+    name: str
+    stored: WeightFormat
+    takes: str
+    source: str
+
+
+AWQ = Quantizer(
+    name="AWQ",
+    stored=WeightFormat.INT4,
+    takes="a small calibration set; scales are searched layer by layer, without gradients",
+    source="Lin et al., arXiv 2306.00978",
+)
+GPTQ = Quantizer(
+    name="GPTQ",
+    stored=WeightFormat.INT4,
+    takes="128 calibration sequences of 2,048 tokens; about 4 hours on one A100 for 175 billion weights",
+    source="Frantar et al., arXiv 2210.17323",
+)
+FP8 = Quantizer(
+    name="FP8",
+    stored=WeightFormat.FP8,
+    takes="no calibration data with dynamic scales of activations",
+    source="docs.vllm.ai, features/quantization/fp8",
+)
+QAT = Quantizer(
+    name="QAT",
+    stored=WeightFormat.INT4,
+    takes="a fine-tuning run of all weights with rounding in the loop (8 billion weights: at least 6 GPUs of 80 GB)",
+    source="pytorch/torchtune, recipes/qat_distributed",
+)
+
+
+def next_quantizers(rejected: str) -> tuple[Quantizer, ...]:
+    """Return what to try after a method or format whose answers were refused, least work first.
+
+    The same bytes rounded in another way come first, then more bits, then training in the refused format. Empty for training
+    itself. Raises UnknownName for what is no format.
+
+    >>> [method.name for method in next_quantizers("awq")], [method.name for method in next_quantizers("fp8")]
+    (['GPTQ', 'FP8', 'QAT'], ['QAT'])
+    """
+    trained = replace(QAT, stored=weight_format(rejected.casefold().replace("qat", "int4")))
+    if "qat" in rejected.casefold():
+        return (FP8,)
+    narrow = FORMATS[trained.stored].weight_bytes < FORMATS[WeightFormat.FP8].weight_bytes
+    ladder = (AWQ, GPTQ, FP8, trained) if narrow else (FP8, trained)
+    return tuple(
+        method
+        for method in ladder
+        if method.name.casefold() not in rejected.casefold() and (method is not FP8 or trained.stored is not FP8.stored)
+    )

@@ -1,12 +1,43 @@
-"""What GPUs cost where: for each board the shapes that are sold, with a rate per buying option."""
+"""What is rented: boards, the shapes they are sold in with their rates, whole nodes for a load, and what losing spot costs."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
+from importlib.resources import files
 
-from trimtab.catalog import BuyingOption, Catalog, Gpu, InstanceType, InterruptionBucket, Price, PriceBasis
+from trimtab.catalog import (
+    BuyingOption,
+    Catalog,
+    Gpu,
+    InstanceType,
+    InterruptionBucket,
+    Price,
+    PriceBasis,
+    load_catalog,
+)
+from trimtab.catalog.gpus import GpuTable, load_gpus
+from trimtab.errors import InputError
+from trimtab.units import HR_PER_MO, S_PER_HR
+from trimtab_runtime.policies.checkpointing import young_daly_interval_s
+
+
+@lru_cache(maxsize=1)
+def all_boards() -> GpuTable:
+    """Return the catalog's boards and those of `data/boards.csv` as one table."""
+    text = files("trimtab.physics").joinpath("data/boards.csv").read_text(encoding="utf-8")
+    # the catalog's own reader, so that both tables are checked alike
+    extra = load_gpus(csv.DictReader(text.splitlines()))
+    return GpuTable((*load_catalog().gpus, *extra.gpus))
+
+
+def board(name: str) -> Gpu:
+    """Return a board under any of its names; raises UnknownName with near matches."""
+    return all_boards().find(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +51,8 @@ class NodeOffer:
     usd_hr: Mapping[BuyingOption, float]
     interruption: InterruptionBucket | None = None
     """The published interruption rate of its spot nodes; None where none is known."""
+    spot_as_of: date | None = None
+    """The day on which the spot rate and its interruption rate were published; None where none is known."""
     spot_derived: bool = False
     """The spot rate is on demand less an advised saving, not an observed price."""
 
@@ -59,6 +92,7 @@ def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Pri
         gpus=instance.gpu_count,
         usd_hr={option: price.usd_hr for option, price in rates.items()},
         interruption=spot.interruption if spot else None,
+        spot_as_of=spot.as_of if spot else None,
         spot_derived=spot is not None and spot.basis is not PriceBasis.LISTED,
     )
 
@@ -68,3 +102,93 @@ def owned_offer(gpu: Gpu, gpus: int) -> NodeOffer:
     return NodeOffer(
         provider="yours", instance_type=gpu.name, region="here", gpus=gpus, usd_hr={BuyingOption.OWNED: 0.0}
     )
+
+
+def replicas_for(rate: float, per_replica: float, *, headroom_frac: float = 0.0) -> int:
+    """Return the replicas that a rate needs, headroom on top of the whole replicas.
+
+    500 requests a second at 200 a replica need 3 (2.5 rounded up), and with 20 % headroom 4 (3.6 rounded up): a replica that
+    fails or starts is a whole one, so headroom is counted on replicas and not on the rate. Both rates share a unit; at least 1.
+    """
+    if not rate >= 0 or not per_replica > 0 or not 0 <= headroom_frac < 10:
+        raise InputError(f"a rate of {rate} at {per_replica} a replica with headroom {headroom_frac} cannot be sized")
+    # the tolerance keeps rounding errors of the quotient from asking for one more
+    needed = max(1, math.ceil(rate / per_replica - 1e-9))
+    return math.ceil(needed * (1 + headroom_frac) - 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """Whole nodes for GPUs that are needed, and what they strand."""
+
+    nodes: int
+    gpus_per_node: int
+    gpus_needed: int
+
+    @property
+    def stranded_gpus(self) -> int:
+        """Return the GPUs that are paid and not needed."""
+        return self.nodes * self.gpus_per_node - self.gpus_needed
+
+
+def nodes_for(replicas: int, gpus_per_replica: int, gpus_per_node: int) -> Nodes:
+    """Return the whole nodes that replicas take; a replica that fits a node does not span two.
+
+    Replicas larger than a node take whole nodes each.
+    """
+    if min(replicas, gpus_per_replica, gpus_per_node) < 1:
+        raise InputError("replicas, GPUs a replica and GPUs a node must be at least 1")
+    if gpus_per_replica >= gpus_per_node:
+        nodes = replicas * math.ceil(gpus_per_replica / gpus_per_node)
+    else:
+        nodes = math.ceil(replicas / (gpus_per_node // gpus_per_replica))
+    return Nodes(nodes=nodes, gpus_per_node=gpus_per_node, gpus_needed=replicas * gpus_per_replica)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruptions:
+    """What a lost node takes with it; assumptions of ours, to be overridden (settings, `assumptions`)."""
+
+    startup_s: float = 300.0
+    """From asking for a node to a ready pod."""
+    cold_start_s: float = 180.0
+    """Loading a served model besides."""
+    save_s: float = 60.0
+    restore_s: float = 180.0
+    notice_s: float = 120.0
+    unknown_loss_per_hr: float = 1 / 6
+    """Where no interruption rate is published, or only "> 20 % a month"."""
+
+    def loss_per_hr(self, bucket: InterruptionBucket | None) -> float:
+        """Return how often a node is lost per hour of life: the published monthly share at its upper edge."""
+        share = bucket.high_frac if bucket else None
+        # the constant hazard that loses this share of nodes within a month
+        return self.unknown_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO
+
+    def serving_factor(self, bucket: InterruptionBucket | None) -> float:
+        """Return node-hours paid per node-hour that serves: a lost node's successor starts and loads before it serves.
+
+        The notice is time in which the successor starts already.
+        """
+        lost_s = max(0.0, self.startup_s + self.cold_start_s - self.notice_s)
+        return 1 + self.loss_per_hr(bucket) * lost_s / S_PER_HR
+
+    def training_factor(self, bucket: InterruptionBucket | None, nodes: int) -> float:
+        """Return hours paid per hour of progress of a run that any lost node stops; infinite where it makes none.
+
+        Saves at Young's interval T = sqrt(2 C M): an hour of work costs 1 + C / T, and each of the losses 1 / M costs
+        half an interval of lost work, a restart and a restore (Daly 2006, first order).
+        """
+        # a run stops when any of its nodes is lost, so their rates add up
+        per_s = self.loss_per_hr(bucket) * nodes / S_PER_HR
+        if per_s == 0:
+            return 1.0
+        # an interval shorter than a save would leave no time for work
+        interval_s = max(young_daly_interval_s(self.save_s, 1 / per_s), self.save_s)
+        lost_s = interval_s / 2 + self.startup_s + self.restore_s
+        # the share of time that is progress; where losses come faster than restarts there is none
+        useful = 1 - per_s * lost_s
+        return (1 + self.save_s / interval_s) / useful if useful > 0 else math.inf
+
+
+USUAL = Interruptions()

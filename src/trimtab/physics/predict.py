@@ -10,11 +10,19 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.physics.calibration import read_fit
-from trimtab.physics.intervals import Intervals, board_class, class_keys, intervals_from
+from trimtab.physics.fitted import (
+    Floats,
+    Intervals,
+    Keys,
+    Terms,
+    board_class,
+    class_keys,
+    intervals_from,
+    read_fit,
+    terms_from,
+)
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.physics.terms import Floats, Keys, Terms, terms_from
 from trimtab.physics.training import TrainingQuery, training_keys, training_tok_s
 from trimtab.physics.transfer import Z_80
 from trimtab.provenance import Basis, Estimate

@@ -12,12 +12,10 @@ from typing import assert_never
 
 from trimtab.catalog import Gpu
 from trimtab.errors import Unpredictable
-from trimtab.physics.footprint import weight_bytes
-from trimtab.physics.formats import FORMATS, compute_precision
-from trimtab.physics.kv import kv_bytes
+from trimtab.physics.footprint import kv_bytes, weight_bytes
+from trimtab.physics.formats import FORMATS, compute_precision, native_precision
 from trimtab.physics.serving_query import ServingQuery
-from trimtab.physics.support import native_precision
-from trimtab.physics.training_memory import Recompute, Training, training_footprint
+from trimtab.physics.training import Recompute, Training, training_footprint
 from trimtab.physics.transfer import Binding
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 

@@ -15,14 +15,11 @@ import numpy as np
 from trimtab.catalog import BuyingOption
 from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
-from trimtab.physics.interruption import USUAL, Interruptions
-from trimtab.physics.offers import NodeOffer
+from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for, replicas_for
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
-from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_demand import Demand, ServingWay
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.physics.serving_ways import ServingWay
-from trimtab.physics.sizing import nodes_for, replicas_for
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK

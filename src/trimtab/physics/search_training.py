@@ -9,21 +9,19 @@ from dataclasses import dataclass, replace
 from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import InputError
 from trimtab.physics.footprint import Footprint, Parallel
-from trimtab.physics.formats import WeightFormat
+from trimtab.physics.formats import WeightFormat, native_precision
 from trimtab.physics.found_ways import Rejected, Unmet
-from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import NodeOffer
+from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for
 from trimtab.physics.predict import calibrated, predict_training
-from trimtab.physics.sizing import nodes_for
-from trimtab.physics.support import native_precision
-from trimtab.physics.training import TrainingQuery, TrainPrecision
-from trimtab.physics.training_memory import (
+from trimtab.physics.training import (
     Method,
     Optimizer,
     Recompute,
     Sharding,
     Training,
+    TrainingQuery,
+    TrainPrecision,
     largest_micro_batch,
     training_footprint,
 )

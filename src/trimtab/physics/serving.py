@@ -1,4 +1,4 @@
-"""Time of serving a transformer: prefill, decode steps, waves, continuous batching at a concurrency.
+"""Time of serving a transformer: prefill, decode steps, waves, one step of an engine, and the first token.
 
 All formulas work on columns, one entry a query. The shape is that of the roofline with the fixed costs that a roofline lacks
 (a layer's launches, a step, a request: inference-sim `docs/guide/latency-models.md` names the same seven); its constants are
@@ -17,17 +17,36 @@ fitted (`data/serving.json`). With F FLOP/s and B bytes/s of one GPU, n GPUs, b 
     twarm: a slow first round, of which a short run at a low concurrency sees more)
     full load: b = what memory or the engine's limit lets in; cycle = o decode(b) + b mixm prefill(n) / n,
         with the n = 2048 / i prompts that share a step
+
+A step has the same formulas, with the tokens in it in place of whole prompts and answers:
+
+    decodes only:  soft_max(read(b) / (n B) * w, 2 A b / (n F) * dco) + (lay + moel) L + all_reduce(b) + req b + step
+    with prompts:  soft_max(2 A t / (n F) * pre * (1 + tok0 n / t), read(t) / (n B) * w) + play L + all_reduce(t) + pstep
+    both:          + the caches read / (n B) * kv
+
+for b requests that decode and t tokens in all. So a step that only decodes is affine in the tokens of the caches, which is what
+lets a replay add up a stretch of them in closed form.
+
+What a first token takes besides is in `data/first_token.json`, by engine and kind of model, with the held-out errors that make
+the interval: fitted by `benchmarks.ttft` on public closed-loop runs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.physics.terms import Floats
+from trimtab.catalog import Gpu
+from trimtab.physics.fitted import Floats, Keys, read_fit
+from trimtab.physics.serving_query import chip_of
+from trimtab.provenance import Basis, Estimate
 
 USABLE_FRAC = 0.90
 """Share of memory an engine plans with (vLLM's default)."""
@@ -209,4 +228,160 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
         compute_s=compute * scale,
         network_s=_all_reduce(v, c, resident) * scale,
         overhead_s=_overhead(v, c, resident) * scale,
+    )
+
+
+class StepTimes(NamedTuple):
+    """What a step takes, in seconds.
+
+    A step of `n` requests that all decode takes `decode_s[n]` (`(max_num_seqs + 1,)`). One of `t` tokens of which some are of
+    prompts takes `mixed_s[t]` (`(step_tokens + 1,)`) and `sequence_s` for each request that decodes in it. Both take
+    `context_s` for each token of a decoding request's cache, and `pair_s` for each pair of a prompt's token and one before it.
+    """
+
+    decode_s: Floats
+    mixed_s: Floats
+    sequence_s: float
+    context_s: float
+    pair_s: float
+
+
+def scaled(times: StepTimes, factor: float) -> StepTimes:
+    """Return step times that are all so many times as long."""
+    return StepTimes(
+        decode_s=times.decode_s * factor,
+        mixed_s=times.mixed_s * factor,
+        sequence_s=times.sequence_s * factor,
+        context_s=times.context_s * factor,
+        pair_s=times.pair_s * factor,
+    )
+
+
+def step_times(v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs: int, step_tokens: int) -> StepTimes:
+    """Return the step times of one query: its `serving_columns` and the coefficients of them, `(1,)` each."""
+    sequences, tokens = np.arange(1.0, max_num_seqs + 1), np.arange(1.0, step_tokens + 1)
+    # without caches, which are read by the token, and without attention, which is counted by pairs
+    bare = {**v, "kv_values_bytes": np.zeros(1), "query_width": np.zeros(1)}
+    decode = decode_s(bare, c, sequences)
+    # what a small prompt wastes (tok0) falls with its length, by a hair more than the prompt grows: more is never faster
+    mixed = np.maximum.accumulate(prefill_s({**bare, "input": tokens}, c, np.ones(1)))
+    context = v["input"] + v["output"] / 2
+    shards, scale = v["group"] * v["stages"], c["glob"]
+    # windows make a cache less than proportional to its context: the mean context stands for all
+    context_s = cache_bytes(v, context) / context / (shards * v["byte_s"]) * c["kv"] * scale
+    # two products of 2 FLOPs for each pair of tokens
+    pair_s = 4 * v["layers"] * v["query_width"] * c["att"] / (shards * v["flop_s"]) * c["pre"] * scale
+    return StepTimes(
+        decode_s=np.concatenate(([0.0], decode * scale)),
+        mixed_s=np.concatenate(([0.0], mixed * scale)),
+        sequence_s=float((c["req"] * scale)[0]),
+        context_s=float(context_s[0]),
+        pair_s=float(pair_s[0]),
+    )
+
+
+class TokenSeconds(NamedTuple):
+    """Time of an engine's steps that a mean request adds, by what asks for it; in seconds of one replica."""
+
+    input_s: float
+    """Of the prompt's tokens that have to be computed, all together."""
+    cached_s: float
+    """Of its tokens found in the prefix cache: what attention to them adds to the computing of the others."""
+    output_s: float
+    """Of the answer."""
+
+
+def token_seconds(
+    times: StepTimes, *, input_tokens: float, cached_tokens: float, output_tokens: float, requests: float
+) -> TokenSeconds:
+    """Return what a mean request adds where so many decode at once, itself included.
+
+    `times` reach to `requests` and to the tokens of a step. An answer takes its share of steps that only decode: one for each
+    token but the first, which comes with the prompt. A prompt takes what its steps are longer than those would have been
+    without it; it is cut into steps as the engine cuts it.
+    """
+    batch = min(max(1, round(requests)), len(times.decode_s) - 1)
+    context = input_tokens + output_tokens / 2
+    answer_s = (output_tokens - 1) * (times.decode_s[batch] / batch + times.context_s * context)
+    others = batch - 1
+    computed, room = max(input_tokens - cached_tokens, 0.0), len(times.mixed_s) - 1 - others
+    whole_chunks, rest = divmod(computed, room)
+    chunks = [float(room)] * int(whole_chunks) + ([rest] if rest else [])
+    without_s = float(times.decode_s[others]) - others * times.sequence_s
+    added_s = [max(0.0, float(times.mixed_s[min(ceil(chunk) + others, room + others)]) - without_s) for chunk in chunks]
+    return TokenSeconds(
+        input_s=sum(added_s) + times.pair_s * computed * computed / 2,
+        cached_s=times.pair_s * computed * cached_tokens,
+        output_s=max(0.0, float(answer_s)),
+    )
+
+
+def kv_blocks(v: Mapping[str, Floats], block_tokens: int) -> int:
+    """Return the blocks of a deployment's key-value cache; at least one request's worth."""
+    context = v["input"] + v["output"]
+    tokens = cache_budget_bytes(v) / (cache_bytes(v, context) / context)
+    return int(np.ceil(max(float(tokens[0]), float(context[0])) / block_tokens)) + 1
+
+
+STEP_TOKENS, SMALL_STEP_TOKENS = 8192, 2048
+"""Tokens of a step on large and on smaller boards: vLLM's defaults for a server (`max_num_batched_tokens`)."""
+LARGE_BOARD_GIB = 70
+"""From here on vLLM takes the larger default, but for the A100 (`vllm/engine/arg_utils.py`, `get_batch_defaults`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstTokenCosts:
+    """A first token takes `wait_scale` of what the replay says, and `fixed_s` and `delay_steps` steps of decoding more."""
+
+    wait_scale: float
+    fixed_s: float
+    delay_steps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstTokenFit:
+    """The constants by engine and kind of model (`vllm|moe`), and the quantiles of ln(predicted / measured) when held out."""
+
+    costs: Mapping[str, FirstTokenCosts]
+    low: float
+    high: float
+    source: str
+
+    def of(self, keys: Keys) -> FirstTokenCosts:
+        """Return the constants of a query's `serving_keys`: of the engine with this kind of model, else of the nearest."""
+        engine = keys["engine"]
+        for name in (level_of(keys), f"{engine}|", "vllm|"):
+            if name in self.costs:
+                return self.costs[name]
+        raise KeyError(f"first_token.json holds no constants of {engine} or vllm")
+
+    def estimate(self, first_s: float) -> Estimate:
+        """Return a replayed time to first token with its 80 % interval."""
+        low, high = first_s * math.exp(-max(self.high, 0.0)), first_s * math.exp(-min(self.low, 0.0))
+        return Estimate(value=first_s, low=low, high=high, basis=Basis.MODELLED, because=self.source)
+
+
+def default_step_tokens(gpu: Gpu) -> int:
+    """Return the tokens of a step that an engine takes by itself on a board."""
+    is_large = gpu.memory_gib >= LARGE_BOARD_GIB and chip_of(gpu) != "A100"
+    return STEP_TOKENS if is_large else SMALL_STEP_TOKENS
+
+
+def level_of(keys: Keys) -> str:
+    """Return the level by which constants differ: engine and kind of model."""
+    return f"{keys['engine']}|{keys['kind']}"
+
+
+@lru_cache(maxsize=1)
+def first_token_fit() -> FirstTokenFit:
+    """Return the packaged constants."""
+    content = read_fit("first_token.json")
+    costs, low, high = content["costs"], content["low"], content["high"]
+    if not isinstance(costs, dict) or not isinstance(low, float) or not isinstance(high, float):
+        raise TypeError("first_token.json must hold costs, low and high")
+    return FirstTokenFit(
+        costs={str(name): FirstTokenCosts(**values) for name, values in costs.items()},
+        low=low,
+        high=high,
+        source=str(content["source"]),
     )

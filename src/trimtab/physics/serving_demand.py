@@ -1,11 +1,21 @@
-"""What is to be served: requests, tokens, and the limits on their times."""
+"""What is to be served, the ways of serving it that fit a GPU, and the single change that makes a model fit."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from trimtab.catalog import Gpu
 from trimtab.errors import InputError
+from trimtab.physics.footprint import Parallel, Serving, inference_footprint, resident_requests
+from trimtab.physics.formats import WeightFormat, asked_formats, why_not
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
+from trimtab.physics.models import Architecture
+from trimtab.physics.offers import NodeOffer
+from trimtab.physics.search_training import TrainingDemand, plans_of
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
+from trimtab.physics.training import Method, Optimizer, Recompute, adapter_params, largest_micro_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +48,157 @@ class Demand:
             raise InputError("requests need at least one input and one output token")
         if (self.rate_req_s is None) == (self.concurrency is None):
             raise InputError("give either a rate of requests or a concurrency")
+
+
+ENGINE_YEAR = 2026
+"""The engines' newest year in the measurements: what a new deployment would run."""
+TENSOR_DEGREES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingWay:
+    """A GPU, its count in a replica, a format: what one sweep over concurrencies answers."""
+
+    query: ServingQuery
+    offers: tuple[NodeOffer, ...]
+
+
+def ways_of(
+    model: Architecture,
+    gpu: Gpu,
+    offers: tuple[NodeOffer, ...],
+    demand: Demand,
+    engine: str,
+    formats: Sequence[WeightFormat] = (),
+) -> tuple[list[ServingWay], list[Rejected]]:
+    """Return the ways that fit a GPU, and those that do not, each with its reason."""
+    ways: list[ServingWay] = []
+    rejected: list[Rejected] = []
+    # a replica stays within one node, so the largest on offer bounds its GPUs
+    most = max((offer.gpus for offer in offers), default=0)
+    for stored in formats or asked_formats(gpu):
+        if reason := why_not(gpu, stored):
+            rejected.append(Rejected(gpu=gpu.name, what=stored.value, reason=Unmet.FORMAT, because=reason))
+            continue
+        fitting = [
+            degree
+            for degree in TENSOR_DEGREES
+            if degree <= most and _room(model, gpu, stored, degree, demand, engine) >= 1
+        ]
+        if not fitting:
+            rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
+        ways += [
+            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+        ]
+    return ways, rejected
+
+
+def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
+    return Serving(
+        model=model,
+        stored=stored,
+        kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
+        parallel=Parallel(tensor=degree),
+        context=math.ceil(demand.input_tokens + demand.output_tokens),
+    )
+
+
+def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
+    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
+
+
+def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
+    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
+    return Rejected(
+        gpu=gpu.name,
+        what=f"{degree} x {stored.value}",
+        reason=Unmet.MEMORY,
+        because=f"needs {need:.1f} GiB a GPU on {degree}, {gpu.name} shows {gpu.memory_gib:.1f}",
+        miss_frac=need / gpu.memory_gib - 1,
+    )
+
+
+def _query(
+    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
+) -> ServingQuery:
+    return ServingQuery(
+        model=model,
+        gpu=gpu,
+        stored=stored,
+        engine=engine,
+        year=ENGINE_YEAR,
+        load=Load.ONLINE,
+        # a placeholder: the sweep puts its own concurrencies here
+        requests=1,
+        input_tokens=demand.input_tokens,
+        output_tokens=demand.output_tokens,
+        kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
+        gpus=degree,
+        tensor=degree,
+    )
+
+
+def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
+    """Return the question whose answer a found way is, at its own concurrency."""
+    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(query, requests=found.concurrency)
+
+
+LEAST_CONTEXT = 256
+NARROWER = {
+    WeightFormat.FP8: "half the memory; answers change a little, test quality first",
+    WeightFormat.INT4: "a quarter of the memory; answers change, test quality first",
+    WeightFormat.FP4: "a quarter of the memory; answers change, test quality first",
+}
+
+
+def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> str:
+    """Return which single change makes a run fit one GPU, cheapest first, with what it costs; empty when none does.
+
+    Full recomputation repeats the forward pass: 8 instead of 6 FLOPs a parameter and token. 8-bit states cost next to nothing
+    in speed. Adapters train a small share of the weights, which bounds what they can learn; QLoRA dequantizes besides.
+    """
+    # no recomputation and plain AdamW: each change is made to this plan alone
+    base = plans_of(model, gpu, 1, demand)[0]
+    share = adapter_params(model, base.lora_rank) / model.params
+    few = f"trains {share:.2%} of the weights, so it can learn less"
+    quantized = replace(base, method=Method.QLORA, stored=WeightFormat.NF4)
+    half = replace(base, sequence=max(1, base.sequence // 2))
+    changes = (
+        ("an 8-bit optimizer (next to no loss of speed)", replace(base, optimizer=Optimizer.ADAMW_8BIT)),
+        ("recomputing activations (a third more compute)", replace(base, recompute=Recompute.FULL)),
+        (f"sequences of {half.sequence} (longer examples are cut)", half),
+        (
+            "recomputing activations and an 8-bit optimizer (a third more compute)",
+            replace(base, recompute=Recompute.FULL, optimizer=Optimizer.ADAMW_8BIT),
+        ),
+        (f"LoRA ({few})", replace(base, method=Method.LORA)),
+        (f"LoRA with recomputation ({few}; a third more compute)", replace(base, method=Method.LORA, recompute=Recompute.FULL)),
+        (f"QLoRA ({few}; 10-30 % slower than LoRA)", quantized),
+        (
+            f"QLoRA with recomputation ({few}; 10-30 % slower than LoRA, and a third more compute)",
+            replace(quantized, recompute=Recompute.FULL),
+        ),
+    )  # fmt: skip
+    # one sequence at a time is the least that a run needs
+    return next((name for name, plan in changes if largest_micro_batch(plan, gpu, most=1) >= 1), "")
+
+
+def serving_change(model: Architecture, gpu: Gpu, demand: Demand, engine: str) -> str:
+    """Return which single change lets one GPU serve a model: narrower weights, else a shorter context; empty when none does."""
+    context = math.ceil(demand.input_tokens + demand.output_tokens)
+    # narrower weights first, because a shorter context refuses requests
+    for stored in asked_formats(gpu):
+        if not why_not(gpu, stored) and stored in NARROWER and _holds_request(model, gpu, stored, context, engine):
+            return f"{stored.value} weights ({NARROWER[stored]})"
+    while context > LEAST_CONTEXT:
+        context //= 2
+        for stored in asked_formats(gpu):
+            if not why_not(gpu, stored) and _holds_request(model, gpu, stored, context, engine):
+                return f"{stored.value} weights and requests of at most {context} tokens (longer ones are refused)"
+    return ""
+
+
+def _holds_request(model: Architecture, gpu: Gpu, stored: WeightFormat, context: int, engine: str) -> bool:
+    values = kv_value_bytes(stored, engine, ENGINE_YEAR, gpu)
+    return resident_requests(Serving(model=model, stored=stored, kv_value_bytes=values, context=context), gpu) >= 1

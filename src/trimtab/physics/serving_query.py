@@ -10,11 +10,10 @@ from enum import Enum
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
-from trimtab.physics.footprint import weight_bytes
+from trimtab.physics.fitted import Floats, Keys
+from trimtab.physics.footprint import kv_copies, weight_bytes
 from trimtab.physics.formats import FORMATS, WeightFormat, compute_precision
-from trimtab.physics.kv import kv_copies
 from trimtab.physics.models import Architecture
-from trimtab.physics.terms import Floats, Keys
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 RUNTIME_BYTES = 3.1 * BYTES_PER_GB
@@ -119,7 +118,7 @@ def has_switched_nvlink(gpu: Gpu) -> bool:
 def link_gb_s(gpu: Gpu) -> float:
     """Return the bandwidth between two GPUs of a node in one direction."""
     # figures are of both directions together; a transfer goes one way
-    return (gpu.nvlink_gb_s or PCIE_GB_S.get(gpu.pcie_gen, 32.0)) / 2
+    return (gpu.nvlink_gb_s or PCIE_GB_S.get(gpu.pcie_gen or 0, 32.0)) / 2
 
 
 def tensor_rate_tflops(query: ServingQuery) -> float:

@@ -1,26 +1,281 @@
-"""Speed of training a transformer: FLOPs of a token over the GPU's rate, times a fitted utilisation.
+"""Training: memory per GPU, item by item, and speed as FLOPs of a token over the GPU's rate times a fitted utilisation.
 
 FLOPs a token (Megatron's and PaLM's count, causal attention counted half): 6 A + 6 L a d_head s, with A parameters that a
 token uses. LoRA and QLoRA skip the weight gradients of the base: two thirds. Full recomputation repeats the forward pass: a
 third more. Utilisation is ln-additive in what is known to move it (`data/training.json`): framework and version, precision on
 an architecture, model, tokens in flight, tensor, pipeline (bubble), expert and context parallelism, GPUs and nodes.
+
+P parameters, L layers, h hidden, f feed-forward, V vocabulary, n micro-batch tokens on a GPU, t tensor parallel. Sources:
+states from Megatron-LM `theoretical_memory_usage.py` and DeepSpeed `stage_1_and_2.py`, `stage3.py`; optimizers from
+stas00/ml-engineering; activations from Korthikanti et al., arXiv 2205.05198, table 2 (a layer keeps 34 h bytes a token without
+its attention matrix; gated feed-forwards about 18 h + 8 f). What papers leave out is fitted on measured peaks
+(`data/memory.json`): the working set under recomputation, the copies of the logits, the upcasts of quantized bases, the
+allocator's slack and the CUDA context.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import assert_never
 
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
+from trimtab.errors import InputError
+from trimtab.physics.fitted import Floats, Keys, MemoryFit, Terms, memory_fit
+from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, Item, Parallel, weight_bytes
+from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.serving_query import chip_of
-from trimtab.physics.terms import Floats, Keys, Terms
-from trimtab.physics.training_memory import Method, Recompute
-from trimtab.units import FLOPS_PER_TFLOPS
+from trimtab.units import BYTES_PER_GIB, FLOPS_PER_TFLOPS
+
+ATTENTION_SCORES_BYTES = 5
+"""Bytes per head and pair of tokens that unfused attention keeps (5 a s / h of the paper)."""
+KEPT_FREE_FRAC = 0.05
+"""Memory that a plan leaves free: with it no measured out-of-memory run is called a fit (docs/benchmarks/physics.md)."""
+
+
+class Method(Enum):
+    """What is trained."""
+
+    FULL = "full"
+    LORA = "lora"
+    QLORA = "qlora"
+    ADAPTER = "adapter"
+
+
+class Optimizer(Enum):
+    """Optimizers by the states they keep."""
+
+    ADAMW = "adamw"
+    ADAMW_BF16 = "adamw-bf16"
+    ADAMW_8BIT = "adamw-8bit"
+    ADAFACTOR = "adafactor"
+    LION = "lion"
+    SGD = "sgd"
+
+
+class Recompute(Enum):
+    """Which activations are recomputed in the backward pass."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Sharding(Enum):
+    """What data-parallel ranks share out: ZeRO stages; FSDP's full shard is stage 3."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    WEIGHTS = 3
+
+
+STATE_BYTES: dict[Optimizer, float] = {
+    Optimizer.ADAMW: 8,
+    Optimizer.ADAMW_BF16: 4,
+    Optimizer.ADAMW_8BIT: 2,
+    Optimizer.ADAFACTOR: 4,
+    Optimizer.LION: 4,
+    Optimizer.SGD: 0,
+}
+"""Bytes of state per trained parameter (ml-engineering, training/performance; SGD without momentum)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A way of training; `parallel.data` ranks share states as `sharding` says.
+
+    `master_weights` keeps fp32 weights and gradients; without it everything is 16 bit. An optimizer that is not fused holds a
+    second copy of the gradients during its step (torch's foreach). `upcast_base` is what Hugging Face's
+    prepare_model_for_kbit_training does to the activations over a quantized base. `accumulates` keeps gradients between
+    micro-batches. `steps_in_backward` applies the optimizer layer by layer, so that two layers' gradients live at a time.
+    `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force.
+    """
+
+    model: Architecture
+    method: Method = Method.FULL
+    stored: WeightFormat = WeightFormat.BF16
+    optimizer: Optimizer = Optimizer.ADAMW
+    master_weights: bool = True
+    recompute: Recompute = Recompute.NONE
+    sharding: Sharding = Sharding.NONE
+    parallel: Parallel = SINGLE
+    context_parallel: int = 1
+    micro_batch: int = 1
+    sequence: int = 2048
+    lora_rank: int = 16
+    fused_loss: bool = False
+    fused_optimizer: bool = True
+    upcast_base: bool = False
+    flash_attention: bool = True
+    offload_states: bool = False
+    accumulates: bool = False
+    gathers_whole: bool = False
+    steps_in_backward: bool = False
+
+    def __post_init__(self) -> None:
+        if self.micro_batch < 1 or self.sequence < 1 or self.lora_rank < 1 or self.context_parallel < 1:
+            raise InputError("micro-batch, sequence, rank and context-parallel degree must be at least 1")
+        if self.method is Method.QLORA and self.stored in (WeightFormat.BF16, WeightFormat.FP16, WeightFormat.FP32):
+            raise InputError("QLoRA needs a quantized base: give the format nf4, int8 or int4")
+
+    @property
+    def tokens(self) -> float:
+        """Return the tokens whose activations one GPU holds, before tensor parallelism."""
+        return self.micro_batch * self.sequence / self.context_parallel
+
+    @property
+    def trains_all(self) -> bool:
+        """Say whether every weight gets a gradient."""
+        return self.method is Method.FULL
+
+
+def adapter_params(model: Architecture, rank: int) -> float:
+    """Return LoRA's parameters on the four attention matrices: r (d_in + d_out) each."""
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    return model.layers * rank * (2 * (model.hidden + queries) + 2 * (model.hidden + keys))
+
+
+def _state_bytes(training: Training) -> dict[Item, float]:
+    """Return weights, gradients and optimizer states of the whole model, before anything is shared out."""
+    model = training.model
+    full_width = 4 if training.stored is WeightFormat.FP32 else 2
+    if not training.trains_all:
+        trained = adapter_params(model, training.lora_rank)
+        return {
+            # adapters are kept in 16 bits for the products, and once more in fp32 among the states
+            Item.WEIGHTS: weight_bytes(model, training.stored) + 2 * trained,
+            Item.GRADIENTS: 4 * trained,
+            Item.OPTIMIZER: trained * (STATE_BYTES[training.optimizer] + 4),
+        }
+    states = STATE_BYTES[training.optimizer]
+    if not training.master_weights:
+        # in pure 16 bit each of Adam's two moments takes 2 bytes
+        states = min(states, 4)
+        sizes = {Item.WEIGHTS: full_width, Item.GRADIENTS: full_width, Item.OPTIMIZER: states}
+        return {item: size * model.params for item, size in sizes.items()}
+    return {Item.WEIGHTS: 4 * model.params, Item.GRADIENTS: 4 * model.params, Item.OPTIMIZER: states * model.params}
+
+
+def _shared(training: Training, whole: dict[Item, float]) -> dict[Item, float]:
+    """Share states out over tensor, pipeline and (by sharding stage) data ranks; sharded weights are gathered by layers."""
+    split = training.parallel.tensor * training.parallel.pipeline
+    ranks = training.parallel.data * training.context_parallel
+    stage = training.sharding.value
+    parts = {
+        Item.OPTIMIZER: ranks if stage >= Sharding.OPTIMIZER.value else 1,
+        Item.GRADIENTS: ranks if stage >= Sharding.GRADIENTS.value else 1,
+        Item.WEIGHTS: ranks if stage >= Sharding.WEIGHTS.value else 1,
+    }
+    # tensor and pipeline parallelism split everything; data ranks only what their stage shards
+    items = {item: size / split / parts[item] for item, size in whole.items()}
+    if parts[Item.WEIGHTS] > 1:
+        items[Item.WEIGHTS] += _gathered_bytes(training, whole[Item.WEIGHTS] / split)
+    if training.offload_states:
+        # the states are in the host's memory then
+        items[Item.OPTIMIZER] = 0.0
+    return items
+
+
+def _gathered_bytes(training: Training, whole_bytes: float) -> float:
+    """Return what is gathered of sharded weights at a time: two layers in 16 bits, or the whole model."""
+    if training.gathers_whole:
+        return whole_bytes
+    # 2 bytes a weight: the layer at work and the next one
+    return 2 * 2 * training.model.params / training.model.layers / training.parallel.tensor
+
+
+def _layer_bytes_per_token(training: Training) -> float:
+    """Return what one layer keeps per token without recomputation."""
+    model = training.model
+    # a token keeps only what the experts that it went to make of it
+    width = model.ffn if not model.is_moe else model.expert_ffn * (model.experts_per_token + model.shared_experts)
+    linear = 18 * model.hidden + 8 * width if model.gated else 34 * model.hidden
+    scores = 0.0 if training.flash_attention else ATTENTION_SCORES_BYTES * model.heads * training.sequence
+    return linear + scores
+
+
+def activation_bytes(training: Training, fit: MemoryFit) -> float:
+    """Return the activations alive at the peak on one GPU: kept ones, and the working set of the layer being recomputed."""
+    model, tensor = training.model, training.parallel.tensor
+    layers = model.layers / training.parallel.pipeline
+    layer = _layer_bytes_per_token(training)
+    match training.recompute:
+        case Recompute.NONE:
+            per_token = layers * layer * fit.keep_none
+        case Recompute.SELECTIVE:
+            per_token = layers * layer * fit.keep_selective
+        case Recompute.FULL:
+            # each layer keeps its input, 2 h bytes; only the one being recomputed keeps all
+            per_token = layers * 2 * model.hidden + layer * fit.working_layers
+        case _:
+            assert_never(training.recompute)
+    if training.parallel.data > 1 and training.sharding is Sharding.WEIGHTS and training.recompute is Recompute.FULL:
+        per_token *= fit.sharded_upcast
+    if training.upcast_base:
+        per_token *= fit.quantized_upcast
+    return training.tokens * per_token / tensor
+
+
+def logits_bytes(training: Training, fit: MemoryFit) -> float:
+    """Return the copies of the logits that an unfused loss keeps; a fused linear cross-entropy keeps a chunk of them.
+
+    With pipeline parallelism the last stage computes the loss of one micro-batch at a time.
+    """
+    copies = fit.logits_fused if training.fused_loss else fit.logits_eager
+    tokens = training.tokens / training.parallel.pipeline
+    return tokens * training.model.vocab * copies / training.parallel.tensor
+
+
+def training_footprint(training: Training, *, fit: MemoryFit | None = None, seen_by_device: bool = True) -> Footprint:
+    """Return what the fullest GPU holds at the peak of a step, which is its backward pass or its optimizer step.
+
+    With `seen_by_device` the CUDA context, communication buffers and the allocator's slack are in, as nvidia-smi and DCGM
+    count: blocks of gradients and of activations differ in size, so that the allocator holds both although they are not
+    alive at once. Without, it is torch's max_memory_allocated.
+    """
+    fit = fit or memory_fit()
+    items = _peak_items(training, fit, keeps_gradients=seen_by_device)
+    if seen_by_device:
+        runtime = CONTEXT_GIB + (NCCL_GIB if training.parallel.gpus > 1 else 0)
+        items[Item.RUNTIME] = runtime * BYTES_PER_GIB
+        items[Item.FRAGMENTATION] = fit.slack_frac * sum(items.values())
+    return Footprint(bytes_by_item=items)
+
+
+def _peak_items(training: Training, fit: MemoryFit, *, keeps_gradients: bool) -> dict[Item, float]:
+    items = _shared(training, _state_bytes(training))
+    if training.method is Method.QLORA:
+        items[Item.WEIGHTS] += fit.dequantized_bytes * training.model.params / training.parallel.tensor
+    # taken out: the two peaks need not hold equally many of them
+    gradients = items.pop(Item.GRADIENTS)
+    if training.steps_in_backward:
+        gradients *= 2 / training.model.layers
+    backward = {Item.ACTIVATIONS: activation_bytes(training, fit), Item.LOGITS: logits_bytes(training, fit)}
+    # accumulated gradients outlive a backward pass, and to the device blocks once allocated stay allocated
+    if keeps_gradients or training.accumulates or not training.trains_all:
+        backward[Item.GRADIENTS] = gradients
+    # without fusion torch's foreach holds a second copy
+    step = {Item.GRADIENTS: gradients * (1 if training.fused_optimizer else 2)}
+    return items | max(backward, step, key=lambda part: sum(part.values()))
+
+
+def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reserve_frac: float = KEPT_FREE_FRAC) -> int:
+    """Return the largest micro-batch that fits, 0 when not even one sequence does (bisection up to `most`)."""
+    low, high = 0, most
+    while low < high:
+        # rounded up: with the lower middle, two neighbours would never close
+        middle = (low + high + 1) // 2
+        # memory rises with the micro-batch, which bisection rests on
+        fits = training_footprint(replace(training, micro_batch=middle)).fits(gpu, reserve_frac=reserve_frac)
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
 
 GPUS_PER_NODE = 8
 REFERENCE_TOKENS = 8192

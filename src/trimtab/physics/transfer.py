@@ -4,12 +4,16 @@ One second on the source GPU is read as three parts. With D = DRAM activity, T =
 
     memory    m = min(1, D / 0.92)          the bus at its achievable rate (STREAM-like kernels reach 92 % of the peak)
     compute   c = min(1, T / 0.80)          the tensor pipes at theirs (large cuBLAS products reach 75-85 %)
-    other     o = 1 - max(m, c)             launches, latency, host, input, network; when m and c overlap fully
+    other     o = 1 - max(m, c)             when m and c overlap fully
+      small   k = min(o, U - max(m, c))     a kernel ran (U = GPU_UTIL) that filled neither: too few blocks, latency
+      host    o - k                         no kernel ran: launches, host, input, network
 
-On the target m grows by the ratio of bandwidths, c by the ratio of dense tensor rates at the workload's precision. The other
-part follows the host and the SM clock, which differ little between data-centre parts: it stays (its interval lets it improve
-or worsen by the square root of the compute ratio). Memory and compute time overlap in part, so the time lies between
-`o + max(m', c')` and `o' + m' + c'` with o' = 1 - m - c where that is positive.
+On the target m grows by the ratio of bandwidths, c by the ratio of dense tensor rates at the workload's precision. The host's
+part differs little between data-centre parts: it stays (its interval lets it improve or worsen by the square root of the
+compute ratio). Small kernels may gain nothing, or as much as large ones, the geometric mean of both ratios: the interval spans
+both, and the prediction is the middle of nothing and half of that, as exponents go. Of 1,402 measured pairs, most of those
+with little of either activity went by that mean to a power between 0 and 1 (docs/benchmarks/physics.md). Memory and compute
+time overlap in part, so the time lies between `o + max(m', c')` and `o' + m' + c'` with o' = 1 - m - c where that is positive.
 
 A counter that is missing is not zero. D may have been anything up to the share of time in which a kernel ran (GPU_UTIL; all of
 it where that is missing too), T anything up to SM activity (a pipe is active on an active SM): the interval spans every such
@@ -19,6 +23,7 @@ reading, and the prediction is the geometric mean of its slowest and fastest, wh
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -32,8 +37,11 @@ TENSOR_REACH = 0.80
 MODEL_SPREAD = 0.17
 """Standard deviation of ln(predicted / measured speed ratio) that the split leaves: assumed, between what a measured point
 leaves on one GPU (0.12) and what pairs of GPUs leave without activity (0.21); what it covers: docs/benchmarks/physics.md."""
+_SMALL_POWER = 0.5
+"""Small kernels are predicted to gain between nothing and so much, as an exponent of the ratio by which large ones gain."""
 Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
+SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 
 
 class Binding(Enum):
@@ -104,9 +112,7 @@ def split_time(activity: DeviceActivity) -> TimeSplits:
     Least and most agree where both counters were measured.
     """
     _demand_signal(activity)
-    seen = (activity.gpu_util, activity.sm_active, activity.tensor_active, activity.dram_active)
-    # a counter above GPU_UTIL shows that more ran than it says
-    ran = 1.0 if activity.gpu_util is None else max(share for share in seen if share is not None)
+    ran = _ran(activity)
     tensor = _possible(activity.tensor_active, ran if activity.sm_active is None else activity.sm_active)
     dram = _possible(activity.dram_active, ran)
     return TimeSplits(
@@ -116,6 +122,13 @@ def split_time(activity: DeviceActivity) -> TimeSplits:
             for pipes, bus in zip(tensor, dram, strict=True)
         )
     )
+
+
+def _ran(activity: DeviceActivity, *, most: bool = True) -> float:
+    """Return the share of the time in which a kernel ran; where that was not measured, the `most` or the least it may be."""
+    seen = (activity.gpu_util, activity.sm_active, activity.tensor_active, activity.dram_active)
+    # a counter above GPU_UTIL shows that more ran than it says
+    return 1.0 if activity.gpu_util is None and most else max(share for share in seen if share is not None)
 
 
 def _possible(reading: float | None, most: float) -> tuple[float, float]:
@@ -158,59 +171,75 @@ def _rate(gpu: Gpu, precision: Precision | None) -> float:
     raise Unpredictable(f"the catalog states no arithmetic rate for {gpu.name}")
 
 
-def _scaled_times(split: TimeSplit, compute_ratio: float, memory_ratio: float) -> tuple[float, float]:
-    """Return the target's time for one source second: with full overlap, and with none."""
+def _scaled_times(
+    split: TimeSplit, ran_frac: float, compute_ratio: float, memory_ratio: float, most_power: float
+) -> Iterator[float]:
+    """Yield the target's time for one source second: parts overlap or do not, small kernels go as before or by `most_power`."""
     compute, memory = split.compute_frac / compute_ratio, split.memory_frac / memory_ratio
-    overlapped = split.other_frac + max(compute, memory)
     busy = split.compute_frac + split.memory_frac
     # shares that sum to more than the second overlapped on the source: apart they fill it once
     stretch = min(1.0, 1 / busy) if busy > 0 else 1.0
-    apart = max(0.0, 1 - busy) + (compute + memory) * stretch
-    return overlapped, apart
+    small_ratio = math.sqrt(compute_ratio * memory_ratio) ** most_power
+    for explained, there in (
+        (max(split.compute_frac, split.memory_frac), max(compute, memory)),
+        (min(1.0, busy), (compute + memory) * stretch),
+    ):
+        small = max(0.0, ran_frac - explained)
+        for ratio in (1.0, small_ratio):
+            yield 1 - explained - small + small / ratio + there
 
 
 def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
     """Predict the speed of the same workload on `target` relative to `source`: above 1 is faster; an 80 % interval.
 
-    `precision` is that of the matrix products; None means 16 bits. Raises Unpredictable when no activity counter was measured
-    or the catalog lacks a rate. The basis is calibrated: it starts from a measurement on the source. The same GPU gives
-    exactly 1.
+    `precision` is that of the matrix products; None means 16 bits. Raises Unpredictable when no activity counter was measured,
+    the catalog lacks a rate, or a board has no law of its speed. The basis is calibrated: it starts from a measurement on the
+    source. The same GPU gives exactly 1.
     """
-    splits = split_time(observed)
+    splits, ran = split_time(observed), _ran(observed)
     # the formula need not be trusted here: the answer is known exactly
     if source.name == target.name:
-        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+        return SAME_SPEED
+    if not (source.has_speed_law and target.has_speed_law):
+        raise Unpredictable(f"no measured runs compare {source.name} with {target.name}")
     compute_ratio, memory_ratio = _rate_ratios(source, target, precision)
-    times = [
-        time
-        for split in _turning_points(splits, compute_ratio, memory_ratio)
-        for time in _scaled_times(split, compute_ratio, memory_ratio)
-    ]
-    spread = math.exp(Z_80 * _spread(splits, compute_ratio))
+    usual, all_times = (
+        [
+            time
+            for split in _turning_points(splits, ran, compute_ratio, memory_ratio)
+            for time in _scaled_times(split, ran, compute_ratio, memory_ratio, most_power)
+        ]
+        for most_power in (_SMALL_POWER, 1.0)
+    )
+    spread = math.exp(Z_80 * _spread(1 - _ran(observed, most=False), compute_ratio))
     return Estimate(
         # the geometric mean has the least worst error as a ratio, and favours neither reading
-        value=1 / math.sqrt(min(times) * max(times)),
-        low=1 / max(times) / spread,
-        high=1 / min(times) * spread,
+        value=1 / math.sqrt(min(usual) * max(usual)),
+        low=1 / max(all_times) / spread,
+        high=1 / min(all_times) * spread,
         basis=Basis.CALIBRATED,
         because=_because(splits, compute_ratio, memory_ratio),
     )
 
 
-def _turning_points(splits: TimeSplits, compute_ratio: float, memory_ratio: float) -> set[TimeSplit]:
+def _turning_points(splits: TimeSplits, ran_frac: float, compute_ratio: float, memory_ratio: float) -> set[TimeSplit]:
     """Return possible splits among which are those of the least and of the most time on the target.
 
-    Between the lines m = c, m' = c' and m + c = 1 both times are linear, or a ratio of linear terms, in the shares: they are
-    least and most where such a line meets another, or the rim of what is possible.
+    Between the lines m = c, m' = c', m + c = 1 and those on which no time is left to small kernels (m, c or m + c is what ran),
+    all times are linear, or a ratio of linear terms, in the shares: they are least and most where such a line meets another, or
+    the rim of what is possible.
     """
     # m' = c' is the line m = slope * c
     slope = memory_ratio / compute_ratio
-    found = {splits.clip(0.5, 0.5), splits.clip(1 / (1 + slope), slope / (1 + slope))}
+    found = {splits.clip(ran_frac, ran_frac), splits.clip(ran_frac, 1 - ran_frac), splits.clip(1 - ran_frac, ran_frac)}
+    for busy in (1.0, ran_frac):
+        found |= {splits.clip(busy / 2, busy / 2), splits.clip(busy / (1 + slope), busy * slope / (1 + slope))}
+    found |= {splits.clip(ran_frac, ran_frac * slope), splits.clip(ran_frac / slope, ran_frac)}
     # rims of what is possible, against each of the lines on which the formula changes
     for edge in splits:
         c, m = edge
-        found.update(splits.clip(c, other) for other in (0.0, 1.0, c, c * slope, 1 - c))
-        found.update(splits.clip(other, m) for other in (0.0, 1.0, m, m / slope, 1 - m))
+        found.update(splits.clip(c, other) for other in (0.0, 1.0, c, c * slope, 1 - c, ran_frac, ran_frac - c))
+        found.update(splits.clip(other, m) for other in (0.0, 1.0, m, m / slope, 1 - m, ran_frac, ran_frac - m))
     return found
 
 
@@ -221,7 +250,7 @@ def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> 
     further request of a batch adds is such work: launches and weights are paid once a batch.
     """
     if source.name == target.name:
-        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+        return SAME_SPEED
     ratios = _rate_ratios(source, target, precision)
     return Estimate(
         value=math.sqrt(ratios[0] * ratios[1]),
@@ -232,10 +261,10 @@ def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> 
     )
 
 
-def _spread(splits: TimeSplits, compute_ratio: float) -> float:
-    """Widen the model's own spread by what the unexplained share, at the most that it may be, could gain or lose."""
+def _spread(host_frac: float, compute_ratio: float) -> float:
+    """Widen the model's own spread by what the time in which no kernel ran could gain or lose."""
     # independent errors add up in squares
-    return math.hypot(MODEL_SPREAD, splits.least.other_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5)
+    return math.hypot(MODEL_SPREAD, host_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5)
 
 
 def _because(splits: TimeSplits, compute_ratio: float, memory_ratio: float) -> str:

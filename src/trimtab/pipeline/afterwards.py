@@ -9,9 +9,8 @@ from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.diagnose.billed import SPEND_COLUMNS, billed_spend
 from trimtab.emit.kept_plan import KeptPlan
-from trimtab.emit.manifests.cluster_facts import with_cluster
+from trimtab.emit.manifests.cluster_facts import facts_of_fleet, with_cluster
 from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -40,7 +39,8 @@ def kept_plan(
     settings, catalog = settings or Settings(), catalog or load_catalog()
     records = own_spot_records(bundle, found.plan.window)
     market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
-    fleet = build_fleet(bundle, settings, found.plan.window)
+    carried = carried_at(bundle, market, build_fleet(bundle, settings, found.plan.window))
+    (fleet,), market = carried.fleets, carried.market
     facts = emit_facts(found.plan, bundle, fleet, market, settings)
     return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
 

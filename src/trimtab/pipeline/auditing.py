@@ -9,38 +9,44 @@ from datetime import date
 import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog, load_catalog
+from trimtab.catalog.own_rates import shown
 from trimtab.catalog.pools import Pool
-from trimtab.catalog.price_changes import changed
-from trimtab.catalog.questions import shown
+from trimtab.catalog.registry import changed
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.diagnose.broken import Broken, broken
 from trimtab.diagnose.cluster_records import ClusterRecords, cluster_records
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.hygiene import offences
-from trimtab.diagnose.spend import spend_by, spend_by_workload, week_activity
 from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
-from trimtab.diagnose.waste import waste_of
+from trimtab.diagnose.waste import spend_by, spend_by_workload, waste_of, week_activity
 from trimtab.emit.manifests.scaling_files import guarded_by
 from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.declared import declared_in_vain, refuse_impossible
-from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window, Workload
-from trimtab.fleet.reach import check_reach
+from trimtab.fleet.reach import check_reach, quotas_of
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.spot_record import SpotRecord
-from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts
+from trimtab.fleet.starts import (
+    NODE_COLUMNS,
+    POD_COLUMNS,
+    MeasuredStarts,
+    measured_starts,
+    said_of_starts,
+    with_measured,
+)
+from trimtab.fleet.targets import declared_in_vain, refuse_impossible
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
+from trimtab.plan.needed_replays import Workers
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
@@ -73,6 +79,8 @@ class Opened:
     degraded: tuple[str, ...]
     owned: tuple[Commitment, ...]
     store: OutcomeStore | None
+    workers: Workers | None = None
+    """Who judges workloads in place of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,6 +102,7 @@ def audit(
     owned: Sequence[Owned] = (),
     scenario: Scenario | None = None,
     store: OutcomeStore | None = None,
+    workers: Workers | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Return the audit of `audited`, without what it was made from; raises as that does."""
@@ -106,6 +115,7 @@ def audit(
         owned=owned,
         scenario=scenario,
         store=store,
+        workers=workers,
         progress=progress,
     )
     return found
@@ -121,17 +131,20 @@ def audited(
     owned: Sequence[Owned] = (),
     scenario: Scenario | None = None,
     store: OutcomeStore | None = None,
+    workers: Workers | None = None,
     progress: Progress | None = None,
 ) -> tuple[Audit, ProvenPlan]:
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
     Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
     whatever is planned. Nodes that no list has are carried at what the bill says, unjudged. A `scenario` is planned as well,
-    and shown beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice (where no node has a rate),
-    InputError where there is too little history, and PlanError where no plan keeps the limits of the settings.
+    and shown beside. Replays are looked up in `store` first; `workers` judge workloads in place of this process. Raises
+    BundleError, MissingPrice (where no node has a rate), InputError where there is too little history, and PlanError where no
+    plan keeps the limits of the settings.
     """
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
+    opened = replace(opened, workers=workers)
     fit, market = opened.fit, opened.market
     history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
@@ -163,7 +176,7 @@ def audited(
         market,
         opened.settings,
         seed=SEED,
-        starts=measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS)),
+        starts=_starts(bundle),
         guards=emitted_guards(planned, bundle, opened),
     )
     missing = undeclared(planned, market, opened.settings, tell)
@@ -229,6 +242,14 @@ def what_if(
     return _what_if(opened, scenario, planned, proven, tell)
 
 
+def what_if_beside(made: ProvenPlan, scenario: Scenario, progress: Progress | None = None) -> WhatIf:
+    """Plan a fleet under a scenario beside the plan that is made already; raises UnknownName and InputError."""
+    opened = replace(made.opened, store=None)
+    _require_names(opened.market.catalog, opened.settings, scenario)
+    check_reach(opened.fit.workloads, replace(opened.market, limits=scenario.settings(opened.settings).limits))
+    return _what_if(opened, scenario, made.planned, made.proven, progress or _silent)
+
+
 def _opened(
     bundle: Bundle,
     settings: Settings | None,
@@ -250,7 +271,10 @@ def _opened(
     market = Market.of(catalog, day, settings, records)
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
-    fit = replace(fit, coverage=replace(fit.coverage, notes=(*fit.coverage.notes, *_said_of_spot(records))))
+    starts, stated = _starts(bundle), settings.assumptions
+    settings = replace(settings, assumptions=with_measured(stated, starts))
+    said = (*_said_of_spot(records), *said_of_starts(starts, fit, stated))
+    fit = replace(fit, coverage=replace(fit.coverage, notes=(*fit.coverage.notes, *said)))
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
@@ -276,6 +300,10 @@ def _opened(
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
         store=store,
     )
+
+
+def _starts(bundle: Bundle) -> MeasuredStarts:
+    return measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
 
 
 def _said_of_spot(records: Mapping[Pool, SpotRecord]) -> Iterator[str]:
@@ -334,6 +362,7 @@ def _planned(
         store=opened.store,
         replayed=base.prospects if base is not None and as_measured else None,
         explains=explains,
+        workers=opened.workers,
     )
     return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
 
@@ -397,7 +426,10 @@ def _audit(
         token_costs=token_charges(fleet, _bills(fleet, allocation)),
         product_form=product_form(fleet, bands),
         waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet), lost),
-        verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),
+        verdicts=tuple(
+            verdict_of(workload, window, bands, _ended(planned, workload), market.gpu(workload.gpu))
+            for workload in fleet.workloads
+        ),
         unjudged=_unjudged(fleet, allocation, planned),
         plan=planned.plan,
         proof=proven.proof,

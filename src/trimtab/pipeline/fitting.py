@@ -11,15 +11,14 @@ from trimtab.errors import UsageError
 from trimtab.fleet.ownership import serving_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, serving_answer, training_answer
-from trimtab.physics.first_token import default_step_tokens, first_token_fit
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.found_ways import ServingOption
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.predict import coefficients_at, packaged
-from trimtab.physics.search_training import TrainingDemand
-from trimtab.physics.serving_demand import Demand
+from trimtab.physics.search_training import TrainingDemand, TrainingOption
+from trimtab.physics.serving import default_step_tokens, first_token_fit
+from trimtab.physics.serving_demand import Demand, query_of
 from trimtab.physics.serving_query import serving_columns, serving_keys
-from trimtab.physics.serving_ways import query_of
 from trimtab.provenance import Estimate
 from trimtab.replay.first_token import drawn_requests, replay_deployment, seen_by_requests
 from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
@@ -27,15 +26,20 @@ from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedLoad:
-    """What the replay of the engine's scheduler says of one way under the asked load; first tokens with 80 % intervals."""
+    """What the replay of the engine's scheduler says of one way under the asked load; first tokens with 80 % intervals.
 
-    ttft_p50_s: Estimate
-    ttft_p95_s: Estimate
+    There are none (None) where more comes than is served: they would be waits in a backlog that only grows.
+    """
+
+    ttft_p50_s: Estimate | None
+    ttft_p95_s: Estimate | None
     tpot_p95_s: float
     preempted_frac: float
     """Preemptions a request."""
 
 
+MORE_HEADROOM = (0.25, 1.0)
+"""How many more requests replicas are meant for where those that serve the rate make first tokens wait too long."""
 SPEED_STEPS = (0.7, 0.5, 0.35, 0.25)
 """Tighter limits on the time per token, as shares of the cheapest way's."""
 
@@ -62,11 +66,82 @@ def fit(
     architecture = model_named(model) if isinstance(model, str) else model
     match serve, train:
         case Demand(), None:
-            return serving_answer(architecture, serve, market, engine=engine, formats=formats)
+            return served_in_time(architecture, serve, market, engine=engine, formats=formats)
         case None, TrainingDemand():
             return training_answer(architecture, train, market)
         case _:
             raise UsageError("give either serve=Demand(...) or train=TrainingDemand(...)")
+
+
+def served_in_time(
+    model: Architecture,
+    demand: Demand,
+    market: FitMarket,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    formats: Sequence[WeightFormat] = (),
+    scale: float = 1.0,
+) -> FitAnswer:
+    """Search all ways of serving, and hold the limit on the first token to the replay of the engine's scheduler.
+
+    A search knows the mean of a closed loop; what requests that come at random wait for is known after a replay. On each GPU
+    ways are replayed from the cheapest on until one keeps the limit; those that cost more are left as found. Where none does,
+    ways with more replicas are tried. Without a limit this is the search alone.
+    """
+    answer = serving_answer(model, demand, market, engine=engine, formats=formats, scale=scale)
+    if demand.targets.ttft_s is None:
+        return answer
+    kept, missed = _kept_in_replay(answer.found, demand, engine, scale)
+    # who asks for so much headroom, or for a concurrency, has said how many replicas there are to be
+    for more in MORE_HEADROOM if demand.rate_req_s is not None and demand.headroom_frac < 1 else ():
+        if not missed:
+            break
+        wider = replace(demand, headroom_frac=(1 + demand.headroom_frac) * (1 + more) - 1)
+        there = replace(market, gpus=tuple(sorted(missed)))
+        again = serving_answer(model, wider, there, engine=engine, formats=formats, scale=scale)
+        found, missed_again = _kept_in_replay(again.found, demand, engine, scale)
+        kept += found
+        missed = {name: missed_again.get(name, reject) for name, reject in missed.items() if name not in _gpus(found)}
+    kept.sort(key=lambda way: (way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name))
+    return FitAnswer(found=tuple(kept), rejected=(*answer.rejected, *missed.values()))
+
+
+def _gpus(ways: Sequence[ServingOption]) -> frozenset[str]:
+    return frozenset(way.gpu.name for way in ways)
+
+
+def _kept_in_replay(
+    ways: Sequence[ServingOption | TrainingOption], demand: Demand, engine: str, scale: float
+) -> tuple[list[ServingOption], dict[str, Rejected]]:
+    """Return the ways from the first on that keeps the limit on each GPU, and the best miss on those where none does."""
+    limit_s = demand.targets.ttft_s or math.inf
+    kept: list[ServingOption] = []
+    missed: dict[str, Rejected] = {}
+    for way in ways:
+        if not isinstance(way, ServingOption):
+            continue
+        name = way.gpu.name
+        if name not in _gpus(kept):
+            load = replayed_load(way, demand, engine, scale=scale)
+            first_s = math.inf if load is None or load.ttft_p95_s is None else load.ttft_p95_s.value
+            if first_s > limit_s:
+                reject = _too_late(way, first_s, limit_s)
+                missed[name] = min(missed.get(name, reject), reject, key=lambda known: known.miss_frac)
+                continue
+        kept.append(way)
+    return kept, {name: reject for name, reject in missed.items() if name not in _gpus(kept)}
+
+
+def _too_late(way: ServingOption, first_s: float, limit_s: float) -> Rejected:
+    """Say by how much the replay of a way misses the limit on the first token."""
+    seen = "more comes than is served at once" if first_s == math.inf else f"TTFT p95 {first_s:.3g} s"
+    return Rejected(
+        gpu=way.gpu.name,
+        what=f"{way.tensor} x {way.stored.value}",
+        reason=Unmet.TARGET,
+        because=f"{seen} in the replay of {way.replicas} replicas, the limit is {limit_s:.3g} s",
+        miss_frac=first_s / limit_s - 1,
+    )
 
 
 def usd_per_mtok_all_told(
@@ -125,8 +200,8 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     if seen is None:
         return None
     return ReplayedLoad(
-        ttft_p50_s=fitted.estimate(seen.ttft_p50_s),
-        ttft_p95_s=fitted.estimate(seen.ttft_p95_s),
+        ttft_p50_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p50_s),
+        ttft_p95_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p95_s),
         tpot_p95_s=seen.tpot_p95_s,
         preempted_frac=seen.preempted_frac,
     )

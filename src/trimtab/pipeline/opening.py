@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.providers import nodes_by_resource
 from trimtab.diagnose.billed import RATE_COLUMNS, BilledRate, billed_rates
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import build_fleet
@@ -20,7 +21,6 @@ from trimtab.ledger import Allocation, allocate, bill
 from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
-from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.tables.workloads import Workloads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR, usd
 

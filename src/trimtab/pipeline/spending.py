@@ -8,8 +8,18 @@ from datetime import date
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, Charges, charges_of, spent_of_bill
-from trimtab.diagnose.split import CostSplit, DailySpend, SplitBy, spent_at_list
+from trimtab.catalog.providers import nodes_by_resource
+from trimtab.diagnose.bill_split import (
+    COLUMNS,
+    ChargeBasis,
+    Charges,
+    CostSplit,
+    DailySpend,
+    SplitBy,
+    charges_of,
+    spent_at_list,
+    spent_of_bill,
+)
 from trimtab.diagnose.weeks import IsoWeek, WeekSpend, week_spend
 from trimtab.errors import MissingPrice, UsageError
 from trimtab.fleet.build import build_fleet
@@ -17,7 +27,6 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import bundle_name, list_allocation, priced_fleet
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.resource_ids import nodes_by_resource
 
 AT_LIST = "list"
 """The basis that is no charge of a bill."""

@@ -87,6 +87,10 @@ class RunsSpend:
     """Standard error of the work that comes in such a window, as a share of it: large where few runs make it up."""
     speed: Estimate | None
     """How fast they are said to run there beside today; None where nothing about that changes."""
+    spot_micro_usd: int = 0
+    """What spot nodes save of it, beside the same nodes on demand."""
+    spot_up_frac: float = 0.0
+    """The share of the time in which spot is taken to be there; 0 where they are not on spot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

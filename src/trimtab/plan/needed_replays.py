@@ -1,29 +1,38 @@
 """Replay the ways that the joint choice asks for, and no others.
 
-A way that nobody replayed stands in the program at the least that it could use (`replay.outcomes.least_held`). Such a program
+A way that nobody replayed stands in the program at the least that it could use (`service_replays`). Such a program
 is a relaxation of the one with every way replayed: what it chooses costs no more, and its bound holds for both. While it
 chooses such ways they are replayed, and it is solved again. Once it chooses only what was replayed and keeps its targets, that
 is a plan, and the bound beside it is one over all ways, replayed or not: nothing is lost by those that were not.
 
 Which ways are replayed before the next solution is a matter of work alone: of each workload whose choice was not replayed the
 best first, until one that keeps its targets costs no more than the next could.
+
+The ways of one workload are judged without those of another, so that `Workers` elsewhere can do it (`judged_by`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from trimtab.catalog.pools import Site
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import FloatArray
-from trimtab.plan.options.candidate import Candidate
-from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
+from trimtab.ledger import Commitment
+from trimtab.levers.lever import LeverRequest
+from trimtab.plan.options.composition import Candidate
+from trimtab.plan.options.workload_options import JudgedWorkload, WorkloadOptions, fixed_cost, options_of
 from trimtab.plan.program.solve import ChosenPlan
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import S_PER_HR, usd
 
+_Work = TypeVar("_Work")
+_Answer = TypeVar("_Answer")
 Rows = Sequence[WorkloadOptions | None]
 AT_ONCE = 2
 """Workloads whose ways are replayed at once: compiled replays let go of the lock."""
@@ -98,3 +107,65 @@ def with_replays_forgotten(rows: Rows) -> tuple[WorkloadOptions | None, ...]:
         if judged is not None:
             judged.evaluator.forget_replays()
     return tuple(rows)
+
+
+class Workers(Protocol):
+    """Other processes that do what this one could, on this machine or on others."""
+
+    def answers(self, job: Callable[[_Work], _Answer], work: Sequence[_Work]) -> Iterator[_Answer]:
+        """Yield what a function of a module says of each piece of work, in order; both are pickled.
+
+        A piece whose worker is lost is done again by another.
+        """
+        ...
+
+
+_AT_A_TIME = 4
+"""Workloads that a worker is sent at once: what the market offers goes with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Batch:
+    """Workloads whose options are judged together, with all that it takes."""
+
+    cases: Sequence[Case]
+    largest: Sequence[bool]
+    market: Market
+    owned: tuple[Commitment, ...]
+    unneeded: frozenset[Site]
+
+
+def judged_by(
+    workers: Workers,
+    asks: Sequence[LeverRequest],
+    market: Market,
+    owned: tuple[Commitment, ...],
+    unneeded: frozenset[Site],
+) -> Iterator[WorkloadOptions]:
+    """Yield the options of workloads as workers judge them, in order; what they replayed is known here from then on.
+
+    Ways whose least use is known wait for their replays, which are made here. What is kept of earlier runs is not sent.
+    """
+    batches = [
+        _Batch(
+            cases=[replace(ask.case, store=None) for ask in asks[first : first + _AT_A_TIME]],
+            largest=[ask.among_largest for ask in asks[first : first + _AT_A_TIME]],
+            market=market,
+            owned=owned,
+            unneeded=unneeded,
+        )
+        for first in range(0, len(asks), _AT_A_TIME)
+    ]
+    judged = (workload for answer in workers.answers(_judged, batches) for workload in answer)
+    for ask, workload in zip(asks, judged, strict=True):
+        yield workload.options(ask, owned)
+
+
+def _judged(batch: _Batch) -> list[JudgedWorkload]:
+    """Judge a batch of workloads: what a worker does."""
+    return [
+        JudgedWorkload.of(
+            options_of(case, batch.market, batch.owned, among_largest=largest, unneeded=batch.unneeded, as_needed=True)
+        )
+        for case, largest in zip(batch.cases, batch.largest, strict=True)
+    ]

@@ -10,35 +10,38 @@ from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetCapacityType, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.law_evidence import BackTest
-from trimtab.fleet.limits import without_quota
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
+from trimtab.fleet.reach import without_quota
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment
 from trimtab.levers import idle_release
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.attribution import ShapleyShares
-from trimtab.plan.actions.draft_plan import DraftPlan, prompt
-from trimtab.plan.actions.evidence import evidence_of
+from trimtab.plan.actions.draft_actions import evidence_of
+from trimtab.plan.actions.draft_plan import DraftPlan, left_out, not_worth, prompt, refusals, too_much_work
 from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spend_of_runs
-from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
-from trimtab.plan.needed_replays import AT_ONCE, NeededReplays, explained, with_replays_forgotten
-from trimtab.plan.options.composition import Veto
-from trimtab.plan.options.dominated_sites import dominated_sites
+from trimtab.plan.needed_replays import (
+    AT_ONCE,
+    NeededReplays,
+    Workers,
+    explained,
+    judged_by,
+    with_replays_forgotten,
+)
+from trimtab.plan.options.composition import Veto, dominated_sites
 from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
 from trimtab.plan.program.fleet_problem import FleetBill, fleet_problem
-from trimtab.plan.program.limit_report import Lifted, price_limits
-from trimtab.plan.program.solve import ChosenPlan, solve_problem
-from trimtab.plan.ventures.unisolated import unisolated
-from trimtab.plan.ventures.venture_sums import ResidualBill, ventures
+from trimtab.plan.program.solve import ChosenPlan, Lifted, price_limits, solve_problem
+from trimtab.plan.ventures import ResidualBill, unisolated, ventures
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
@@ -172,12 +175,14 @@ def judge(
     store: OutcomeStore | None = None,
     replayed: Prospects | None = None,
     explains: bool = True,
+    workers: Workers | None = None,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window.
 
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
     are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again.
-    Whether the plan `explains` what it leaves out changes nothing else of it.
+    Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be done elsewhere; under
+    limits, and of what was `replayed` already, nothing is.
     """
     if replayed is None:
         cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
@@ -188,13 +193,14 @@ def judge(
     asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
     unneeded = dominated_sites(list(asks.values()), {})
     judged = [evaluators.get(workload.name) for workload in fleet.workloads]
+    there = workers if replayed is None and _as_needed(settings) else None
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, judged, market, owned, unneeded, progress)),
+        options=tuple(_options(fleet, judged, market, owned, unneeded, progress, there)),
         owned=owned,
         unneeded=unneeded,
         explains=explains,
@@ -360,36 +366,49 @@ def _options(
     owned: tuple[Commitment, ...],
     unneeded: frozenset[Site],
     progress: Progress,
+    workers: Workers | None,
 ) -> list[WorkloadOptions | None]:
-    """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
+    """Return every workload's options, in the fleet's order."""
     names = _largest(fleet)
+    asks = [
+        LeverRequest(evaluator=evaluator, market=market, among_largest=evaluator.case.workload.name in names)
+        for evaluator in evaluators
+        if evaluator is not None
+    ]
+    if workers is None:
+        found = _judged_here(asks, market, owned, unneeded)
+    else:
+        found = judged_by(workers, asks, market, owned, unneeded)
+    options: list[WorkloadOptions | None] = []
+    for number, (workload, evaluator) in enumerate(zip(fleet.workloads, evaluators, strict=True)):
+        progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
+        options.append(None if evaluator is None else next(found))
+    return options
 
-    def found(evaluator: Evaluator | None) -> WorkloadOptions | None:
-        if evaluator is None:
-            return None
-        case = evaluator.case
-        largest = case.workload.name in names
+
+def _judged_here(
+    asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: frozenset[Site]
+) -> Iterator[WorkloadOptions]:
+    """Yield the options of workloads, in order; two at once, for compiled replays let go of the lock."""
+
+    def found(ask: LeverRequest) -> WorkloadOptions:
         return options_of(
-            case,
+            ask.case,
             market,
             owned,
-            among_largest=largest,
-            evaluator=evaluator,
+            among_largest=ask.among_largest,
+            evaluator=ask.evaluator,
             unneeded=unneeded,
-            as_needed=_as_needed(case.settings),
+            as_needed=_as_needed(ask.settings),
         )
 
-    options = []
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        waiting = [pool.submit(found, evaluator) for evaluator in evaluators]
+        waiting = [pool.submit(found, ask) for ask in asks]
         try:
-            for number, (workload, answer) in enumerate(zip(fleet.workloads, waiting, strict=True)):
-                progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
-                options.append(answer.result())
+            yield from (answer.result() for answer in waiting)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return options
 
 
 def _largest(fleet: Fleet) -> frozenset[str]:

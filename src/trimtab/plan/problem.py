@@ -18,7 +18,7 @@ besides nodes (traffic, data copied), and need an entry that is paid once for al
 pays s[k] an hour and covers y[k,p,t] nodes of pool p at its rate; providers apply it to the highest discount first, which is
 what the program would do. Pools for which nobody sells a commitment or a plan cost a fixed sum per option and need no balance
 rows. What couples workloads is one module each in `program.couplings`, by these names. How hours are gathered into periods is
-the solver's matter (`program.periods`); what is reported is always the exact hourly bill of the choice (`program.exact_cost`).
+the solver's matter (`program.master`); what is reported is always the exact hourly bill of the choice (`program.table`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,16 @@ from typing import NamedTuple
 from trimtab.policies.cron import Timetable, cron_step
 from trimtab.policies.keda import KedaPolicy, keda_step
 from trimtab.policies.knative import KnativePolicy, knative_step
-from trimtab.policies.saturation import SaturationPolicy, saturation_step
+from trimtab.policies.saturation import (
+    OutstandingPolicy,
+    PlannerPolicy,
+    SaturationPolicy,
+    TokenSaturationPolicy,
+    outstanding_step,
+    planner_step,
+    saturation_step,
+    token_saturation_step,
+)
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_step
 
 
@@ -21,6 +30,9 @@ class RuleKind(IntEnum):
     KEDA = 3
     KNATIVE = 4
     SATURATION = 5
+    TOKEN_SATURATION = 6
+    PLANNER = 7
+    OUTSTANDING = 8
 
 
 class Rule(NamedTuple):
@@ -31,6 +43,9 @@ class Rule(NamedTuple):
     keda: KedaPolicy
     knative: KnativePolicy
     saturation: SaturationPolicy
+    token_saturation: TokenSaturationPolicy
+    planner: PlannerPolicy
+    outstanding: OutstandingPolicy
     replicas: int
     lead_s: int
     start_s: int
@@ -39,6 +54,8 @@ class Rule(NamedTuple):
 
 def target_frac(rule: Rule) -> float:
     """Return the load of a replica that an autoscaler aims at."""
+    if rule.kind == RuleKind.OUTSTANDING:
+        return rule.outstanding.hpa.target_frac
     return rule.keda.hpa.target_frac if rule.kind == RuleKind.KEDA else rule.hpa.target_frac
 
 
@@ -52,6 +69,12 @@ def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) ->
         return knative_step(rule.knative, memory, seen)
     if rule.kind == RuleKind.SATURATION:
         return saturation_step(rule.saturation, seen)
+    if rule.kind == RuleKind.TOKEN_SATURATION:
+        return token_saturation_step(rule.token_saturation, memory, seen)
+    if rule.kind == RuleKind.PLANNER:
+        return planner_step(rule.planner, memory, seen)
+    if rule.kind == RuleKind.OUTSTANDING:
+        return outstanding_step(rule.outstanding, memory, seen)
     if rule.kind == RuleKind.CRON:
         return cron_step(by_hour, rule.lead_s, rule.start_s + (seen.step + 1) * SYNC_S)
     return rule.replicas

@@ -1,9 +1,21 @@
-"""Scaling by saturation, as the Workload Variant Autoscaler of llm-d does it: one replica at a time.
+"""Scaling rules of LLM serving stacks: llm-d's saturation, by replica and by tokens, Dynamo's planner, and outstanding tokens.
 
-From llm-d/llm-d-workload-variant-autoscaler (saturation analyser) and arXiv 2603.09730: a replica is saturated at 80 % of
-its KV cache or 5 waiting requests; one is added when the spare KV share of the others averages under 10 % or their spare
-queue under 3, one is removed when those that remain would still have that much to spare; nothing happens while a replica
-starts. Load stands in for the KV share, and any waiting at all for a queue without room.
+By replica, from llm-d/llm-d-workload-variant-autoscaler (internal/saturation/analyzer.go) and arXiv 2603.09730: a replica is
+saturated at 80 % of its KV cache or 5 waiting requests; one is added when the spare KV share of the others averages under
+10 % or their spare queue under 3, one is removed when those that remain would still have that much to spare; nothing happens
+while a replica starts. Load stands in for the KV share, and any waiting at all for a queue without room.
+
+By tokens, from the same (internal/engines/analyzers/saturation_v2/analyzer.go and pipeline/cost_aware_optimizer.go at
+b08b1c77, v0.5.1; later versions have no other): demand is the tokens in the caches and those of the prompts that wait, a
+replica's capacity the tokens it was seen to hold with a full queue. Replicas are added, as many as it takes, where demand over
+0.85 is beyond the capacity of those there or starting, and removed where demand over 0.70 leaves whole ones of those ready.
+The number goes through the HPA of its chart, which changes nothing before it has stood for 240 s, either way.
+
+Dynamo's planner, from ai-dynamo/dynamo (components/src/dynamo/planner/core: throughput_scaling.py at 4d3f6720, load_scaling.py
+at 936d8195, defaults in config/defaults.py at 1ca60155): every 180 s replicas for the predicted rate over what an engine
+serves within its limits. With load scaling that is a floor, and one replica is added where an engine's tokens are beyond what
+its cache holds, one removed where all are under 0.6 of it, none while any starts. The predictor is its `constant` one; the
+default (ARIMA) is not replayed.
 """
 
 from __future__ import annotations
@@ -11,7 +23,18 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trimtab.policies.scaling import SYNC_S, Observation
+from trimtab.policies.scaling import (
+    SYNC_S,
+    HpaPolicy,
+    Memory,
+    Observation,
+    hpa_memory,
+    hpa_step,
+    rate_limited,
+    stabilized,
+)
+
+_CHART_WINDOW_S = 240
 
 
 class SaturationPolicy(NamedTuple):
@@ -36,3 +59,129 @@ def saturation_step(policy: SaturationPolicy, seen: Observation) -> int:
     elif current > 1 and seen.duty_cycle_frac * seen.ready < most_load * (seen.ready - 1):
         wanted = current - 1
     return min(max(wanted, policy.min_replicas), policy.max_replicas)
+
+
+class ReplicaTokens(NamedTuple):
+    """How many tokens a replica holds, in shares of a full one, by its load and by the work that waits.
+
+    A step of a full batch takes so much, of which `fixed_frac` it takes for a single request too. So by Little's law a load
+    of r holds r f / (1 - r (1 - f)) of a full batch's tokens; with a share of 1 as much as it is loaded. `queue_s` seconds of
+    waiting work are as many tokens as a full replica holds: the time that a request takes there, times the mean tokens of one
+    in work over those of its prompt.
+    """
+
+    fixed_frac: float = 1.0
+    queue_s: float = 15.0
+
+
+AS_LOADED = ReplicaTokens()
+"""Where nothing is known of the engine: tokens in proportion to the load."""
+
+
+def outstanding(tokens: ReplicaTokens, seen: Observation) -> float:
+    """Return the tokens of requests in work and waiting, in full replicas."""
+    load = seen.duty_cycle_frac
+    held = load * tokens.fixed_frac / (1.0 - load * (1.0 - tokens.fixed_frac))
+    return held * seen.ready + seen.backlog_replica_s / tokens.queue_s
+
+
+class TokenSaturationPolicy(NamedTuple):
+    """The HPA that carries it out, the shares of capacity between which nothing happens, and `GLOBAL_OPT_INTERVAL`."""
+
+    hpa: HpaPolicy
+    tokens: ReplicaTokens = AS_LOADED
+    up_frac: float = 0.85
+    down_frac: float = 0.70
+    interval_s: int = 60
+
+
+def token_saturation(min_replicas: int, max_replicas: int, tokens: ReplicaTokens = AS_LOADED) -> TokenSaturationPolicy:
+    """Return the rule behind the HPA of its chart: windows of 240 s, 10 pods in 150 s."""
+    hpa = HpaPolicy(
+        1.0, min_replicas, max_replicas, up_stabilization_s=_CHART_WINDOW_S, down_stabilization_s=_CHART_WINDOW_S,
+        up_frac=0.0, up_pods=10, down_frac=0.0, down_pods=10, period_s=150,
+    )  # fmt: skip
+    return TokenSaturationPolicy(hpa, tokens)
+
+
+def token_saturation_memory(policy: TokenSaturationPolicy) -> list[float]:
+    """Return the memory of a rule that has decided nothing yet: what its HPA remembers, and the number it was last told."""
+    return [*hpa_memory(policy.hpa), 0.0]
+
+
+def token_saturation_step(policy: TokenSaturationPolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas that tokens ask for, as many more as it takes, as many fewer as are whole to spare."""
+    current, hpa, told = seen.ready + seen.starting, policy.hpa, len(memory) - 1
+    if math.isnan(seen.load):
+        return current
+    if (seen.step * SYNC_S) % policy.interval_s < SYNC_S:
+        demand = outstanding(policy.tokens, seen)
+        memory[told] = float(current)
+        if demand / policy.up_frac > current:
+            memory[told] = float(math.ceil(demand / policy.up_frac))
+        elif seen.ready > demand / policy.down_frac:
+            memory[told] = float(max(current - math.floor(seen.ready - demand / policy.down_frac), 1))
+    wanted = int(memory[told]) if memory[told] > 0 else current
+    wanted = stabilized(memory, wanted, current)
+    return rate_limited(hpa, memory, min(max(wanted, hpa.min_replicas), hpa.max_replicas), current)
+
+
+class PlannerPolicy(NamedTuple):
+    """Bounds and intervals of Dynamo's planner; `scales_by_load` is its `enable_load_scaling`, off by default."""
+
+    min_replicas: int
+    max_replicas: int
+    tokens: ReplicaTokens = AS_LOADED
+    engine_load: float = 1.0
+    """Load at which an engine serves within its limits."""
+    scales_by_load: bool = False
+    interval_s: int = 180
+    up_util: float = 1.0
+    down_util: float = 0.6
+
+
+PLANNER_MEMORY = 3
+"""Loads added up since the last plan, how many they are, and the floor that it set."""
+
+
+def planner_step(policy: PlannerPolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas for the load of the last interval; with load scaling one more or less above that floor."""
+    current = seen.ready + seen.starting
+    if not math.isnan(seen.load):
+        memory[0] += seen.load
+        memory[1] += 1.0
+    if (seen.step + 1) * SYNC_S % policy.interval_s < SYNC_S and memory[1] > 0:
+        memory[2] = float(math.ceil(memory[0] / memory[1] / policy.engine_load))
+        memory[0], memory[1] = 0.0, 0.0
+    wanted = current
+    if not policy.scales_by_load:
+        wanted = int(memory[2]) if memory[2] > 0 else current
+    elif seen.starting == 0 and seen.ready > 0 and not math.isnan(seen.load):
+        util = outstanding(policy.tokens, seen) / seen.ready
+        if util > policy.up_util:
+            wanted = current + 1
+        elif util < policy.down_util:
+            wanted = current - 1
+        wanted = max(wanted, int(memory[2]))
+    return min(max(wanted, policy.min_replicas), policy.max_replicas)
+
+
+class OutstandingPolicy(NamedTuple):
+    """An HPA on outstanding tokens, in full replicas: its `target_frac` is the share of a full replica's tokens."""
+
+    hpa: HpaPolicy
+    tokens: ReplicaTokens = AS_LOADED
+
+
+def outstanding_memory(policy: OutstandingPolicy) -> list[float]:
+    """Return the memory of a rule that has decided nothing yet."""
+    return hpa_memory(policy.hpa)
+
+
+def outstanding_step(policy: OutstandingPolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas that the HPA wants of a metric that counts tokens in work and waiting."""
+    counted = outstanding(policy.tokens, seen) if not math.isnan(seen.load) else math.nan
+    told = Observation(
+        seen.step, seen.ready, seen.starting, counted, seen.duty_cycle_frac, 0.0, seen.signal, seen.guarded_replicas
+    )
+    return hpa_step(policy.hpa, memory, told)

@@ -14,7 +14,7 @@ from math import inf
 from typing import assert_never
 
 from trimtab.errors import InputError, PlanError
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import BatchCurve
 from trimtab.units import MS_PER_S
 from trimtab_runtime.policies.batching import (
     BatchRule,

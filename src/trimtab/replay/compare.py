@@ -1,22 +1,326 @@
-"""Replay one service under several policies and set them side by side with the best in hindsight."""
+"""Scaling policies by name, tuned on a service's own history, and replayed beside the least that hindsight would have cost.
+
+Further metrics of an autoscaler follow a plus sign: `keda:70+queue:5+kv:95+wait:1`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab.errors import UnknownName, UsageError
 from trimtab.notebook import ShownInNotebook
 from trimtab.policies.cron import CronPolicy
-from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.scaling import HpaPolicy, StaticReplicas
-from trimtab.replay.clairvoyant import clairvoyant_replica_hr
-from trimtab.replay.recorded import record, wanted_loads
-from trimtab.replay.series import FloatArray, IntArray
+from trimtab.policies.knative import KnativePolicy
+from trimtab.policies.metrics import ROUNDING, Others
+from trimtab.policies.saturation import (
+    OutstandingPolicy,
+    PlannerPolicy,
+    SaturationPolicy,
+    TokenSaturationPolicy,
+    token_saturation,
+)
+from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
+from trimtab.replay.compiled import FloatArray, IntArray
+from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
-from trimtab.units import S_PER_HR
+from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
+
+
+def needed_replicas(load: FloatArray) -> IntArray:
+    """Return the replicas that serve each step's load without queueing; an unknown load needs what the step before needed."""
+    # unknown loads count as none here; the next lines put the latest known one in their place
+    need = np.ceil(np.nan_to_num(load, nan=-1.0) - ROUNDING).astype(np.int64)
+    known = np.maximum.accumulate(np.where(np.isnan(load), 0, np.arange(len(load))))
+    return np.maximum(need[known], 0)
+
+
+def clairvoyant_replica_hr(load: FloatArray, *, step_s: float, cold_start_s: float) -> float:
+    """Return the least replica-hours that serve every step without queueing, starts billed.
+
+    The k-th replica runs whenever the load needs k; over a gap it costs the lesser of staying and starting again. Replicas are
+    alike, so this is exact, level by level (interval cover with a start cost). A start before the first step is free.
+    """
+    need = needed_replicas(load)
+    billed_s = 0.0
+    for level in range(1, int(need.max(initial=0)) + 1):
+        # edges of the stretches in which the load needs this level: rises and falls in turn
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], need >= level, [0]]).astype(np.int8)))
+        starts, ends = edges[::2], edges[1::2]
+        gaps_s = (starts[1:] - ends[:-1]) * step_s
+        billed_s += float((ends - starts).sum()) * step_s
+        # a gap costs the cheaper of staying up and starting again
+        billed_s += float(np.minimum(gaps_s, cold_start_s).sum()) + (cold_start_s if starts[0] > 0 else 0.0)
+    return billed_s / S_PER_HR
+
+
+SLACK_FRAC = 0.5
+"""For targets of 99.9 %, where one surge more than the fit window had is much of what is permitted."""
+WARM_UP_S = 10 * S_PER_MIN
+"""The rules need some past before they are judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedPolicy:
+    """A tuned policy and how it did on the fit window; `feasible` is False where it missed the required share."""
+
+    policy: ForecastPolicy
+    replay: ServiceReplay
+    feasible: bool
+
+
+def tune_scaling(
+    history: ServiceHistory,
+    model: ServiceModel,
+    *,
+    required_frac: float | FloatArray,
+    slack_frac: float = SLACK_FRAC,
+    target_frac: float = 1.0,
+    min_replicas: int = 1,
+    max_replicas: int = NO_LIMIT,
+    down_stabilization_s: int = 300,
+) -> TunedPolicy:
+    """Return the cheapest policy that keeps `required_frac` of the requests within each target over the window, with slack.
+
+    `slack_frac` is the share of the permitted misses that the window may use up; the rest is for what it did not hold.
+
+    The margin learns by itself; what is searched is the least floor of replicas that the share needs, which helps where
+    requests are too few or too bunched to forecast. Where the target is out of reach, the best one is returned, not feasible.
+    """
+    wanted_frac = np.atleast_1d(1.0 - (1.0 - np.asarray(required_frac)) * slack_frac)
+    start = forecast_policy(
+        cold_start_s=model.cold_start_s,
+        required_frac=float(np.max(required_frac)),
+        mean_req_s=float(np.nanmean(history.arrivals)) / history.step_s,
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        target_frac=target_frac,
+        down_stabilization_s=down_stabilization_s,
+    )
+    rate, step_s = history.rate_seen()
+    recorded = record(rate, step_s=step_s, rules=start.rules)
+    return _tune_floor(history, model, recorded, start, wanted_frac)
+
+
+def preference(choice: TunedPolicy) -> tuple[bool, float, int, int]:
+    """Order choices: feasible ones by billed nodes, then by GPUs; others by how near they come to what they miss most."""
+    missed = 0.0 if choice.feasible else 1.0 - float(choice.replay.attained_frac.min())
+    replay = choice.replay
+    return not choice.feasible, missed, int(replay.node_seconds.sum()), int(replay.gpu_seconds.sum())
+
+
+def _tune_floor(
+    history: ServiceHistory,
+    model: ServiceModel,
+    recorded: ForecastSeries,
+    policy: ForecastPolicy,
+    wanted_frac: FloatArray,
+) -> TunedPolicy:
+    """Return the rule over the least floor of replicas, by bisection, that reaches the wanted share."""
+
+    def over(floor: int) -> TunedPolicy:
+        hpa = policy.hpa._replace(min_replicas=floor)
+        return _try(history, model, recorded, policy._replace(hpa=hpa), wanted_frac)
+
+    low = policy.hpa.min_replicas
+    best = over(low)
+    # the margin alone suffices: no floor is needed
+    if best.feasible:
+        return best
+    need = int(needed_replicas(history.load(model)).max(initial=1))
+    # a floor beyond twice the highest need is not looked for
+    high = max(low, min(policy.hpa.max_replicas, max(1, need) * 2))
+    best = over(high)
+    # `high` is the least floor known to keep the share, or the bound; `low` is known not to
+    while high - low > 1:
+        middle = (low + high) // 2
+        choice = over(middle)
+        if choice.feasible:
+            high, best = middle, choice
+        else:
+            low = middle
+    return best
+
+
+def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceHistory:
+    """Return the history after its warm-up, if it is long enough to have one, with a signal that saw all of it."""
+    # a short history is judged whole
+    first = math.ceil(WARM_UP_S / history.step_s)
+    first = first if len(history.arrivals) > 2 * first else 0
+
+    def rest(values: FloatArray | None) -> FloatArray | None:
+        # a signal has one place a step or several: the same stretch is cut from either
+        return None if values is None else values[first * (len(values) // len(history.arrivals)) :]
+
+    return replace(history, arrivals=history.arrivals[first:], signal=rest(signal), within=rest(history.within))
+
+
+def _try(
+    history: ServiceHistory,
+    model: ServiceModel,
+    recorded: ForecastSeries,
+    policy: ForecastPolicy,
+    wanted_frac: FloatArray,
+) -> TunedPolicy:
+    rate, step_s = history.rate_seen()
+    wanted = wanted_loads(policy, rate, recorded, step_s=step_s, replica_load=model.capacity_req_s)
+    warm = _warm(history, wanted)
+    replay = replay_service(warm, model, policy, initial_replicas=forecast_first_replicas(policy, warm.signal))
+    return TunedPolicy(policy=policy, replay=replay, feasible=bool(np.all(replay.attained_frac >= wanted_frac)))
+
+
+def forecast_first_replicas(policy: ForecastPolicy, wanted: FloatArray | None) -> int:
+    """Return the replicas that a rule would be running when its signal begins."""
+    known = np.array([]) if wanted is None else wanted[~np.isnan(wanted)]
+    first = float(known[0]) if len(known) else 0.0
+    return max(policy.hpa.min_replicas, math.ceil(first / policy.hpa.target_frac))
+
+
+NAMES = (
+    "static", "hpa", "hpa-duty", "keda", "knative", "saturation", "saturation-tokens", "dynamo", "dynamo-load", "tokens",
+    "cron", "forecast",
+)  # fmt: skip
+USUAL_PERCENT = 70.0
+METRICS = ("duty", "queue", "kv", "wait")
+"""Further metrics: percent busy, seconds of waiting work per replica, percent of the KV cache, seconds of waiting."""
+CRON_HEADROOM = 1.1
+WITH_OTHERS = ("hpa", "hpa-duty", "keda")
+FORECAST_LOADS = tuple(round(0.1 * step, 1) for step in range(1, 11))
+"""Loads per replica that the forecasting rule is tuned at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitContext:
+    """What a policy is made from: a fit window of history, the service, its targets, and how many replicas it may have."""
+
+    history: ServiceHistory
+    model: ServiceModel
+    required_frac: FloatArray
+    observed_replicas: int
+    min_replicas: int
+    max_replicas: int
+    slack_frac: float = 0.75
+    """Share of the permitted misses that the forecasting rule may use up on the fit window."""
+
+
+def expanded(text: str) -> list[str]:
+    """Return the policies that a sweep names: `hpa:50..90:5` is hpa:50, hpa:55, ... hpa:90; others stand for themselves."""
+    found = re.fullmatch(r"([a-z-]+):(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)(?::(\d+(?:\.\d+)?))?", text)
+    if not found:
+        return [text]
+    name, first, last = found[1], float(found[2]), float(found[3])
+    step = float(found[4]) if found[4] else (last - first) / 10 or 1.0
+    if last < first or step <= 0:
+        raise UsageError(f"{text!r} sweeps nothing: write NAME:FROM..TO:STEP with FROM <= TO and STEP > 0")
+    # the tolerance keeps the last step where a quotient falls short of a whole number by rounding
+    count = math.floor((last - first) / step + 1e-9) + 1
+    return [f"{name}:{first + i * step:g}" for i in range(count)]
+
+
+def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
+    """Return the policy that a name means for a service; raises UnknownName or UsageError."""
+    first, *further = text.split("+")
+    name, _, number = first.partition(":")
+    if name not in NAMES:
+        raise UnknownName("policy", name, NAMES)
+    if further and name not in WITH_OTHERS:
+        raise UsageError(f"policy {text!r}: only {', '.join(WITH_OTHERS)} take further metrics")
+    value = _number(text, name, number) if number else None
+    others = _others(text, further)
+    target = (USUAL_PERCENT if value is None else value) / 100
+    low, high = fit.min_replicas, fit.max_replicas
+    match name:
+        case "static":
+            return StaticReplicas(fit.observed_replicas if value is None else math.ceil(value))
+        case "hpa":
+            return HpaPolicy(target, low, high, others=others)
+        case "hpa-duty":
+            return HpaPolicy(target, low, high, Metric.DUTY_CYCLE, others=others)
+        case "keda":
+            # KEDA may go to no replica at all
+            return KedaPolicy(HpaPolicy(target, 0, high, others=others))
+        case "knative":
+            return KnativePolicy(target, low, high)
+        case "saturation":
+            return SaturationPolicy(low, high)
+        case "saturation-tokens":
+            return token_saturation(low, high)
+        case "dynamo" | "dynamo-load":
+            load = 1.0 if value is None else target
+            return PlannerPolicy(low, high, engine_load=load, scales_by_load=name == "dynamo-load")
+        case "tokens":
+            return OutstandingPolicy(HpaPolicy(target, low, high))
+        case "cron":
+            return timetable(fit, 1.0 if value is None else target)
+        case _:
+            return _forecast(fit, value)
+
+
+def _number(text: str, name: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError as error:
+        raise UsageError(f"policy {text!r}: {number!r} is no number; write {name}:70") from error
+    if not 0 < value < math.inf:
+        raise UsageError(f"policy {text!r}: the number must be above 0")
+    return value
+
+
+def _others(text: str, further: Sequence[str]) -> Others:
+    """Return the targets of further metrics, each `NAME:NUMBER`."""
+    targets = dict.fromkeys(METRICS, 0.0)
+    for part in further:
+        name, _, number = part.partition(":")
+        if name not in METRICS:
+            raise UnknownName("metric", name, METRICS)
+        targets[name] = _number(text, name, number)
+    return Others(
+        duty_cycle_frac=targets["duty"] / 100,
+        queue_replica_s=targets["queue"],
+        kv_cache_frac=targets["kv"] / 100,
+        wait_s=targets["wait"],
+    )
+
+
+def timetable(fit: FitContext, target_frac: float) -> CronPolicy:
+    """Return replicas by hour of the week: the most that the fit window's same hours needed, and a tenth more."""
+    need = needed_replicas(fit.history.load(fit.model) / target_frac)
+    per_hour = max(1, round(S_PER_HR / fit.history.step_s))
+    by_hour = np.zeros(HR_PER_WEEK, dtype=np.int64)
+    for first in range(0, len(need), per_hour):
+        hour = (fit.history.start_hour + first // per_hour) % HR_PER_WEEK
+        by_hour[hour] = max(by_hour[hour], need[first : first + per_hour].max())
+    # hours that the fit window did not hold get what its highest one needed
+    by_hour[by_hour == 0] = need.max(initial=1)
+    replicas = np.ceil(by_hour * CRON_HEADROOM).astype(int)
+    return CronPolicy(
+        tuple(int(max(fit.min_replicas, min(fit.max_replicas, count))) for count in replicas),
+        lead_s=math.ceil(fit.model.cold_start_s),
+    )
+
+
+def _forecast(fit: FitContext, percent: float | None) -> ScalingPolicy:
+    loads = FORECAST_LOADS if percent is None else (percent / 100,)
+    tuned = [
+        tune_scaling(
+            fit.history,
+            fit.model,
+            required_frac=fit.required_frac,
+            target_frac=load,
+            slack_frac=fit.slack_frac,
+            min_replicas=fit.min_replicas,
+            max_replicas=fit.max_replicas,
+        )
+        for load in loads
+    ]
+    return min(tuned, key=preference).policy
+
 
 OSCILLATES_PER_HR = 6.0
 """From so many turns between growing and shrinking an hour on, a policy is called oscillating."""
@@ -99,6 +403,8 @@ def first_replicas(policy: ScalingPolicy, load: FloatArray) -> int:
             return max(policy.min_replicas, int(np.ceil(need / policy.target_frac)))
         case ForecastPolicy() | KedaPolicy():
             return max(1, policy.hpa.min_replicas, int(np.ceil(need / policy.hpa.target_frac)))
+        case OutstandingPolicy() | TokenSaturationPolicy():
+            return max(policy.hpa.min_replicas, need * 2)
         case _:
             return max(policy.min_replicas, need * 2)
 

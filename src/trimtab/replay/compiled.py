@@ -1,4 +1,4 @@
-"""Compile replay loops, and the policies they drive, with Numba; their machine code is kept where the rim names a folder.
+"""What replay loops share: their compiling with Numba, with machine code that is kept; array types; seconds by clock hour.
 
 Numba's disk cache notices a change in the file of the compiled function only: who names the folder (`code_folder`) names
 another one for other sources of `policies/` and `replay/`.
@@ -12,10 +12,13 @@ from types import ModuleType
 from typing import TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import config
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from trimtab.replay.code_folder import code_folder
+from trimtab.units import S_PER_HR
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -46,3 +49,21 @@ def admit(module: ModuleType) -> None:
     for _, function in inspect.getmembers(module, inspect.isfunction):
         if function.__module__ == module.__name__:
             inlined(function)
+
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+CountArray = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+@inlined
+def add_interval(by_hour: IntArray, start_s: int, end_s: int, amount: int) -> None:
+    """Add `amount` for each second of `[start_s, end_s)` to its hour; what lies beyond the last hour is left out."""
+    last = min(end_s, len(by_hour) * S_PER_HR)
+    now = max(start_s, 0)
+    while now < last:
+        hour = now // S_PER_HR
+        until = min(last, (hour + 1) * S_PER_HR)
+        by_hour[hour] += amount * (until - now)
+        now = until

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.errors import InputError
-from trimtab.physics.step_times import StepTimes
-from trimtab.replay.compiled import compiled, inlined
-from trimtab.replay.series import Flags, FloatArray, IntArray
+from trimtab.physics.serving import StepTimes
+from trimtab.replay.compiled import Flags, FloatArray, IntArray, compiled, inlined
 
 BLOCK_TOKENS = 16
 """Tokens of a block of the key-value cache (vLLM's default)."""

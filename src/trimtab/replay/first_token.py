@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.physics.first_token import STEP_TOKENS, FirstTokenCosts
-from trimtab.physics.step_times import kv_blocks, scaled, step_times
-from trimtab.physics.terms import Floats
+from trimtab.physics.fitted import Floats
+from trimtab.physics.serving import STEP_TOKENS, FirstTokenCosts, kv_blocks, scaled, step_times
+from trimtab.replay.compiled import FloatArray, IntArray
 from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, EngineReplay, Requests, replay_engine
-from trimtab.replay.series import FloatArray, IntArray
 
 REQUESTS = 4000
 """Requests of a drawn load; its first tenth warms up. The 95th percentile is then known to about 5 %."""
 WARM_UP_FRAC = 0.1
 SPREAD_FRAC = 0.2
 """How far the lengths of drawn requests spread, evenly around their mean: of one length all, they would end in step."""
+MOST_PREEMPTED_FRAC = 0.01
+"""Preemptions a request from which on the cache is taken not to hold the load."""
 _SEED = 20261123
 
 
@@ -31,6 +32,8 @@ class LoadReplay:
     """NaN where answers have one token."""
     preempted_frac: float
     """Preemptions a request."""
+    is_beyond_saturation: bool
+    """More comes than is served: waits are those of a backlog, whose length no figure of an engine says."""
 
 
 def drawn_requests(
@@ -70,6 +73,20 @@ def replay_deployment(
     return replay_engine(requests, limits, scaled(times, scale), clients=clients)
 
 
+def beyond_saturation(replayed: EngineReplay) -> bool:
+    """Tell whether more comes than an engine serves: caches are given up, or a place is waited for longer than it is held.
+
+    On measured runs such times are off by factors of up to a hundred to either side, for a little more or less of memory
+    decides between a place at once and a turn in a long line (`benchmarks.ttft`).
+    """
+    served, kept = replayed.served, ~replayed.refused
+    if not kept.any():
+        return True
+    waited_s = float((served.admitted_s - replayed.requests.arrival_s)[kept].mean())
+    held_s = float((served.end_s - served.admitted_s)[kept].mean())
+    return waited_s > held_s or replayed.preemptions >= MOST_PREEMPTED_FRAC * int(kept.sum())
+
+
 def seen_by_requests(replayed: EngineReplay, costs: FirstTokenCosts) -> LoadReplay | None:
     """Return the quantiles after the warm-up, with what a first token takes besides the engine's steps; None of none served.
 
@@ -86,6 +103,7 @@ def seen_by_requests(replayed: EngineReplay, costs: FirstTokenCosts) -> LoadRepl
         ttft_p95_s=float(np.quantile(ttft_s, 0.95)),
         tpot_p95_s=float(np.nanquantile(step_s, 0.95)) if np.isfinite(step_s).any() else np.nan,
         preempted_frac=replayed.preemptions / len(kept),
+        is_beyond_saturation=beyond_saturation(replayed),
     )
 
 

@@ -26,9 +26,8 @@ from trimtab.policies.metrics import (
 )
 from trimtab.policies.rules import Rule, decide, target_frac
 from trimtab.policies.scaling import SYNC_S, Observation
-from trimtab.replay.compiled import admit, compiled, inlined
+from trimtab.replay.compiled import CountArray, Flags, FloatArray, IntArray, admit, compiled, inlined
 from trimtab.replay.nodes import most_of_late, nodes_for
-from trimtab.replay.series import CountArray, Flags, FloatArray, IntArray
 
 admit(hedge)
 
@@ -529,7 +528,8 @@ def serve_history(
             work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
             if all_ready > 0:
                 # busy with what the rule has seen arrive, and not with the step's even share
-                duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), 1.0)
+                full_frac = shape.full_req_s / shape.capacity_req_s
+                duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), full_frac)
             queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)

@@ -1,4 +1,4 @@
-"""Replay a service whose replicas run on spot with an on-demand floor: zones go and come back, replicas with them.
+"""Replay a service whose replicas run on spot with an on-demand floor: what the market gives, zone by zone, and who steps in.
 
 The queue, the targets and the scaling rule are those of `replay.services`. When a zone goes, all spot replicas in it go at
 once, as they do when a cloud takes capacity back, and no new one starts there until the zone is back; requests in flight end
@@ -15,16 +15,9 @@ import numpy as np
 
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
+from trimtab.replay.compiled import Flags, FloatArray, IntArray
 from trimtab.replay.fluid import LOST, ON_DEMAND, STOPPED
-from trimtab.replay.series import Flags, FloatArray, IntArray
-from trimtab.replay.services import (
-    ScalingPolicy,
-    ServiceHistory,
-    ServiceModel,
-    seconds_held,
-    serve,
-    unseen_requests,
-)
+from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, seconds_held, serve, unseen_requests
 from trimtab.units import S_PER_HR
 
 
@@ -108,3 +101,35 @@ def replay_hedged(
         lost=int(totals.counts[LOST]),
         stopped=bool(totals.counts[STOPPED]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Probes:
+    """One zone's record: whether spot could be had at each moment, in order of time."""
+
+    zone: str
+    t_s: FloatArray
+    up: Flags
+
+    def at(self, moments_s: FloatArray) -> Flags:
+        """Return what the latest probe said at each moment; moments beyond the record begin it anew."""
+        first, last = float(self.t_s[0]), float(self.t_s[-1])
+        # a record of a single probe has no length of its own
+        within = first + np.mod(moments_s, max(last - first, 1.0))
+        return self.up[np.searchsorted(self.t_s, within, side="right") - 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedZones:
+    """Zones as they were probed; a replay that is longer than the record runs through it again."""
+
+    zones: tuple[Probes, ...]
+
+    def spells(self, steps: int, seed: int) -> Flags:
+        """Return which zone gives spot nodes in which step `(zones, steps)`; the seed changes nothing."""
+        del seed
+        moments_s = np.arange(steps, dtype=np.float64) * SYNC_S
+        return np.stack([zone.at(moments_s) for zone in self.zones])
+
+
+SpotMarket = SpotZones | RecordedZones

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.replay.blocks import Blocks, BookedNodes
-from trimtab.replay.droughts import Droughts, opens_s
-from trimtab.replay.packed_nodes import PackedNodes
-from trimtab.replay.series import FloatArray, IntArray, add_interval
+from trimtab.replay.compiled import FloatArray, IntArray, add_interval
+from trimtab.replay.job_nodes import Blocks, BookedNodes, Droughts, PackedNodes, opens_s
 from trimtab.units import S_PER_HR
 
 

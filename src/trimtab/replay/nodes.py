@@ -12,8 +12,7 @@ import numpy as np
 
 from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.compiled import compiled, inlined
-from trimtab.replay.series import CountArray, IntArray
+from trimtab.replay.compiled import CountArray, IntArray, compiled, inlined
 from trimtab.units import S_PER_HR
 
 STEPS_PER_HR = S_PER_HR // SYNC_S
@@ -40,9 +39,8 @@ def bill_nodes(
     held: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray, replica_seconds: IntArray
 ) -> None:
     """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting, and the replicas, to their hours."""
-    lasts = np.zeros(
-        len(held), dtype=np.int64
-    )  # last steps of runs of equal counts within the while, no later one as high
+    # last steps of the runs of equal counts within the while that no later one is as high as
+    lasts = np.zeros(len(held), dtype=np.int64)
     # A queue with falling counts, in places [first, after): its first run holds the highest count of the while, and
     # each run enters and leaves once.
     first, after = 0, 0

@@ -26,8 +26,7 @@ from trimtab.policies.forecast import (
     wanted_load,
 )
 from trimtab.policies.metrics import ROUNDING
-from trimtab.replay.compiled import admit, compiled
-from trimtab.replay.series import FloatArray
+from trimtab.replay.compiled import FloatArray, admit, compiled
 from trimtab.units import S_PER_DAY
 
 admit(forecast)

@@ -1,5 +1,10 @@
 """Replay a service: its own arrivals, served by replicas under another scaling policy.
 
+Requests of many users come independently of one another, so that the counts inside a step are multinomial. The even split
+that a mean suggests is too calm: a replica that serves one request in two seconds gets seven in 15 s, give or take three, and
+an autoscaler that follows them holds the highest of its window. What clusters more than that inside a step is not known from
+counts by step.
+
 A service is a first-in-first-out fluid queue in front of identical replicas, in steps of 15 s (one HPA decision each). A
 starting replica is billed and serves nothing for the cold start. A request meets a target if its wait in the queue is within
 the target's limit, and then with the share that a replica reaches at that load. Gaps in the history stay gaps: nothing arrives
@@ -9,6 +14,7 @@ that counts, rules without a metric stand still, and what is running is billed.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -21,9 +27,17 @@ from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy, keda_memory
 from trimtab.policies.knative import KnativePolicy, knative_memory
 from trimtab.policies.rules import Rule, RuleKind
-from trimtab.policies.saturation import SaturationPolicy
+from trimtab.policies.saturation import (
+    PLANNER_MEMORY,
+    OutstandingPolicy,
+    PlannerPolicy,
+    SaturationPolicy,
+    TokenSaturationPolicy,
+    outstanding_memory,
+    token_saturation_memory,
+)
 from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas, hpa_memory
-from trimtab.replay.compiled import admit
+from trimtab.replay.compiled import CountArray, Flags, FloatArray, IntArray, admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
     GUARD_TIMES,
@@ -42,13 +56,73 @@ from trimtab.replay.fluid import (
 )
 from trimtab.replay.nodes import bill_nodes
 from trimtab.replay.recorded import record, wanted_loads
-from trimtab.replay.series import CountArray, Flags, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
+
+
+def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> FloatArray:
+    """Return arrivals (n_steps,) by decision, each step's split at random over its decisions (n_steps * step_s / SYNC_S,).
+
+    Each step keeps its total; a step that nobody counted (NaN) stays unknown. The same seed gives the same split.
+    """
+    parts = int(step_s) // SYNC_S
+    if parts <= 1:
+        return arrivals
+    known = ~np.isnan(arrivals)
+    # a share of a request goes with the others: 2.5 are three, each of them counting as 5/6
+    whole = np.ceil(np.where(known, arrivals, 0.0)).astype(np.int64)
+    # independent users: the counts of equal parts are multinomial
+    split = np.random.default_rng(list(seed)).multinomial(whole, np.full(parts, 1.0 / parts))
+    weight = np.where(whole > 0, arrivals / np.maximum(whole, 1), np.where(known, 0.0, np.nan))
+    return np.asarray((split * weight[:, None]).reshape(-1), dtype=np.float64)
+
+
+def usual_demand(demand: FloatArray, *, step_s: float) -> FloatArray:
+    """Return demand by step (n_steps,) whose unknown steps (NaN) hold what was usual at that hour of the day.
+
+    Monitoring that was down is no demand of zero, and no reason for an autoscaler to stand still for days: it is the history
+    that has a gap, not the cluster. Where an hour of the day was never seen, its place is taken by the mean of all that was;
+    a demand that nobody measured at all stays unknown.
+    """
+    known = ~np.isnan(demand)
+    if known.all() or not known.any():
+        return demand
+    hour_of_day = (np.arange(len(demand)) * step_s // S_PER_HR).astype(np.int64) % HR_PER_DAY
+    seen = np.bincount(hour_of_day[known], minlength=HR_PER_DAY)
+    total = np.bincount(hour_of_day[known], weights=demand[known], minlength=HR_PER_DAY)
+    # an hour of the day that was never seen takes the mean of all that was
+    usual = np.where(seen > 0, total / np.maximum(seen, 1), demand[known].mean())
+    return np.asarray(np.where(known, demand, usual[hour_of_day]), dtype=np.float64)
+
+
+def shared_out(totals: FloatArray, like: FloatArray) -> FloatArray:
+    """Return totals by step (n_steps,) by decision (n_decisions,), each shared out as `like` is within its step.
+
+    Where that has nothing in a step, evenly.
+
+    >>> shared_out(np.array([6.0, 4.0]), np.array([2.0, 1.0, 0.0, 0.0])).tolist()
+    [4.0, 2.0, 2.0, 2.0]
+    """
+    parts = like.reshape(len(totals), -1)
+    whole = parts.sum(axis=1, keepdims=True)
+    share = np.divide(parts, whole, out=np.full_like(parts, 1.0 / parts.shape[1]), where=whole > 0)
+    return np.asarray((share * totals[:, None]).reshape(-1), dtype=np.float64)
+
 
 for _module in (metrics, scaling, cron, keda, knative, saturation, rules):
     admit(_module)
 
-ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | KedaPolicy | KnativePolicy | SaturationPolicy | ForecastPolicy
+ScalingPolicy = (
+    StaticReplicas
+    | HpaPolicy
+    | CronPolicy
+    | KedaPolicy
+    | KnativePolicy
+    | SaturationPolicy
+    | TokenSaturationPolicy
+    | PlannerPolicy
+    | OutstandingPolicy
+    | ForecastPolicy
+)
 
 NO_HPA = HpaPolicy(target_frac=1.0, min_replicas=0, max_replicas=NO_LIMIT)
 # The compiled loop takes one shape for all kinds: what a kind does not use is filled with these.
@@ -58,6 +132,9 @@ NO_RULE = Rule(
     keda=KedaPolicy(NO_HPA),
     knative=KnativePolicy(1.0, 0, NO_LIMIT),
     saturation=SaturationPolicy(0, NO_LIMIT),
+    token_saturation=TokenSaturationPolicy(NO_HPA),
+    planner=PlannerPolicy(0, NO_LIMIT),
+    outstanding=OutstandingPolicy(NO_HPA),
     replicas=0,
     lead_s=0,
     start_s=0,
@@ -79,7 +156,7 @@ class ServiceHistory:
     `arrivals` `(n_steps,)` counts the requests of each step, NaN where nobody knows; `step_s` is a multiple of 15. Step 0
     starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `within` `(n_decisions,)`, where given, is what rules
     see arrive in each 15 s; else a step's requests come evenly. `signal` `(n_steps,)` or `(n_decisions,)`, where given, is the
-    number of replicas that recording rules ask for at the end of each.
+    number of replicas that recording rules ask for at the end of each. `seen_as` tells histories apart by what `within` counts.
     """
 
     arrivals: FloatArray
@@ -87,6 +164,7 @@ class ServiceHistory:
     start_hour: int = 0
     signal: FloatArray | None = None
     within: FloatArray | None = None
+    seen_as: Hashable = None
 
     def __post_init__(self) -> None:
         if self.step_s <= 0 or self.step_s % SYNC_S:
@@ -240,6 +318,13 @@ def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArr
             rule, memory = rule._replace(kind=RuleKind.KNATIVE, knative=policy), knative_memory(policy)
         case SaturationPolicy():
             rule = rule._replace(kind=RuleKind.SATURATION, saturation=policy)
+        case TokenSaturationPolicy():
+            rule = rule._replace(kind=RuleKind.TOKEN_SATURATION, token_saturation=policy)
+            memory = token_saturation_memory(policy)
+        case PlannerPolicy():
+            rule, memory = rule._replace(kind=RuleKind.PLANNER, planner=policy), [0.0] * PLANNER_MEMORY
+        case OutstandingPolicy():
+            rule, memory = rule._replace(kind=RuleKind.OUTSTANDING, outstanding=policy), outstanding_memory(policy)
         case CronPolicy():
             rule, by_hour = rule._replace(kind=RuleKind.CRON, lead_s=policy.lead_s), _timetable(policy)
         case _:

@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from trimtab.emit.manifests.deferral import NOTEBOOK_STOPPED, NOTEBOOKS
-from trimtab.emit.manifests.objects import APPLIES_ONCE, ASSUMES
+from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
+from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
-from trimtab.inputs.yaml_text import load_yaml
-from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
-from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
-from trimtab.review.shares import MIG_SLICE, GpuSharing, sharing_configs
+from trimtab.inputs.documents import load_yaml
+from trimtab.review.disruption import DisruptionBudget, Rollout, budget_of, rollout_of
+from trimtab.review.karpenter import PriceOverlay, node_pool, price_overlay, unread_overlay_parts, unread_parts
+from trimtab.review.node_groups import GROUP_KINDS, is_block_group, node_groups, ranks_groups
+from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
+from trimtab.review.queues import QUEUE_KINDS, Queues
+from trimtab.review.shares import MIG_SLICE, sharing_configs
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
@@ -34,7 +37,7 @@ _RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
     "Namespace", "Service", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-    "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
+    "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "Kustomization",
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
@@ -45,6 +48,7 @@ _TEMPLATES = {
 }
 _TEMPLATE = ("spec", "template", "spec")
 _RAY_SERVICE = "RayService"
+_STAYS_PUT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 _CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
 
 
@@ -71,10 +75,22 @@ class DeclaredPods:
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Taint, ...] | None = None
     priority_class: str = ""
+    spread: tuple[str, ...] = ()
+    """Labels of nodes over whose values its pods must be spread evenly."""
     cron: str = ""
     """When a CronJob starts them."""
     claims: tuple[str, ...] = ()
     """What its claims are made from, as `kind name`, where those objects are not read yet."""
+    alternatives: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Labels that its nodes must have with one of several values, by required affinity."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Its pods' own."""
+    stays_put: bool = False
+    """Whether its pods forbid that their nodes be disrupted."""
+    rollout: Rollout | None = None
+    """How new pods take the place of old ones; None: as its kind does by itself."""
+    queue: str = ""
+    """The LocalQueue of Kueue that its pods wait in."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -92,8 +108,14 @@ class DeclaredPods:
             node_selector=tuple({**dict(other.node_selector), **dict(self.node_selector)}.items()),
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
             priority_class=self.priority_class or other.priority_class,
+            spread=self.spread or other.spread,
             cron=self.cron or other.cron,
             claims=self.claims or other.claims,
+            alternatives=self.alternatives or other.alternatives,
+            labels=tuple({**dict(other.labels), **dict(self.labels)}.items()),
+            stays_put=self.stays_put or other.stays_put,
+            rollout=self.rollout or other.rollout,
+            queue=self.queue or other.queue,
         )
 
     def with_claims(self, claimed: Mapping[str, AskedGpus]) -> DeclaredPods:
@@ -118,6 +140,7 @@ class Scaler:
     namespace: str
     file: str
     spec: Object
+    annotations: Mapping[str, str] = field(default_factory=dict)
     assumes: str = ""
     """What its target counts on that no object brings about, where it says so."""
 
@@ -174,6 +197,9 @@ class Manifests:
     unread: list[Unread] = field(default_factory=list)
     claimed: dict[str, AskedGpus] = field(default_factory=dict)
     """`kind name` of a ResourceClaim or a template of one -> what it asks for."""
+    overlays: list[PriceOverlay] = field(default_factory=list)
+    budgets: list[DisruptionBudget] = field(default_factory=list)
+    queues: Queues = field(default_factory=Queues)
     sharing: dict[str, GpuSharing | None] = field(default_factory=dict)
     """Name of a configuration of the device plugin -> how it shares GPUs; None: not at all."""
 
@@ -181,6 +207,11 @@ class Manifests:
     def workloads(self) -> tuple[str, ...]:
         """Return every workload that something is said of."""
         return tuple(sorted({*self.pods, *self.scalers}))
+
+    def budgets_of(self, pods: DeclaredPods) -> tuple[DisruptionBudget, ...]:
+        """Return the PodDisruptionBudgets that select a workload's pods, by the labels that these objects give them."""
+        namespace, labels = pods.workload.partition("/")[0], dict(pods.labels)
+        return tuple(budget for budget in self.budgets if labels and budget.selects(namespace, labels))
 
     def is_placeholder(self, pods: DeclaredPods) -> bool:
         """Tell whether pods only hold a node until others take their place: a timetable of the lowest priority."""
@@ -231,7 +262,13 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
     elif kind == "CronJob" and (turned := _turned_notebook(body)) is not None:
         _turn(found, f"{namespace}/{turned[0]}", file, body, turned[1])
+    elif kind == "CronJob" and found.queues.takes_turn(namespace, body):
+        return
     elif kind in _REPLICATED or kind in _RUNS:
+        found.unread += [
+            Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
+            for what, why in _unread_placement(_held_in(kind, body)[0])
+        ]
         _put(found, _pods(kind, f"{namespace}/{name}", file, body))
     elif kind in _AUTOSCALERS:
         scaler = Scaler(
@@ -240,14 +277,29 @@ def _take(found: Manifests, file: str, body: Object) -> None:
             namespace=namespace,
             file=file,
             spec=object_at(body, "spec"),
+            annotations=mapping(body, "metadata", "annotations"),
             assumes=text(body, "metadata", "annotations", ASSUMES),
         )
         found.scalers.setdefault(scaler.workload, []).append(scaler)
+    elif kind in QUEUE_KINDS:
+        found.unread += [
+            Unread(what=what, file=file, why=why) for what, why in found.queues.take(kind, name, namespace, file, body)
+        ]
     elif kind == "NodePool":
         found.pools[name] = node_pool(name, file, body)
-        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, body)]
-    elif kind == "Nodegroup" and text(body, "spec", "capacityType") == "CAPACITY_BLOCK":
-        why = "nodes in capacity blocks are not modelled: pods are taken to run on the group behind them"
+        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_parts(name, body)]
+    elif kind == "NodeOverlay":
+        found.overlays += [overlay for overlay in (price_overlay(name, file, body),) if overlay]
+        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_overlay_parts(name, body)]
+    elif kind == "PodDisruptionBudget":
+        budget = budget_of(name, namespace, file, body)
+        found.budgets.append(budget)
+        found.unread += [
+            Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why="only selectors with In are modelled")
+            for what in budget.unread
+        ]
+    elif kind == "Nodegroup" and is_block_group(body) and number(body, "spec", "scalingConfig", "maxSize") is None:
+        why = "it says not how many nodes of a capacity block: pods are taken to run on the group behind them"
         found.unread.append(Unread(what=f"{kind} {text(body, 'spec', 'name') or name}", file=file, why=why))
     elif kind in GROUP_KINDS:
         found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
@@ -331,6 +383,7 @@ def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
 
 def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     template, replicas = _held_in(kind, body)
+    meta = object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)[:-1], "metadata")
     gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
     return DeclaredPods(
@@ -343,6 +396,11 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
         priority_class=text(template, "priorityClassName"),
+        spread=tuple(
+            text(constraint, "topologyKey")
+            for constraint in listed(template, "topologySpreadConstraints")
+            if text(constraint, "whenUnsatisfiable") != "ScheduleAnyway"
+        ),
         cron=text(body, "spec", "schedule"),
         claims=tuple(
             f"ResourceClaimTemplate {text(entry, 'resourceClaimTemplateName')}"
@@ -350,6 +408,11 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
             else f"ResourceClaim {text(entry, 'resourceClaimName')}"
             for entry in listed(template, "resourceClaims")
         ),
+        alternatives=tuple(_alternatives(template)),
+        labels=tuple(mapping(meta, "labels").items()),
+        stays_put=any(text(meta, "annotations", key) == value for key, value in _STAYS_PUT.items()),
+        rollout=rollout_of(kind, body),
+        queue=text(body, "metadata", "labels", QUEUE_LABEL),
     )
 
 
@@ -379,16 +442,39 @@ def _devices(template: Object, where: str) -> tuple[int | None, dict[str, int]]:
 
 
 def _affinity(template: Object) -> Iterator[tuple[str, str]]:
-    """Yield the labels that required node affinity leaves one value for; alternatives bind nothing."""
+    """Yield the labels that required node affinity leaves one value for."""
+    return ((key, values[0]) for key, values in _required(template) if len(values) == 1)
+
+
+def _alternatives(template: Object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the labels that required node affinity leaves several values for; several terms bind nothing."""
+    return (need for need in _required(template) if len(need[1]) > 1)
+
+
+def _required(template: Object) -> Iterator[tuple[str, tuple[str, ...]]]:
     terms = listed(
         template, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
     )
-    if len(terms) != 1:
-        return
-    for need in listed(terms[0], "matchExpressions"):
+    for need in listed(terms[0], "matchExpressions") if len(terms) == 1 else ():
         values = at(need, "values")
-        if text(need, "operator") == "In" and isinstance(values, list) and len(values) == 1:
-            yield text(need, "key"), str(values[0])
+        if text(need, "operator") == "In" and isinstance(values, list):
+            yield text(need, "key"), tuple(str(value) for value in values)
+
+
+def _unread_placement(template: Object) -> Iterator[tuple[str, str]]:
+    """Yield what of a pod decides where it goes and is not read, and why."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if listed(template, "affinity", kind, required):
+            yield f"required {kind}", "which pods may share a node is not modelled: nodes are filled"
+    terms = listed(template, "affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    if len(terms) > 1:
+        yield "required nodeAffinity of several terms", "only one term is modelled"
+    for need in listed(terms[0], "matchExpressions") if len(terms) == 1 else ():
+        if text(need, "operator") != "In":
+            yield f"required nodeAffinity {text(need, 'key')} {text(need, 'operator')}", "only In is modelled"
+    if text(template, "schedulerName") not in ("", "default-scheduler"):
+        yield f"schedulerName {text(template, 'schedulerName')}", "only the default scheduler is modelled"
 
 
 def _toleration(toleration: Object) -> Taint:
@@ -471,6 +557,8 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
         return replace(pods, gpus=amount) if resource == GPU else replace(pods, parts=((resource, amount),))
     if source := claim_source(path):
         return replace(pods, claims=(*pods.claims, f"{source} {value}"))
+    if path.endswith(f"/metadata/labels/{QUEUE_LABEL.replace('/', '~1')}"):
+        return replace(pods, queue=str(value))
     if "/nodeSelector/" in path:
         label = path.rpartition("/nodeSelector/")[2].replace("~1", "/").replace("~0", "~")
         return replace(pods, node_selector=((label, str(value)),))

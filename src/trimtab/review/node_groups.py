@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.review.pools import INSTANCE_TYPE, NodePool, Taint
+from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
+from trimtab.review.pools import GPU, INSTANCE_TYPE, GpuSharing, NodePool, Taint
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
 GROUP_NAME_LABELS = (
@@ -22,8 +23,12 @@ GROUP_NAME_LABELS = (
 )
 """Labels that the provider gives each node, with the name of its group."""
 NODE_GROUP = "node group"
+BLOCK = "capacity-block"
+"""How nodes are held that were booked in capacity blocks."""
 COMPUTE_CLASS = "cloud.google.com/compute-class"
 _AKS_SPOT = Taint(key="kubernetes.azure.com/scalesetpriority", value="spot", effect="NoSchedule")
+_GKE_CLIENTS = 2
+"""How many share a GPU where a node pool does not say (GKE, "Share GPUs with multiple workloads using GPU time-sharing")."""
 GROUP_KINDS = frozenset({"Nodegroup", "ContainerNodePool", "ManagedClustersAgentPool", "ClusterConfig"})
 
 
@@ -83,12 +88,14 @@ def _names(body: object, *path: str) -> list[str]:
 
 def _eks(name: str, file: str, body: Object) -> NodePool:
     spot = text(body, "spec", "capacityType") == "SPOT"
+    most = number(body, "spec", "scalingConfig", "maxSize")
     given = {"eks.amazonaws.com/nodegroup": name, "eks.amazonaws.com/capacityType": "SPOT" if spot else "ON_DEMAND"}
-    return _group(
+    group = _group(
         name, file, _names(body, "spec", "instanceTypes"), {**given, **mapping(body, "spec", "labels")},
         _taints(listed(body, "spec", "taints")), spot=spot,
-        least=number(body, "spec", "scalingConfig", "minSize"), most=number(body, "spec", "scalingConfig", "maxSize"),
+        least=number(body, "spec", "scalingConfig", "minSize"), most=most,
     )  # fmt: skip
+    return _in_blocks(group) if is_block_group(body) else group
 
 
 def _eksctl(file: str, body: Object) -> NodePool:
@@ -96,11 +103,22 @@ def _eksctl(file: str, body: Object) -> NodePool:
     types = _names(body, "instanceTypes") or [text(body, "instanceType")]
     given = {"eks.amazonaws.com/nodegroup": name, "alpha.eksctl.io/nodegroup-name": name}
     wanted = number(body, "desiredCapacity")
-    return _group(
+    group = _group(
         name, file, [instance_type for instance_type in types if instance_type], {**given, **mapping(body, "labels")},
         _taints(listed(body, "taints")),
         spot=spot, least=number(body, "minSize") or 0, most=_or(number(body, "maxSize"), wanted),
     )  # fmt: skip
+    return _in_blocks(group) if text(body, "instanceMarketOptions", "marketType") == "capacity-block" else group
+
+
+def is_block_group(nodegroup: Object) -> bool:
+    """Tell whether a Nodegroup of EKS holds nodes of capacity blocks (EKS user guide, "Capacity Blocks for ML")."""
+    return text(nodegroup, "spec", "capacityType") == "CAPACITY_BLOCK"
+
+
+def _in_blocks(group: NodePool) -> NodePool:
+    """Return a group whose nodes are those of blocks; its launch template names the block, and often the instance type."""
+    return replace(group, held_as=(BLOCK,), block_nodes=group.node_limit or 0)
 
 
 def _or(value: float | None, other: float | None) -> float | None:
@@ -120,7 +138,27 @@ def _gke(name: str, file: str, body: Object) -> NodePool:
     taints = [taint for taint in _taints(listed(config, "taint")) if taint.key != COMPUTE_CLASS]
     types = [text(config, "machineType")] if text(config, "machineType") else []
     bounds = (least, most) if isinstance(scaling, Mapping) else (fixed, fixed)
-    return _group(name, file, types, labels, taints, spot=spot, least=bounds[0], most=bounds[1])
+    sharing, profile, cut_labels = _gke_cut(next(iter(listed(config, "guestAccelerator")), {}))
+    labels |= cut_labels
+    group = _group(name, file, types, labels, taints, spot=spot, least=bounds[0], most=bounds[1])
+    return replace(group, sharing=sharing, profile=profile)
+
+
+def _gke_cut(accelerator: Object) -> tuple[GpuSharing | None, str, dict[str, str]]:
+    """Return how GKE shares the GPUs of a node pool, into which slices it cuts them, and how it labels their nodes for it."""
+    profile = text(accelerator, "gpuPartitionSize")
+    strategy = text(accelerator, "gpuSharingConfig", "gpuSharingStrategy").lower().replace("_", "-")
+    clients = number(accelerator, "gpuSharingConfig", "maxSharedClientsPerGpu")
+    isolation = next((known for known, name in GKE_STRATEGIES.items() if name == strategy), None)
+    said = {"gpu-partition-size": profile, "gpu-sharing-strategy": strategy}
+    said |= {"max-shared-clients-per-gpu": "" if clients is None else str(int(clients))}
+    labels = {f"{GKE_LABEL}{option}": value for option, value in said.items() if value}
+    sharing = (
+        None
+        if isolation is None
+        else GpuSharing(isolation=isolation, per_gpu=int(clients or _GKE_CLIENTS), resource=GPU)
+    )
+    return sharing, profile, labels
 
 
 def _aks(name: str, file: str, body: Object) -> NodePool:
@@ -149,22 +187,37 @@ def ranks_groups(compute_class: Object) -> bool:
     return bool(ranked) and not makes and all(set(priority) == {"nodepools"} for priority in ranked)
 
 
-def together(groups: Sequence[NodePool]) -> NodePool | None:
+def together(groups: Sequence[NodePool], spread: Sequence[str] = ()) -> NodePool | None:
     """Return groups of the same instance types, of which pods may run on each, as one pool; None where they differ in types.
 
-    Spot comes before on demand, as an autoscaler has it that is told to (expander=priority, price; a ComputeClass).
+    What is booked comes first, then spot before on demand, as an autoscaler has it that is told to (expander=priority, price; a
+    ComputeClass). A group of blocks that names no type is of the type of the others. Pods that must be spread evenly over the
+    values of a label keep on demand what its groups without spot take.
     """
-    first = groups[0]
-    if any(group.kind != first.kind or group.instance_types != first.instance_types for group in groups):
+    typed = [group for group in groups if group.instance_types or not group.block_nodes] or groups
+    first = typed[0]
+    alike = (first.kind, first.instance_types, first.sharing, first.profile)
+    if any((group.kind, group.instance_types, group.sharing, group.profile) != alike for group in typed):
         return None
     held = {way for group in groups for way in group.capacity_types}
     limits = [group.node_limit for group in groups]
     return replace(
         first,
         name=", ".join(sorted(group.name for group in groups)),
-        held_as=tuple(way for way in ("spot", "on-demand") if way in held),
+        held_as=tuple(way for way in (BLOCK, "spot", "on-demand") if way in held),
         taints=tuple(dict.fromkeys(taint for group in groups for taint in group.taints)),
         node_limit=None if None in limits else sum(limit or 0 for limit in limits),
         elastic=all(group.elastic for group in groups),
         least_nodes=sum(group.least_nodes for group in groups),
+        block_nodes=sum(group.block_nodes for group in groups),
+        one_in=next((floor for key in spread if (floor := _floor(groups, key))), 0),
     )
+
+
+def _floor(groups: Sequence[NodePool], key: str) -> int:
+    """Return how many values a label has for each one of groups without spot; 0 where there is none such, or none with spot."""
+    values = {group.labels.get(key) for group in groups}
+    spot = {group.labels.get(key) for group in groups if "spot" in group.capacity_types}
+    if None in values or not spot or spot == values:
+        return 0
+    return round(len(values) / len(values - spot))

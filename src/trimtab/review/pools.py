@@ -1,12 +1,13 @@
-"""Pools of nodes that come and go as pods ask, with what their nodes are like, and Karpenter's NodePool read as one."""
+"""Pools of nodes that come and go as pods ask: what a NodePool and a node group have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trimtab.catalog.kinds import Isolation
 from trimtab.errors import InputError
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at
 
 GPU = "nvidia.com/gpu"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
@@ -34,6 +35,39 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSharing:
+    """What a configuration of the device plugin makes of each whole GPU."""
+
+    isolation: Isolation
+    per_gpu: int
+    resource: str
+    """What a share is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """A requirement of a node pool's instances: a label of the provider, an operator and its values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def holds(self, value: str) -> bool:
+        """Tell whether a value of the label is allowed; numbers are compared as such (karpenter.sh v1, NodePools)."""
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Gt" | "Gte" | "Lt" | "Lte":
+                have, bound = float(value), float(self.values[0])
+                over = have > bound if self.operator.startswith("G") else have < bound
+                return over or (self.operator.endswith("te") and have == bound)
+            case _:
+                return self.operator == "Exists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
     """Nodes that come and go as pods ask: a Karpenter NodePool, or a node group of a provider."""
 
@@ -56,13 +90,37 @@ class NodePool:
     """Whether nodes that nothing needs are given back."""
     least_nodes: int = 0
     """How many nodes it keeps whatever is asked for."""
+    block_nodes: int = 0
+    """How many of its nodes are in capacity blocks, which are used first."""
+    one_in: int = 0
+    """One replica in so many stays on demand, by the even spread of its pods over groups; 0: as spot has it."""
+    sharing: GpuSharing | None = None
+    """How the provider itself shares each of its GPUs, each share under the name of a whole GPU."""
+    profile: str = ""
+    """Into which MIG slices the provider itself cuts them, each under the name of a whole GPU; empty: into none."""
     part_limits: Mapping[str, int] = field(default_factory=dict)
     """The most parts of GPUs that it may have, by resource."""
+    weight: int = 0
+    """Of several pools that a pod may run on the heaviest comes first."""
+    needs: tuple[Need, ...] = ()
+    """What its instances must be like, besides or in place of their names."""
+    kept_s: float | None = None
+    """How long a node that nothing needs is kept; None: as replays have it."""
+    held_hours: frozenset[int] = frozenset()
+    """Hours of the week (UTC) in which nodes that nothing needs are not given back."""
+    expires_s: float | None = None
+    """How old its nodes become; None: as old as they may."""
+    drains_s: float | None = None
+    """How long a node that is to go waits for its pods; None: for ever."""
 
     @property
     def instance_types(self) -> tuple[str, ...]:
         """Return the instance types that it may start; empty: any."""
         return next((self.requirements[label] for label in INSTANCE_TYPE_LABELS if label in self.requirements), ())
+
+    def gives(self, key: str) -> tuple[str, ...]:
+        """Return the values that its nodes may have of a label."""
+        return (self.labels[key],) if key in self.labels else self.requirements.get(key, ())
 
     @property
     def capacity_types(self) -> tuple[str, ...]:
@@ -76,50 +134,9 @@ def object_at(body: Object, *path: str) -> Object:
     return part if isinstance(part, Mapping) else {}
 
 
-def node_pool(name: str, file: str, body: Object) -> NodePool:
-    """Return a NodePool object as a pool of nodes."""
-    template = object_at(body, "spec", "template", "spec")
-    needs = listed(template, "requirements")
-    limits = {
-        resource: whole_number(value, f"{file}: NodePool {name}, limit of {resource}")
-        for resource, value in object_at(body, "spec", "limits").items()
-        if str(resource).startswith("nvidia.com/")
-    }
-    return NodePool(
-        name=name,
-        file=file,
-        requirements={
-            text(need, "key"): tuple(str(value) for value in _list(need, "values"))
-            for need in needs
-            if text(need, "operator") == "In"
-        },
-        labels=mapping(body, "spec", "template", "metadata", "labels"),
-        taints=tuple(
-            Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
-            for taint in listed(template, "taints")
-        ),
-        gpu_limit=limits.pop(GPU, None),
-        consolidates=text(body, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
-        part_limits=limits,
-    )
-
-
-def unread_needs(name: str, body: Object) -> Iterator[tuple[str, str]]:
-    """Yield a pool's requirements of other operators than In, and why they are not read."""
-    for need in listed(body, "spec", "template", "spec", "requirements"):
-        if text(need, "operator") != "In":
-            what = f"NodePool {name}: {text(need, 'key')} {text(need, 'operator')}"
-            yield what, "only requirements with In are modelled"
-
-
 def whole_number(value: object, where: str) -> int:
     """Return a whole number; raises InputError that names the place."""
     try:
         return int(str(value))
     except ValueError as error:
         raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
-
-
-def _list(body: Object, key: str) -> list[object]:
-    found = at(body, key)
-    return found if isinstance(found, list) else []

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import DeferRuns, ReleaseIdle
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, IntArray, Target, Window
+from trimtab.fleet.model import RUN_KINDS, Fleet, FloatArray, IntArray, Target, Window
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.ledger import Commitment
+from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
-from trimtab.plan.program.pool_use import summed
+from trimtab.replay.compiled import Flags
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained
-from trimtab.review.deployments import ManifestFault, Proposed, Weight, proposed_deployments, unmatched
+from trimtab.review.deployments import proposed_deployments, unmatched
+from trimtab.review.disruption import blocked_up_to
 from trimtab.review.manifests import Manifests, Unread
-from trimtab.units import per_month, usd
+from trimtab.review.placing import ManifestFault, Proposed, Weight
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_HR, per_month, usd
+
+_MANY_PODS = 1000
+"""More than any service here has: what lets one of so many go, and of each number below, never blocks."""
 
 __all__ = ["ManifestFault", "Review", "TargetReview", "WorkloadReview", "review_fleet"]
 
@@ -55,6 +64,8 @@ class WorkloadReview:
     unjudged: str
     """Why it was not replayed; empty where it was."""
     notes: tuple[str, ...]
+    ends_micro_usd: tuple[int, ...] = ()
+    """What it adds at the ends of an estimated speed, which its autoscaler follows; empty where nothing hangs on one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +150,9 @@ def review_fleet(
     for index in places:
         start = {**start, index: before[index] if after[index].refused else after[index]}
         there = bills.cost(start)
-        rows.append(_row(enacted, index, before[index], after[index], there - cost))
+        ends = (bills.cost({**start, index: replace(after[index], deployment=end)}) for end in after[index].at_ends)
+        row = _row(enacted, index, before[index], after[index], there - cost)
+        rows.append(replace(row, ends_micro_usd=tuple(sorted(end - cost for end in ends))))
         cost = there
     rows += [_unjudged(name, str(cases[name])) for name in sorted(named) if isinstance(cases.get(name), str)]
     return Review(
@@ -162,6 +175,11 @@ def _unknown(proposed: Manifests, known: Container[str]) -> Iterator[Unread]:
         if name not in known and (pods.gpus or pods.parts) and not proposed.is_placeholder(pods):
             why = "this history does not have it: what it costs is not counted"
             yield Unread(what=f"{pods.kind} {name}", file=pods.files[0], why=why)
+    for budget in proposed.budgets:
+        selects = any(budget in proposed.budgets_of(pods) for pods in proposed.pods.values())
+        if not selects and blocked_up_to([budget], _MANY_PODS):
+            why = "it selects no pods of these objects: whether it keeps nodes from being drained is not known"
+            yield Unread(what=f"PodDisruptionBudget {budget.namespace}/{budget.name}", file=budget.file, why=why)
 
 
 @dataclass(slots=True)
@@ -177,7 +195,11 @@ class _Bills:
             if proposed.deployment.changes:
                 (moved if self._nodes_follow(index, proposed) else stays)[index] = proposed.deployment
         usage = summed(
-            [self.enacted.usage(moved, ()), *(self._beyond(index, deployment) for index, deployment in stays.items())]
+            [
+                self.enacted.usage(moved, ()),
+                *(self._besides(index, placed[index]) for index in moved),
+                *(self._beyond(index, placed[index]) for index in stays),
+            ]
         )
         return self.enacted.priced(usage, ()).total + self.enacted.moving({**moved, **stays})
 
@@ -190,13 +212,79 @@ class _Bills:
         held = usage.node_seconds[usage.pools.index(workload.pool)]
         return bool(held.max() > held.min())
 
-    def _beyond(self, index: int, deployment: Deployment) -> dict[Pool, IntArray]:
+    def _besides(self, index: int, proposed: Proposed) -> dict[Pool, IntArray]:
+        """Return the node-seconds that a workload takes besides those of its deployment as it is replayed."""
+        held, replayed = self._held(index, proposed), self._replayed(index, proposed.deployment)
+        nothing = np.zeros(self.enacted.fleet.window.hours, dtype=np.int64)
+        return {pool: held.get(pool, nothing) - replayed.get(pool, nothing) for pool in {**held, **replayed}}
+
+    def _beyond(self, index: int, proposed: Proposed) -> dict[Pool, IntArray]:
         """Return the node-seconds that a workload takes beyond those that it held."""
-        place = self.enacted.evaluators[index].place(deployment)
         workload = self.enacted.fleet.workloads[index]
-        used = self.enacted.outcome(index, deployment).usage(place)
         held = {workload.pool: np.rint(workload.held_node_seconds).astype(np.int64)}
-        return {pool: np.maximum(0, seconds - held.get(pool, np.zeros_like(seconds))) for pool, seconds in used.items()}
+        return {
+            pool: np.maximum(0, seconds - held.get(pool, np.zeros_like(seconds)))
+            for pool, seconds in self._held(index, proposed).items()
+        }
+
+    def _replayed(self, index: int, deployment: Deployment) -> dict[Pool, IntArray]:
+        return self.enacted.outcome(index, deployment).usage(self.enacted.evaluators[index].place(deployment))
+
+    def _held(self, index: int, proposed: Proposed) -> dict[Pool, IntArray]:
+        """Return the node-seconds of a workload on pools of nodes as these are: what they keep, and how they are shared."""
+        evaluator = self.enacted.evaluators[index]
+        total: dict[Pool, FloatArray] = {}
+        for factor, deployment in proposed.mix or ((1.0, proposed.deployment),):
+            place, outcome = evaluator.place(deployment), self.enacted.outcome(index, deployment)
+            used = outcome.usage(place)
+            times = np.ones(self.enacted.fleet.window.hours)
+            if not proposed.packed and outcome.replicas is not None:
+                # the nodes of an hour are those of its most replicas: none goes before its last one
+                packed = np.maximum(1, sum(used.values(), np.zeros_like(times)))
+                times = np.maximum(1.0, scattered(outcome.replicas, place.pods_per_node) * S_PER_HR / packed)
+            for pool, seconds in used.items():
+                total[pool] = total.get(pool, np.zeros(len(seconds))) + factor * times * seconds
+        kept_s = RUN_NODES_KEPT_S if evaluator.case.workload.kind in RUN_KINDS else SERVICE_NODES_KEPT_S
+        kept_hr = 0 if proposed.kept_s is None else round((proposed.kept_s - kept_s) / S_PER_HR)
+        held = np.isin(evaluator.case.window.week_hours(), list(proposed.held_hours))
+        return {
+            pool: np.rint(kept_longer(np.maximum(seconds, 0.0), kept_hr, held)).astype(np.int64)
+            for pool, seconds in total.items()
+        }
+
+
+def scattered(replicas: IntArray, per_node: int) -> IntArray:
+    """Return how many nodes stand in each hour where no replica is moved (n_hours,), by the most replicas of each hour.
+
+    A new replica goes to the node with most room, one that goes leaves the fullest node, and a node goes with its last.
+    """
+    nodes: list[int] = []
+    found = np.zeros(len(replicas), dtype=np.int64)
+    for hour, wanted in enumerate(replicas.tolist()):
+        while sum(nodes) > wanted:
+            nodes[nodes.index(max(nodes))] -= 1
+            nodes = [count for count in nodes if count]
+        while sum(nodes) < wanted:
+            if not nodes or min(nodes) >= per_node:
+                nodes.append(0)
+            nodes[nodes.index(min(nodes))] += 1
+        found[hour] = len(nodes)
+    return found
+
+
+def kept_longer(seconds: FloatArray, kept_hr: int, held: Flags) -> FloatArray:
+    """Return node-seconds by hour where nodes stay `kept_hr` hours longer than needed, and in the hours `held` all of them do.
+
+    >>> kept_longer(np.array([3.0, 1.0, 1.0, 1.0]), 1, np.array([False, False, False, True])).tolist()
+    [3.0, 3.0, 1.0, 1.0]
+    """
+    kept = seconds.copy()
+    for back in range(1, min(kept_hr, len(seconds) - 1) + 1):
+        kept[back:] = np.maximum(kept[back:], seconds[:-back])
+    for hour in range(1, len(kept)):
+        if held[hour]:
+            kept[hour] = max(kept[hour], kept[hour - 1])
+    return kept
 
 
 def _row(enacted: FleetBill, index: int, before: Proposed, after: Proposed, change: int) -> WorkloadReview:
@@ -204,7 +292,7 @@ def _row(enacted: FleetBill, index: int, before: Proposed, after: Proposed, chan
         workload=enacted.evaluators[index].case.workload.name,
         changes=tuple(effect.describe() for _, effect in after.deployment.changes),
         change_micro_usd=change,
-        targets=() if after.refused else _targets(enacted, index, before.deployment, after.deployment),
+        targets=() if after.refused else _targets(enacted, index, before.deployment, after),
         unjudged=after.refused,
         notes=tuple(dict.fromkeys(after.notes)),
     )
@@ -214,21 +302,33 @@ def _unjudged(name: str, why: str) -> WorkloadReview:
     return WorkloadReview(workload=name, changes=(), change_micro_usd=0, targets=(), unjudged=why, notes=())
 
 
-def _targets(enacted: FleetBill, index: int, before: Deployment, after: Deployment) -> tuple[TargetReview, ...]:
-    case = enacted.evaluators[index].case
-    if not after.changes:
+def _targets(enacted: FleetBill, index: int, before: Deployment, proposed: Proposed) -> tuple[TargetReview, ...]:
+    """Return its targets before and after; of several pools those of the one that keeps them worst."""
+    case, after = enacted.evaluators[index].case, proposed.deployment
+    if not after.changes and not proposed.waits_s:
         return ()
     earlier = (
         {attained.target: attained.frac for attained in enacted.outcome(index, before).attained}
         if before.changes
         else {}
     )
+    ways = [deployment for factor, deployment in proposed.mix if factor > 0] or [after]
+    later = [enacted.outcome(index, way).attained for way in ways]
     return tuple(
         TargetReview(
-            target=attained.target,
-            before_frac=earlier[attained.target] if before.changes else baseline_attained(case, attained.target),
-            after_frac=attained.frac,
+            target=attained[0].target,
+            before_frac=earlier[attained[0].target] if before.changes else baseline_attained(case, attained[0].target),
+            after_frac=min(_in_queue(proposed, each.target, each.frac) for each in attained),
         )
-        for attained in enacted.outcome(index, after).attained
-        if not is_unchanged(case.workload, after, attained.target)
+        for attained in zip(*later, strict=True)
+        if not all(is_unchanged(case.workload, way, attained[0].target) for way in ways)
     )
+
+
+def _in_queue(proposed: Proposed, target: Target, frac: float) -> float:
+    """Return the share of runs that keep a target on their wait, with their wait for quota in it; others as they are."""
+    if not proposed.waits_s or target.metric is not TargetMetric.QUEUE_WAIT or target.limit_s is None:
+        return frac
+    holding = proposed.deployment.holding
+    startup_s = holding.startup_s if isinstance(holding, ReleaseIdle | DeferRuns) else 0.0
+    return min(frac, float(np.mean(np.array(proposed.waits_s) + startup_s <= target.limit_s)))

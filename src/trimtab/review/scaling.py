@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from trimtab.catalog.model_servers import SERVERS
+from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
+from trimtab.review.keda import PAUSED_IN, PAUSED_OUT, is_on, not_modelled, read_roughly
 from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.sources.kubernetes.objects import at, listed, number, text
 from trimtab.tables.workloads import rests_on_replicas
@@ -28,10 +31,20 @@ _REQUESTS = re.compile(
     r"request[a-z_]*(total|count|per_second|rate)|request_success|num_requests_total|\brps\b|\bqps\b"
 )
 _WAITING = re.compile(r"requests?_waiting|queue_(size|depth|length)|num_queue_reqs|pending_requests?")
+_PROMPTS, _ANSWERS, _CACHED = (
+    frozenset(name for server in SERVERS for name in getattr(server, kind))
+    for kind in ("prompt_tokens", "answer_tokens", "cached_tokens")
+)
+_WEIGHED = re.compile(
+    r"sum by \(namespace, pod\) \(irate\((?P<name>[a-zA-Z_:][\w:]*)\{.*?\}\[\d+s\]\)\)"
+    r" \* (?P<each>-?[0-9.]+(?:e[+-]?[0-9]+)?)"
+)
+"""Tokens times what one takes of a mean request."""
 _SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
 _GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
 _RATE = re.compile(r"\b(i?rate|increase)\s*\(")
-_WINDOW = re.compile(r"\b(\w+)\s*\(\s*[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+)([smhd])\]")
+_WINDOW = re.compile(r"\b(\w+)\s*\(\s*(?!kube_)[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+)([smhd])\]")
+"""A function over a range of a series, but for what kube-state-metrics says of objects: that is no load."""
 _AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
 _LAST_TWO = frozenset({"irate", "idelta", "last_over_time"})
 """Functions that take the last two samples of their window, or the last, however long it is."""
@@ -92,6 +105,8 @@ class Signal:
     """Whether it still tells of requests while there is no pod."""
     forecast: Forecast | None = None
     notes: tuple[str, ...] = ()
+    tokens: TokenWork | None = None
+    """What each token counts of a mean request, where it goes by their work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +122,24 @@ class Scaling:
     """Why it can never ask for more, where that is so."""
     counted_req_s: float = 0.0
     """What its metric takes a replica to serve; 1 where it counts requests as they are, 0 where it does not count them."""
+    tokens: TokenWork | None = None
+    """What each token counts of a mean request, where its metric goes by their work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """What one replica does where it would run: the requests a second that it answers at most, the activity that it then shows,
-    and which activity that is."""
+    """What one replica does where it would run: the requests a second that it answers, the activity that it then shows, and
+    which activity that is."""
 
     capacity_req_s: float
     full_frac: float
     signal: str
+    most_frac: float = 1.0
+    """The most activity that it shows before requests wait: more than `full_frac` where its capacity is a careful one."""
+    seen_full: bool = True
+    """Whether history tells where it is full."""
+    tokens_counted: bool = False
+    """Whether history holds the tokens that its server counted."""
 
 
 def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSeries]) -> Scaling:
@@ -128,18 +151,35 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
     if not signals or unknown:
         names = ", ".join(signal.name for signal in unknown) or "nothing"
         return Scaling(policy=None, refused=f"it follows {names}, which this history does not hold")
-    leading = [signal for signal in signals if signal.kind in (Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY)]
+    if unmodelled := not_modelled(scaler):
+        return Scaling(policy=None, refused=unmodelled)
+    leading = _leading(signals, replica)
     if not leading:
         return Scaling(
             policy=None, refused="it follows no load, only what waits or a limit: that is not modelled alone"
         )
     first = leading[0]
-    if first.kind is Kind.ACTIVITY and replica.signal != "sm_active":
+    if any(signal.kind is Kind.ACTIVITY for signal in leading) and replica.signal != "sm_active":
         return Scaling(
             policy=None, refused="it follows SM activity, and this history holds nvidia-smi's utilization only"
         )
+    if first.tokens is not None and not replica.tokens_counted:
+        return Scaling(policy=None, refused=f"{first.name} counts tokens, and this history holds no counters of them")
     counted = 0.0 if first.kind is Kind.ACTIVITY else first.divided_by
-    return replace(_policy(scaler, first, signals, replica), counted_req_s=counted)
+    return replace(_policy(scaler, first, signals, replica), counted_req_s=counted, tokens=first.tokens)
+
+
+def _leading(signals: Sequence[Signal], replica: Replica) -> list[Signal]:
+    """Return the metrics of load, the one first that the others are judged beside: a forecast, demand, then what saturates.
+
+    Of those of one kind the lowest target asks for most replicas, and the highest recommendation counts (Kubernetes 1.34,
+    pkg/controller/podautoscaler/horizontal.go, computeReplicasForMetrics).
+    """
+    order = [Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY]
+    found = [signal for signal in signals if signal.kind in order]
+    return sorted(
+        found, key=lambda signal: (signal.forecast is None, order.index(signal.kind), _target(signal, replica)[0])
+    )
 
 
 def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
@@ -154,14 +194,20 @@ def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, 
 def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:
     target, tops_out = _target(first, replica)
     waits = [signal.target / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING]
-    activity = [signal for signal in signals if signal.kind is Kind.ACTIVITY and signal is not first]
-    low, high = _bounds(scaler)
+    beside = [signal for signal in signals if signal.kind in (Kind.SERVED, Kind.ACTIVITY) and signal is not first]
+    low, high = bounds(scaler)
     notes = [note for signal in signals for note in signal.notes]
     notes += [
         f"{signal.name} asks for more only beyond its limit: not replayed"
         for signal in signals
         if signal.kind is Kind.GUARD
     ]
+    notes += [
+        f"{signal.name} averages over {signal.window_s} s, and is replayed over {first.window_s} s as {first.name} is"
+        for signal in signals
+        if signal.kind in (Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY) and signal.window_s != first.window_s
+    ]
+    notes += read_roughly(scaler)
     policy = HpaPolicy(
         target_frac=target,
         min_replicas=low,
@@ -169,7 +215,7 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Repli
         metric=Metric.DEMAND if first.kind is Kind.DEMAND else Metric.DUTY_CYCLE,
         others=Others(
             queue_replica_s=min(waits, default=0.0),
-            duty_cycle_frac=min((_target(signal, replica)[0] for signal in activity), default=0.0),
+            duty_cycle_frac=min((_target(signal, replica)[0] for signal in beside), default=0.0),
         ),
         window_s=first.window_s,
     )
@@ -194,12 +240,13 @@ def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, 
 def _target(signal: Signal, replica: Replica) -> tuple[float, str]:
     """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
     if signal.kind is Kind.ACTIVITY:
-        full_frac = replica.full_frac
-        target = signal.target / full_frac
-        if target < 1.0:
+        target = signal.target / replica.full_frac
+        if signal.target < replica.most_frac:
             return target, ""
+        guess = "" if replica.seen_full else ", as far as this history shows"
         return target, (
-            f"a full replica shows {full_frac:.0%} activity, and its target is {signal.target:.0%}: it never adds a replica"
+            f"a full replica shows {replica.most_frac:.0%} activity{guess}, and its target is {signal.target:.0%}: it never "
+            "adds a replica"
         )
     same = math.isclose(signal.divided_by, replica.capacity_req_s, rel_tol=_SAME_UNIT_FRAC)
     served = signal.target if same else signal.target * signal.divided_by / replica.capacity_req_s
@@ -211,7 +258,8 @@ def _target(signal: Signal, replica: Replica) -> tuple[float, str]:
     return served, ""
 
 
-def _bounds(scaler: Scaler) -> tuple[int, int]:
+def bounds(scaler: Scaler) -> tuple[int, int]:
+    """Return the fewest and the most replicas that an autoscaler keeps."""
     if scaler.kind == "ScaledObject":
         low, high = number(scaler.spec, "minReplicaCount"), number(scaler.spec, "maxReplicaCount")
         return int(low or 0), int(_KEDA_MOST if high is None else high)
@@ -270,8 +318,15 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
         return Signal(kind=Kind.GUARD, name=said, target=target)
     forecast = _forecast_of(query, scaler, records)
     if forecast is not None:
-        unit = _divisor(records.get(LOAD, ""))
-        return Signal(kind=Kind.DEMAND, name=said, target=target, divided_by=unit, forecast=forecast)
+        load = records.get(LOAD, "")
+        return Signal(
+            kind=Kind.DEMAND,
+            name=said,
+            target=target,
+            divided_by=_divisor(load),
+            forecast=forecast,
+            tokens=_tokens(load),
+        )
     query, window_s = _demand_of(_recorded(query, records) or query)
     written = _written_out(query, records)
     if _FORECAST.search(written):
@@ -281,7 +336,8 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
         return Signal(kind=Kind.ACTIVITY, name=said, target=target, window_s=window_s, notes=notes)
     if _GPU_UTIL.search(written):
         return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
-    if _REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written)):
+    tokens = _tokens(written)
+    if tokens is not None or (_REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written))):
         arriving = bool(_WAITING.search(written))
         return Signal(
             kind=Kind.DEMAND if arriving else Kind.SERVED,
@@ -291,11 +347,26 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
             window_s=window_s,
             notes=notes,
             outlives=rests_on_replicas(written) is None,
+            tokens=tokens,
         )
     if _WAITING.search(written):
         outlives = rests_on_replicas(written) is None
         return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes, outlives=outlives)
     return Signal(kind=Kind.UNKNOWN, name=said, target=target)
+
+
+def _tokens(expression: str) -> TokenWork | None:
+    """Return what an expression takes each token for, in mean requests, where it is of the form that `emit` writes.
+
+    The form is the work of prompts' and answers' tokens, and requests that wait beside it; None for any other.
+    """
+    each = {found["name"]: float(found["each"]) for found in _WEIGHED.finditer(expression)}
+    prompts, answers, cached = (
+        next((each[name] for name in each if name in names), None) for names in (_PROMPTS, _ANSWERS, _CACHED)
+    )
+    if prompts is None or answers is None or not _WAITING.search(expression):
+        return None
+    return TokenWork(input_req=prompts, output_req=answers, cached_req=prompts + (cached or 0.0))
 
 
 def _window_s(expression: str) -> int:
@@ -411,8 +482,9 @@ def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, 
     path = ("advanced", "horizontalPodAutoscalerConfig", "behavior") if keda else ("behavior",)
     body = at(scaler.spec, *path)
     up, down = at(body, "scaleUp"), at(body, "scaleDown")
-    up_frac, up_pods, up_period = _direction(up, policy.up_frac, policy.up_pods)
-    down_frac, down_pods, down_period = _direction(down, policy.down_frac, policy.down_pods)
+    low = max(1, policy.min_replicas)
+    up_frac, up_pods, up_period = _direction(up, policy.up_frac, policy.up_pods, low)
+    down_frac, down_pods, down_period = _direction(down, policy.down_frac, policy.down_pods, low)
     periods = {period for period in (up_period, down_period) if period is not None}
     behaving = policy._replace(
         up_stabilization_s=int(_default(number(up, "stabilizationWindowSeconds"), policy.up_stabilization_s)),
@@ -425,23 +497,46 @@ def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, 
         down_pods=down_pods,
         period_s=max(periods, default=policy.period_s),
     )
-    uneven = ("its directions count over different periods: replayed over the longer one",)
-    return behaving, uneven if len(periods) > 1 else ()
+    if is_on(scaler, PAUSED_IN):
+        behaving = behaving._replace(down_frac=0.0, down_pods=0)
+    if is_on(scaler, PAUSED_OUT):
+        behaving = behaving._replace(up_frac=0.0, up_pods=0)
+    roughly = []
+    if len(periods) > 1:
+        roughly.append("its directions count over different periods: replayed over the longer one")
+    for name, body in (("scaleUp", up), ("scaleDown", down)):
+        limits = listed(body, "policies")
+        if len({number(limit, "periodSeconds") for limit in limits}) > 1:
+            roughly.append(f"the policies of {name} count over different periods: replayed over the longest")
+        if len(limits) > 1 and text(body, "selectPolicy") == "Min":
+            roughly.append(
+                f"selectPolicy Min of {name}: replayed by the policy that allows least from {low} replicas on"
+            )
+    return behaving, tuple(roughly)
 
 
 def _default(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def _direction(body: object, frac: float, pods: int) -> tuple[float, int, int | None]:
-    """Return the share and the pods by which a direction may move per period, and the period; none where it is disabled."""
+def _direction(body: object, frac: float, pods: int, low: int) -> tuple[float, int, int | None]:
+    """Return the share and the pods by which a direction may move per period, and the period; none where it is disabled.
+
+    Of several policies the largest move counts, or with `selectPolicy: Min` the smallest; of a share and a number of pods the
+    one that is smallest at `low` replicas.
+    """
     if text(body, "selectPolicy") == "Disabled":
         return 0.0, 0, None
     limits = listed(body, "policies")
     if not limits:
         return frac, pods, None
-    share = (
-        max((number(limit, "value") or 0.0 for limit in limits if text(limit, "type") == "Percent"), default=0.0) / 100
+    least = text(body, "selectPolicy") == "Min"
+    shares, counts = (
+        [number(limit, "value") or 0.0 for limit in limits if text(limit, "type") == form]
+        for form in ("Percent", "Pods")
     )
-    count = max((int(number(limit, "value") or 0) for limit in limits if text(limit, "type") == "Pods"), default=0)
+    chosen = min if least else max
+    share, count = chosen(shares, default=0.0) / 100, int(chosen(counts, default=0.0))
+    if least and shares and counts:
+        share, count = (share, 0) if share * low < count else (0.0, count)
     return share, count, int(max(number(limit, "periodSeconds") or SYNC_S for limit in limits))

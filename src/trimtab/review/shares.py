@@ -13,30 +13,18 @@ from dataclasses import dataclass
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.effects import UseSlots
+from trimtab.emit.manifests.gpu_sharing import SHARED_GPU
 from trimtab.errors import InputError
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions
-from trimtab.inputs.yaml_text import load_yaml
+from trimtab.inputs.documents import load_yaml
 from trimtab.levers.sharing import slots_on
-from trimtab.review.pools import GPU, object_at
+from trimtab.review.pools import GPU, GpuSharing, object_at
 from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
-SHARED_GPU = "nvidia.com/gpu.shared"
 MIG_SLICE = "nvidia.com/mig-"
-PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
-"""The label of a node that picks one of the device plugin's configurations."""
 _SHARING = {"timeSlicing": Isolation.TIME_SLICING, "mps": Isolation.MPS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSharing:
-    """What a configuration of the device plugin makes of each whole GPU."""
-
-    isolation: Isolation
-    per_gpu: int
-    resource: str
-    """What a share is called."""
 
 
 def sharing_configs(config_map: Object) -> Iterator[tuple[str, GpuSharing | None]]:

@@ -7,13 +7,11 @@ hour, in UTC, on any days of the week.
 
 from __future__ import annotations
 
-import re
-
+from trimtab.emit.manifests.cron_files import moments
 from trimtab.review.manifests import NOTEBOOK_TIMETABLE, Scaler
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
-from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
+from trimtab.units import HR_PER_WEEK
 
-_ON_THE_HOUR = re.compile(r"0 (?P<hour>\d+) \* \* (?P<days>\*|[0-7](?:[-,][0-7])*)")
 _UTC = frozenset({"UTC", "Etc/UTC", "Etc/GMT", "GMT"})
 
 
@@ -46,10 +44,10 @@ def _notebook_hours(scaler: Scaler) -> tuple[int, ...] | str:
     starts, stops, zones = ([str(item) for item in _list(scaler.spec, key)] for key in ("starts", "stops", "zones"))
     if not set(zones) <= _UTC:
         return f"its hours are those of {', '.join(sorted(set(zones) - _UTC)) or 'the cluster'}, and only UTC is read"
-    moments = [[_moments(cron) for cron in crons] for crons in (starts, stops)]
-    if not all(moments) or any(moment is None for part in moments for moment in part):
+    turns = [[moments(cron) for cron in crons] for crons in (starts, stops)]
+    if not all(turns) or any(turn is None for part in turns for turn in part):
         return "its hours are not whole hours of days of the week, or it is only started, or only stopped"
-    begins, ends = ([hour for part in parts for hour in part or ()] for parts in moments)
+    begins, ends = ([hour for part in parts for hour in part or ()] for parts in turns)
     return tuple(sorted(_between(begins, ends)))
 
 
@@ -60,7 +58,7 @@ def _list(spec: Object, key: str) -> list[object]:
 
 def _hours(trigger: Object) -> set[int] | None:
     """Return the hours from each start to the end that comes next; None where they cannot be read."""
-    starts, ends = (_moments(text(trigger, "metadata", name)) for name in ("start", "end"))
+    starts, ends = (moments(text(trigger, "metadata", name)) for name in ("start", "end"))
     return _between(starts, ends) if starts and ends else None
 
 
@@ -71,20 +69,3 @@ def _between(starts: list[int], ends: list[int]) -> set[int]:
         length = min((end - start) % HR_PER_WEEK or HR_PER_WEEK for end in ends)
         found |= {(start + hour) % HR_PER_WEEK for hour in range(length)}
     return found
-
-
-def _moments(cron: str) -> list[int] | None:
-    """Return the hours of the week at which a cron expression fires.
-
-    >>> _moments("0 8 * * 1-2,7"), _moments("30 8 * * *")
-    ([8, 32, 152], None)
-    """
-    found = _ON_THE_HOUR.fullmatch(cron)
-    if found is None or int(found["hour"]) >= HR_PER_DAY:
-        return None
-    days: set[int] = set()
-    for part in ("0-6" if found["days"] == "*" else found["days"]).split(","):
-        first, _, last = part.partition("-")
-        days |= set(range(int(first), int(last or first) + 1))
-    # cron counts days from Sunday = 0 (or 7); the week here starts on Monday
-    return sorted({(day - 1) % DAYS_PER_WEEK * HR_PER_DAY + int(found["hour"]) for day in days})

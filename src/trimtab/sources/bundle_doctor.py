@@ -13,14 +13,16 @@ import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.providers import last_part, nodes_by_resource
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
+from trimtab.fleet.starts import FEWEST, NODE_COLUMNS, POD_COLUMNS, measured_starts
 from trimtab.sources.clouds.quotas import NodeQuota
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.doctor import DoctorFinding, FindingStatus, activity, bill, history, price_book
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.resource_ids import last_part, nodes_by_resource
 from trimtab.units import HR_PER_DAY, hours_between
 
 
@@ -82,7 +84,8 @@ def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> l
     """Judge a bundle; `market` knows the rates that `audit` would use."""
     seen = _readings(bundle)
     found = [_gpu_metrics(bundle), *(activity(seen) if seen else ()), _days(bundle), *_nodes(bundle, market)]
-    found += [_teams(bundle), _demand(bundle), _waits(bundle), _spot(bundle), bill(bundle.table("costs").num_rows)]
+    found += [_teams(bundle), _demand(bundle), _waits(bundle), _start_times(bundle), _spot(bundle)]
+    found.append(bill(bundle.table("costs").num_rows))
     return [*found, price_book(newest_price_days), _left_out(bundle.meta.counts)]
 
 
@@ -230,6 +233,25 @@ def _waits(bundle: Bundle) -> DoctorFinding:
         detail=f"{runs.num_rows} runs, none with a wait",
         cost="whether fewer nodes would make runs wait longer than now cannot be compared",
         fix="collect from the queue that knows: --context NAME (Jobs, Kueue, Volcano) or --slurm FILE",
+    )
+
+
+def _start_times(bundle: Bundle) -> DoctorFinding:
+    """Judge what the history tells of start-ups: the wait for a node, and pods' starts on theirs."""
+    starts = measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
+    node_s, usual = starts.planned_node_s, Assumptions()
+    own = {name: took_s for name in starts.own if (took_s := starts.planned_s(name)) is not None}
+    pulls = sum(len(starts.pulls_s(name)) for name in starts.own)
+    if node_s is not None or own:
+        node = f"a node {node_s:.0f} s of {len(starts.node_s)} starts" if node_s is not None else "no node's start"
+        detail = f"{node}; starts of {len(own)} workload(s) on theirs, {pulls} with pulls of images"
+        return DoctorFinding(what="start-up times", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
+        what="start-up times",
+        status=FindingStatus.WEAK,
+        detail=f"{len(starts.node_s)} start(s) of nodes, fewer than {FEWEST} of any workload",
+        cost=f"starts are assumed: a node {usual.node_startup_s:.0f} s, a replica {usual.service_cold_start_s:.0f} s on it",
+        fix="collect with --context or --kube-dump (pods and events) while nodes come and go",
     )
 
 

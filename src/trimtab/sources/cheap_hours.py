@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from trimtab.errors import Fault, InputError, PriceFileError
-from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.inputs.files import read_csv_rows
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import Workloads
 from trimtab.units import HR_PER_DAY, as_utc

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
+from trimtab.catalog.providers import PROVIDER_ID, last_part
 from trimtab.errors import UsageError
 from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import Bundle, BundleMeta
-from trimtab.tables.resource_ids import PROVIDER_ID, last_part
 
 _WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes", "disruption_budgets")
 _TARGETS = ("scalers",)

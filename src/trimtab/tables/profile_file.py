@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.errors import InputError
-from trimtab.inputs.json_text import read_json_object
+from trimtab.inputs.documents import read_json_object
 
 
 class _Model(BaseModel):

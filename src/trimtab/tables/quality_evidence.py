@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimtab.errors import BundleError, Fault, InputError
-from trimtab.inputs.json_text import read_json_object
+from trimtab.inputs.documents import read_json_object
 from trimtab.tables.yaml_faults import validation_faults
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -75,6 +75,22 @@ def _activity(name: str, meaning: str, origin: str) -> tuple[Column, ...]:
     return tuple(_frac(f"{name}_{suffix}", f"{meaning}: {word} of the hour", origin) for suffix, word in statistics)
 
 
+def _histogram(name: str, buckets: str) -> tuple[Column, Column]:
+    """Return the bounds and the counts of a histogram of requests."""
+    return (
+        Column(
+            name=f"{name}_le_s", dtype=Dtype.FLOATS, meaning=f"upper bounds of the {buckets}", unit="s", nullable=True
+        ),
+        Column(
+            name=f"{name}_count",
+            dtype=Dtype.FLOATS,
+            meaning="requests per bucket (not cumulative)",
+            unit="requests",
+            nullable=True,
+        ),
+    )
+
+
 DEVICES = (
     _text("device", "UUID of a GPU or MIG instance", origin="DCGM UUID, NVML"),
     _text("node", "node that holds it"),
@@ -162,7 +178,8 @@ DEMAND = (
     _text("workload", "service"),
     _text(
         "server",
-        "model server that its metrics are of: vllm, sglang, tgi, triton, ray-serve, trimtab-batcher",
+        "what its requests were read from: a model server (vllm, sglang, tgi, triton, ray-serve, trimtab-batcher, dynamo, nim, "
+        "bentoml, torchserve, kserve), a proxy in front (llm-d, dynamo-frontend, istio, ingress-nginx, envoy), or `declared`",
         nullable=True,
     ),
     _amount("scrape_interval_s", "how often its server was scraped", "s"),
@@ -225,48 +242,9 @@ DEMAND = (
         "bytes",
         origin="vllm:estimated_write_bytes_per_gpu_total",
     ),
-    Column(
-        name="latency_le_s",
-        dtype=Dtype.FLOATS,
-        meaning="upper bounds of the end-to-end latency buckets; the last is inf",
-        unit="s",
-        nullable=True,
-    ),
-    Column(
-        name="latency_count",
-        dtype=Dtype.FLOATS,
-        meaning="requests per bucket (not cumulative)",
-        unit="requests",
-        nullable=True,
-    ),
-    Column(
-        name="ttft_le_s",
-        dtype=Dtype.FLOATS,
-        meaning="upper bounds of the time-to-first-token buckets",
-        unit="s",
-        nullable=True,
-    ),
-    Column(
-        name="ttft_count",
-        dtype=Dtype.FLOATS,
-        meaning="requests per bucket (not cumulative)",
-        unit="requests",
-        nullable=True,
-    ),
-    Column(
-        name="tpot_le_s",
-        dtype=Dtype.FLOATS,
-        meaning="upper bounds of the buckets of a request's mean time per token after the first",
-        unit="s",
-        nullable=True,
-    ),
-    Column(
-        name="tpot_count",
-        dtype=Dtype.FLOATS,
-        meaning="requests per bucket (not cumulative)",
-        unit="requests",
-        nullable=True,
-    ),
+    *_histogram("latency", "end-to-end latency buckets; the last is inf"),
+    *_histogram("ttft", "time-to-first-token buckets"),
+    *_histogram("tpot", "buckets of a request's mean time per token after the first"),
 )
 
 JOBS = (
@@ -346,6 +324,19 @@ PODS = (
         "when it last became ready; null where it is not, or a container of it was started again",
         nullable=True,
     ),
+    _time(
+        "started",
+        "when the last of its containers started; null where one was started again",
+        nullable=True,
+    ),
+    _amount(
+        "pull_s",
+        "how long the pulls of its images took, waits for other pulls included; 0 where the node had all of them; null where "
+        "no event says",
+        "s",
+        origin="events Pulled",
+    ),
+    _amount("pulled_gib", "size of the images that were pulled for it", "GiB", origin="events Pulled"),
     _time("ended", "when its last container ended; null while it runs", nullable=True),
     _text("queue", "Kueue or Volcano queue that it names", nullable=True),
     _text("priority_class", "priority class", nullable=True),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trimtab.errors import BundleError, Fault, InputError, near_matches
 from trimtab.inputs import files
-from trimtab.inputs.yaml_text import load_yaml
+from trimtab.inputs.documents import load_yaml
 
 
 def read_text(path: Path) -> str:

@@ -9,9 +9,19 @@ from typing import Any
 from trimtab._version import __version__
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
 from trimtab.web.library import AuditEntry
-from trimtab.web.questions import MOST_CHARS, MOST_PAGE
-from trimtab.web.tables import TABLES
+from trimtab.web.questions import (
+    BASES,
+    LEAST_DEMAND,
+    MOST_CHARS,
+    MOST_DEMAND,
+    MOST_PAGE,
+    MOST_USD_MO,
+    PATTERNS,
+    RULES,
+)
+from trimtab.web.tables import TABLES, DataTable
 
 Schema = dict[str, Any]
 """A JSON Schema, or a part of an OpenAPI description: of any depth."""
@@ -33,6 +43,14 @@ def entry_row(entry: AuditEntry, document: AuditDocument) -> dict[str, object]:
 def json_text(plain: object) -> str:
     """Return a value as JSON; raises ValueError for NaN and infinity, which JSON does not have."""
     return json.dumps(plain, ensure_ascii=False, allow_nan=False)
+
+
+def rows(table: DataTable) -> dict[str, object]:
+    """Return rows as `-o json` of a command writes them."""
+    return {"schema_version": _ROWS_VERSION, "rows": table.plain_rows()}
+
+
+_ROWS_VERSION = 1
 
 
 def openapi() -> Schema:
@@ -59,6 +77,15 @@ def openapi() -> Schema:
     }
 
 
+_VERIFICATION_FIGURES = (
+    "then_usd_mo",
+    "demand_usd_mo",
+    "saved_usd_mo",
+    "rates_usd_mo",
+    "now_usd_mo",
+    "predicted_usd_mo",
+    "outside_usd_mo",
+)
 _OWN_SCHEMAS: Schema = {
     "Error": {
         "type": "object",
@@ -83,6 +110,26 @@ _OWN_SCHEMAS: Schema = {
             "joint_saving_usd_mo": {"type": "number"},
         },
         "required": ["name", "fleet", "start", "end", "bill_usd_mo", "joint_saving_usd_mo"],
+        "additionalProperties": False,
+    },
+    "Rows": {
+        "type": "object",
+        "properties": {
+            "schema_version": {"const": _ROWS_VERSION},
+            "rows": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["schema_version", "rows"],
+        "additionalProperties": False,
+    },
+    "Verification": {
+        "type": "object",
+        "properties": {
+            "schema_version": {"const": VERIFICATION_VERSION},
+            "window": {"type": "object"},
+            **{name: {"type": "number"} for name in _VERIFICATION_FIGURES},
+            **{name: {"type": "array"} for name in ("rows", "drifts", "purchases", "notes")},
+        },
+        "required": ["schema_version", "window", *_VERIFICATION_FIGURES, "rows", "drifts", "purchases", "notes"],
         "additionalProperties": False,
     },
     "TableRows": {
@@ -116,31 +163,64 @@ def _paths() -> Schema:
         "/api/audits/{audit}/plan": _get(
             "The best plan that does without some actions: chosen, billed and proved again",
             (_AUDIT, off),
-            {
-                200: _ref("SwitchedPart"),
-                202: _ref("UnderWay"),
-                400: _ref("Error"),
-                404: _ref("Error"),
-                409: _ref("Error"),
-                429: _ref("Error"),
-            },
+            {200: _ref("SwitchedPart"), **_WORKED_OUT},
+        ),
+        "/api/audits/{audit}/what-if": _get(
+            "The fleet in another world beside the plan, as `trimtab what-if -o json` has it",
+            (_AUDIT, *_SCENARIO_PARAMETERS),
+            {200: _ref("Rows"), **_WORKED_OUT},
+        ),
+        "/api/audits/{audit}/verify": _get(
+            "The plan held against later history, as `trimtab verify -o json` has it",
+            (_AUDIT,),
+            {200: _ref("Verification"), **_WORKED_OUT},
+        ),
+        "/api/audits/{audit}/allocation": _get(
+            "The bill split, as `trimtab allocate -o json` has it",
+            (_AUDIT, *_ALLOCATION_PARAMETERS),
+            {200: _ref("Rows"), **_WORKED_OUT},
         ),
         "/api/audits/{audit}/tables/{table}": _get(
-            "A table of an audit",
-            (_AUDIT, _table(), *_TABLE_PARAMETERS),
-            {200: _ref("TableRows"), 400: _ref("Error"), 404: _ref("Error")},
+            "A table of an audit; `what-if` and `allocation` take the parameters of their documents too",
+            (_AUDIT, _table(), *_TABLE_PARAMETERS, *_SCENARIO_PARAMETERS, *_ALLOCATION_PARAMETERS),
+            {200: _ref("TableRows"), **_WORKED_OUT},
         ),
     }
 
 
 def _table() -> Schema:
-    return {"name": "table", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(TABLES)}}
+    return {
+        "name": "table",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "enum": sorted((*TABLES, *_WORKED_OUT_TABLES))},
+    }
 
 
 def _parameter(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
+def _text(name: str) -> Schema:
+    return {"type": "string", "maxLength": MOST_CHARS, "pattern": PATTERNS[name]}
+
+
+_WORKED_OUT_TABLES = ("allocation", "verified", "what-if")
+_SCENARIO_PARAMETERS: Sequence[Schema] = (
+    _parameter("demand", "Times today's.", {"type": "number", "minimum": LEAST_DEMAND, "maximum": MOST_DEMAND}),
+    _parameter("price", "Changes, with commas between them: `H100-15%,spot+30%`.", _text("price")),
+    _parameter("no_spot", "1: nothing is moved to spot.", {"type": "string", "enum": ["1"]}),
+    _parameter("spot_max", "Share of node-hours on spot at most.", {"type": "number", "minimum": 0, "maximum": 1}),
+    _parameter("quota", "`TYPE=NODES`, with commas between them.", _text("quota")),
+    _parameter("budget", "Dollars a month at most.", {"type": "number", "minimum": 0, "maximum": MOST_USD_MO}),
+    _parameter("deadline", "A month, or a day up to its 28th: 2027-03.", _text("deadline")),
+)
+_ALLOCATION_PARAMETERS: Sequence[Schema] = (
+    _parameter("by", "team, workload, namespace, kind, model or `label:KEY`.", _text("by")),
+    _parameter("cost", "What is charged.", {"type": "string", "enum": [name for name in BASES if name]}),
+    _parameter("idle", "Idle nodes and unused commitments.", {"type": "string", "enum": list(RULES)}),
+    _parameter("shared", "Tax, credits, what nobody is named for.", {"type": "string", "enum": list(RULES)}),
+)
 _TABLE_PARAMETERS: Sequence[Schema] = (
     _parameter("q", "Rows that hold this text.", {"type": "string", "maxLength": MOST_CHARS}),
     _parameter("team", "Rows of this team.", {"type": "string", "maxLength": MOST_CHARS}),
@@ -154,6 +234,10 @@ def _get(summary: str, parameters: Sequence[Schema], answers: Mapping[int, Schem
     responses = {
         str(status): {"description": _MEANING[status], "content": {"application/json": {"schema": schema}}}
         for status, schema in answers.items()
+    }
+    responses["414"] = {
+        "description": "The address is too long.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
     }
     return {"get": {"summary": summary, "parameters": list(parameters), "responses": responses}}
 
@@ -170,6 +254,10 @@ _MEANING = {
 
 def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+_WORKED_OUT = {202: _ref("UnderWay")} | {status: _ref("Error") for status in (400, 404, 409, 429)}
+"""What may be answered besides, where something has to be worked out."""
 
 
 def _array(name: str) -> Schema:

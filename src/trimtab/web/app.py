@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
@@ -17,18 +18,23 @@ from starlette.routing import Route
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.verify_document import verify_document
+from trimtab.emit.writers.xlsx import write_workbook
 from trimtab.errors import TrimtabError
-from trimtab.web import api, pages, switches
+from trimtab.plan.proof.scenario import WhatIf
+from trimtab.plan.verify.verification import Verification
+from trimtab.web import api, pages, switches, tables, worked_out
 from trimtab.web.access import AccessGate, AccessRules
 from trimtab.web.layout import assets, audit_path
 from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, TooBusy, UnderWay
 from trimtab.web.page_cache import PageCache
 from trimtab.web.picker import Picker, answered
-from trimtab.web.questions import BadQuestion, switched_off, table_question, word
-from trimtab.web.tables import TABLES
+from trimtab.web.questions import BadQuestion, allocation, scenario, switched_off, table_question, word
+from trimtab.web.tables import TABLES, AllocatedBill, DataTable, audit_workbook
 
 _SMALLEST_ZIPPED = 1000
 _JSON = "application/json"
+_XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PageMaker = Callable[[str, AuditDocument, QueryParams], str | None]
 
 
@@ -64,6 +70,7 @@ class Routes:
             "/workload": lambda name, document, query: pages.workload(name, document, word(query, "name")),
             "/action": lambda name, document, query: switches.action(name, document, word(query, "id")),
             "/proof": lambda name, document, _: pages.proof(name, document),
+            "/finance": lambda name, document, _: pages.finance(name, document),
             "/use": lambda name, document, _: pages.use(name, document),
             "/more": lambda name, document, _: pages.more(name, document),
         }
@@ -75,11 +82,18 @@ class Routes:
             Route("/fit", self.fit),
             *(Route(f"/audits/{{audit}}{path}", self.page_of(make)) for path, make in made.items()),
             Route("/audits/{audit}/plan", self.plan),
+            Route("/audits/{audit}/what-if", self.what_if),
+            Route("/audits/{audit}/verify", self.verify),
+            Route("/audits/{audit}/allocation", self.allocation),
+            Route("/audits/{audit}/workbook.xlsx", self.workbook),
             Route("/audits/{audit}/tables/{table}.{form}", self.table_file),
             Route("/api/openapi.json", self.openapi),
             Route("/api/audits", self.api_audits),
             Route("/api/audits/{audit}", self.api_audit),
             Route("/api/audits/{audit}/plan", self.api_plan),
+            Route("/api/audits/{audit}/what-if", self.api_what_if),
+            Route("/api/audits/{audit}/verify", self.api_verify),
+            Route("/api/audits/{audit}/allocation", self.api_allocation),
             Route("/api/audits/{audit}/tables/{table}", self.api_table),
         ]
 
@@ -146,19 +160,91 @@ class Routes:
             return HTMLResponse(switches.plan(entry.name, document, off_ids, found))
         return self.cache.answer(request, entry, lambda: switches.plan(entry.name, document, off_ids, found))
 
+    def what_if(self, request: Request) -> Response:
+        """Answer with the fleet in another world, kept once it is worked out."""
+        entry, document = self._asked(request)
+        query = request.query_params
+        asked = scenario(query)
+        found = None if asked is None else self.library.what_if(entry, asked)
+
+        def made() -> str:
+            return worked_out.what_if(entry.name, document, query, asked, found)
+
+        ready = found is None or isinstance(found, WhatIf)
+        return self.cache.answer(request, entry, made) if ready else HTMLResponse(made())
+
+    def verify(self, request: Request) -> Response:
+        """Answer with the plan held against later history, made anew where that has grown."""
+        entry, document = self._asked(request)
+        question = table_question(request.query_params)
+        found, stamp = self.library.verified(entry), self.library.source.later_stamp(entry.name)
+
+        def made() -> str:
+            return worked_out.verify(entry.name, document, question, found)
+
+        if not isinstance(found, Verification):
+            return HTMLResponse(made())
+        return self.cache.answer(request, replace(entry, stamp=f"{entry.stamp} {stamp}"), made)
+
+    def allocation(self, request: Request) -> Response:
+        """Answer with the bill split, kept once it is."""
+        entry, document = self._asked(request)
+        query = request.query_params
+        question = table_question(query)
+        found = self.library.allocated(entry, allocation(query))
+
+        def made() -> str:
+            return worked_out.allocation(entry.name, document, query, question, found)
+
+        return self.cache.answer(request, entry, made) if isinstance(found, AllocatedBill) else HTMLResponse(made())
+
     def table_file(self, request: Request) -> Response:
-        """Answer with a table as CSV or JSON."""
-        _, document = self._asked(request)
-        make, form = TABLES.get(request.path_params["table"]), request.path_params["form"]
-        if make is None or form not in ("csv", "json"):
+        """Answer with a table as CSV, JSON or a workbook."""
+        form = request.path_params["form"]
+        if form not in ("csv", "json", "xlsx"):
             raise HTTPException(404)
-        table = make(document).asked(table_question(request.query_params))
+        table = self._table(request)
+        if not isinstance(table, DataTable):
+            return _unready(table)
+        table = table.asked(table_question(request.query_params))
         if form == "json":
             return Response(api.json_text(table.plain()), media_type=_JSON)
-        name = f"trimtab-{table.key}.csv"
-        return Response(
-            table.csv(), media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        content, kind = (table.csv(), "text/csv") if form == "csv" else (write_workbook([table.sheet()]), _XLSX)
+        name = f"trimtab-{table.key}.{form}"
+        return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+    def _table(self, request: Request) -> DataTable | UnderWay | Refused:
+        """Return the table that an address names; raises HTTPException where there is none."""
+        entry, document = self._asked(request)
+        name, query = request.path_params["table"], request.query_params
+        split, _ = allocation(query), scenario(query)  # refused wherever they are given, as their description says
+        if name in TABLES:
+            return TABLES[name](document)
+        match name:
+            case "verified":
+                found = self.library.verified(entry)
+                return tables.verified(found) if isinstance(found, Verification) else found
+            case "what-if":
+                other = self._what_if(entry, query)
+                return tables.scenario_figures(other) if isinstance(other, WhatIf) else other
+            case "allocation":
+                paid = self.library.allocated(entry, split)
+                if not isinstance(paid, AllocatedBill):
+                    return paid
+                return worked_out.with_teams(paid.table, document) if split.split == "workload" else paid.table
+        raise HTTPException(404)
+
+    def _what_if(self, entry: AuditEntry, query: QueryParams) -> WhatIf | UnderWay | Refused:
+        asked = scenario(query)
+        if asked is None:
+            raise BadQuestion("what is different? give demand, price, no_spot, spot_max, quota, budget or deadline")
+        return self.library.what_if(entry, asked)
+
+    def workbook(self, request: Request) -> Response:
+        """Answer with all tables of an audit as a workbook."""
+        entry, document = self._asked(request)
+        name = f'attachment; filename="trimtab-audit-{quote(entry.name)}.xlsx"'
+        return Response(audit_workbook(document), media_type=_XLSX, headers={"Content-Disposition": name})
 
     def openapi(self, request: Request) -> Response:
         """Answer with the description of the API."""
@@ -182,23 +268,33 @@ class Routes:
     def api_plan(self, request: Request) -> Response:
         """Answer with the plan as it is switched."""
         entry, _ = self._asked(request)
-        match self._without(entry, switched_off(request.query_params)):
-            case SwitchedPart() as found:
-                return Response(api.json_text(found.model_dump(mode="json")), media_type=_JSON)
-            case UnderWay(stage=stage, done_frac=done_frac):
-                return Response(api.json_text({"stage": stage, "done_frac": done_frac}), 202, media_type=_JSON)
-            case Refused(reason=reason):
-                return Response(api.json_text({"error": reason}), 409, media_type=_JSON)
+        found = self._without(entry, switched_off(request.query_params))
+        return _json(found.model_dump(mode="json")) if isinstance(found, SwitchedPart) else _unready(found)
+
+    def api_what_if(self, request: Request) -> Response:
+        """Answer with a scenario, as `trimtab what-if -o json` has it."""
+        entry, _ = self._asked(request)
+        found = self._what_if(entry, request.query_params)
+        return _json(api.rows(tables.scenario_figures(found))) if isinstance(found, WhatIf) else _unready(found)
+
+    def api_verify(self, request: Request) -> Response:
+        """Answer with a verification, as `trimtab verify -o json` has it."""
+        entry, _ = self._asked(request)
+        found = self.library.verified(entry)
+        return _json(verify_document(found)) if isinstance(found, Verification) else _unready(found)
+
+    def api_allocation(self, request: Request) -> Response:
+        """Answer with a bill split, as `trimtab allocate -o json` has it."""
+        entry, _ = self._asked(request)
+        found = self.library.allocated(entry, allocation(request.query_params))
+        return _json(api.rows(found.table)) if isinstance(found, AllocatedBill) else _unready(found)
 
     def api_table(self, request: Request) -> Response:
         """Answer with a table."""
-        _, document = self._asked(request)
-        make = TABLES.get(request.path_params["table"])
-        if make is None:
-            raise HTTPException(404)
-        return Response(
-            api.json_text(make(document).asked(table_question(request.query_params)).plain()), media_type=_JSON
-        )
+        table = self._table(request)
+        if not isinstance(table, DataTable):
+            return _unready(table)
+        return _json(table.asked(table_question(request.query_params)).plain())
 
     def _asked(self, request: Request) -> tuple[AuditEntry, AuditDocument]:
         """Return the audit that an address names; raises HTTPException where there is none, TrimtabError where it is broken."""
@@ -210,6 +306,17 @@ class Routes:
     def _without(self, entry: AuditEntry, off: frozenset[str]) -> SwitchedPart | UnderWay | Refused:
         board = self.library.switchboard(entry)
         return board.without(off) if isinstance(board, Switchboard) else board
+
+
+def _json(plain: object) -> Response:
+    return Response(api.json_text(plain), media_type=_JSON)
+
+
+def _unready(state: UnderWay | Refused) -> Response:
+    """Answer a program that asked for what is not worked out yet, or cannot be."""
+    if isinstance(state, UnderWay):
+        return Response(api.json_text({"stage": state.stage, "done_frac": state.done_frac}), 202, media_type=_JSON)
+    return Response(api.json_text({"error": state.reason}), 409, media_type=_JSON)
 
 
 def _missing(request: Request, error: Exception) -> Response:

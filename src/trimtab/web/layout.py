@@ -24,8 +24,12 @@ MOST_SHOWN = 300
 _SECTIONS = (
     ("", "Overview"),
     ("/spend", "Money"),
+    ("/allocation", "Allocation"),
     ("/plan", "Plan"),
+    ("/what-if", "What if"),
     ("/proof", "Proof"),
+    ("/verify", "Verify"),
+    ("/finance", "Finance"),
     ("/use", "Use"),
     ("/more", "More"),
 )
@@ -286,7 +290,7 @@ def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html
     for title, number in (("Earlier", question.page - 1), ("Later", question.page + 1)):
         if 1 <= number <= pages:
             links.append(tag("a", title, href=f"{place.path}?{urlencode({**query, 'page': str(number)})}"))
-    for title, suffix in (("CSV", "csv"), ("JSON", "json")):
+    for title, suffix in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx")):
         address = f"{place.files}.{suffix}" + (f"?{urlencode(query)}" if query else "")
         links.append(tag("a", title, href=address))
     return tag("p", *parts, *(tag("span", " ", link) for link in links), class_="under soft")

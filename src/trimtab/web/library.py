@@ -9,18 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.from_audit.switched import switched_part
 from trimtab.errors import TrimtabError
-from trimtab.pipeline.auditing import Progress, ProvenPlan
+from trimtab.pipeline.auditing import Progress, ProvenPlan, what_if_beside
+from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.plan.proof.switched import switched
+from trimtab.plan.verify.verification import Verification
+from trimtab.web.tables import AllocatedBill, AllocationQuestion
 
 MOST_DOCUMENTS = 8
 MOST_PLANS = 2
@@ -28,6 +31,10 @@ MOST_PLANS = 2
 MOST_ANSWERS = 512
 MOST_WAITING = 8
 """Questions that wait for one plan at once; another is turned away."""
+MOST_WORKED_OUT = 64
+"""Verifications, scenarios and allocations kept in memory."""
+ANSWER_WAIT_S = 2.0
+"""How long a page waits for what is being worked out before it says so."""
 log = logging.getLogger(__name__)
 
 
@@ -79,6 +86,18 @@ class AuditSource(Protocol):
         """Make an audit's plan again from its history; raises TrimtabError where that is not at hand."""
         ...
 
+    def verified(self, name: str, tell: Progress) -> Verification:
+        """Hold an audit's plan against later history; raises TrimtabError where the one or the other is not at hand."""
+        ...
+
+    def later_stamp(self, name: str) -> str:
+        """Return what changes when the later history does."""
+        ...
+
+    def allocated(self, name: str, asked: AllocationQuestion, tell: Progress) -> AllocatedBill:
+        """Split the bill of an audit's history; raises TrimtabError where that is not at hand."""
+        ...
+
 
 class Switchboard:
     """One plan, chosen again for every set of actions that people switch off; one at a time, and each set once."""
@@ -110,6 +129,75 @@ class Switchboard:
         finally:
             self._places.release()
 
+    def what_if(self, scenario: Scenario, tell: Progress) -> WhatIf:
+        """Plan the fleet in another world beside this plan; switches wait meanwhile. Raises TrimtabError."""
+        with self._solving:
+            return what_if_beside(self._made, scenario, tell)
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something that is being worked out, and how far it is."""
+
+    work: Future[object]
+    state: UnderWay
+
+
+class Answers:
+    """What takes long: each question worked out once, in the background, one at a time; the last answers are kept."""
+
+    def __init__(self, closed: threading.Event) -> None:
+        self._closed = closed
+        self._jobs: OrderedDict[object, _Job] = OrderedDict()
+        self._access = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._worker = ThreadPoolExecutor(max_workers=1)
+
+    def ask(self, key: object, make: Callable[[Progress], T], wait_s: float = ANSWER_WAIT_S) -> T | UnderWay | Refused:
+        """Return the answer to a question, or how far it is after a short wait; raises TooBusy where too many are asked."""
+        with self._access:
+            job = self._jobs.get(key) or self._begun(key, make)
+            self._jobs.move_to_end(key)
+        if not job.work.done() and self._waiting.acquire(blocking=False):
+            try:
+                wait([job.work], wait_s)
+            finally:
+                self._waiting.release()
+        if not job.work.done():
+            return job.state
+        fault = None if job.work.cancelled() else job.work.exception()
+        if fault is None and not job.work.cancelled():
+            return cast("T", job.work.result())
+        with self._access:  # what was not at hand may be at hand when it is asked for again
+            self._jobs.pop(key, None)
+        if isinstance(fault, TrimtabError):
+            return Refused(reason=str(fault))
+        log.error("an answer could not be worked out", exc_info=fault)
+        return Refused(reason="it could not be worked out; the server's log says why")
+
+    def _begun(self, key: object, make: Callable[[Progress], T]) -> _Job:
+        if sum(not job.work.done() for job in self._jobs.values()) >= MOST_WAITING:
+            raise TooBusy("too many questions are being worked out at once; try again in a few seconds")
+        job = _Job(work=Future(), state=UnderWay(stage="waiting for its turn", done_frac=0.0))
+
+        def tell(stage: str, done_frac: float) -> None:
+            if self._closed.is_set():
+                raise _Closed
+            job.state = UnderWay(stage=stage, done_frac=done_frac)
+
+        job.work = self._worker.submit(make, tell)
+        self._jobs[key] = job
+        while len(self._jobs) > MOST_WORKED_OUT:
+            self._jobs.popitem(last=False)
+        return job
+
+    def close(self) -> None:
+        """Begin no more work."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
 
 @dataclass(slots=True, eq=False)
 class Library:
@@ -121,6 +209,10 @@ class Library:
     _access: threading.RLock = field(default_factory=threading.RLock)
     _closed: threading.Event = field(default_factory=threading.Event)
     _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
+    _answers: Answers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._answers = Answers(self._closed)
 
     def entries(self) -> Sequence[AuditEntry]:
         """Return the audits, the latest first."""
@@ -148,9 +240,26 @@ class Library:
             self._boards.move_to_end(entry)
             return self._boards[entry]
 
+    def what_if(self, entry: AuditEntry, scenario: Scenario) -> WhatIf | UnderWay | Refused:
+        """Return an audit's fleet in another world beside its plan; raises TooBusy."""
+        board = self.switchboard(entry)
+        if not isinstance(board, Switchboard):
+            return board
+        return self._answers.ask((entry, scenario), lambda tell: board.what_if(scenario, tell))
+
+    def verified(self, entry: AuditEntry) -> Verification | UnderWay | Refused:
+        """Return an audit's plan held against later history, worked out again when that has grown; raises TooBusy."""
+        key = (entry, "verified", self.source.later_stamp(entry.name))
+        return self._answers.ask(key, lambda tell: self.source.verified(entry.name, tell))
+
+    def allocated(self, entry: AuditEntry, asked: AllocationQuestion) -> AllocatedBill | UnderWay | Refused:
+        """Return the bill of an audit's history, split; raises TooBusy."""
+        return self._answers.ask((entry, asked), lambda tell: self.source.allocated(entry.name, asked, tell))
+
     def close(self) -> None:
         """Begin no more work, and end what goes on at its next stage."""
         self._closed.set()
+        self._answers.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _make(self, entry: AuditEntry) -> Switchboard | Refused:

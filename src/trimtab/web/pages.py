@@ -21,7 +21,8 @@ from trimtab.emit.html.charts import (
 from trimtab.emit.html.markup import Html, tag
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
-from trimtab.emit.words import law_line, undeclared_line
+from trimtab.emit.sections.finance import finance_figures, finance_headline, finance_sections
+from trimtab.emit.sections.workload import workload_sections
 from trimtab.emit.writers.html import figures_html, section_html, words_html
 from trimtab.web import tables
 from trimtab.web.layout import (
@@ -211,13 +212,21 @@ def workload(name: str, document: AuditDocument, wanted: str) -> str | None:
 
 
 def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Html]:
-    """Yield the panels of a workload's page that have something to show."""
-    for verdict in document.verdicts:
-        if verdict.workload == wanted:
-            lines = [f"{row.what}: {row.value}" for row in verdict.evidence]
-            yield panel(
-                "What its readings say", tag("p", tag("strong", safe(verdict.headline))), listed(list(map(safe, lines)))
-            )
+    """Yield the panels of a workload's page: its explanation, with its pictures and links where a page has room for them."""
+    yield from _pictures_of(document, wanted)
+    for section in workload_sections(document, wanted):
+        match section.name:
+            case "cost":  # heads the page
+                pass
+            case "actions":
+                yield _changed_by(name, document, wanted) or section_html(section)
+            case "targets":
+                yield _targets_of(name, document, wanted)
+            case _:
+                yield section_html(section)
+
+
+def _pictures_of(document: AuditDocument, wanted: str) -> Iterator[Html]:
     heat = dict(zip(document.pictures.heat_map.rows, document.pictures.heat_map.activity_frac, strict=True))
     if wanted in heat:
         yield panel(
@@ -228,32 +237,25 @@ def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Ht
     for part in document.pictures.capacity:
         if part.workload == wanted:
             yield _capacity_panel(part)
-    acts = [action for action in document.plan.actions if any(change.subject == wanted for change in action.changes)]
-    if acts:
-        links = (
-            tag(
-                "li",
-                tag("a", f"{action.id} {safe(action.subject)}", href=f"{audit_path(name)}/action?id={action.id}"),
-                f": {safe(action.effect)}",
-            )
-            for action in acts
+
+
+def _changed_by(name: str, document: AuditDocument, wanted: str) -> Html:
+    links = [
+        tag(
+            "li",
+            tag("a", f"{action.id} {safe(action.subject)}", href=f"{audit_path(name)}/action?id={action.id}"),
+            f": {safe(action.effect)}",
         )
-        yield panel("What the plan does to it", tag("ul", *links, class_="plain"))
+        for action in document.plan.actions
+        if any(change.subject == wanted for change in action.changes)
+    ]
+    return panel("What the plan does to it", tag("ul", *links, class_="plain")) if links else Html()
+
+
+def _targets_of(name: str, document: AuditDocument, wanted: str) -> Html:
+    where = TablePlace(path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted})
     shown = _own_rows(tables.targets(document), wanted)
-    if shown.rows:
-        where = TablePlace(
-            path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted}
-        )
-        yield panel("Its targets in the proof", table_html(shown, TableQuestion(), where))
-    lines = [safe(law_line(law)) for law in document.laws if law.workload == wanted]
-    if lines:
-        yield panel("How it answers under load", listed(lines))
-    undeclared = [part for part in document.undeclared if wanted in part.workloads]
-    if undeclared:
-        items = (
-            tag("li", words_html(undeclared_line(part)), tag("pre", safe(part.declaration))) for part in undeclared
-        )
-        yield panel("What declaring would save", tag("ul", *items, class_="plain"))
+    return panel("Its targets in the proof", table_html(shown, TableQuestion(), where))
 
 
 def _own_rows(table: DataTable, wanted: str) -> DataTable:
@@ -272,6 +274,19 @@ def _capacity_panel(part: CapacityPart) -> Html:
 def proof(name: str, document: AuditDocument) -> str:
     """Return whether the plan holds: the replay of unseen history, the laws under it, what departures do to it."""
     return _of_sections(name, document, "The proof", "/proof", _PROOF)
+
+
+def finance(name: str, document: AuditDocument) -> str:
+    """Return the audit for those who pay: no word of the trade, what is uncertain, what one would be bound to."""
+    place = Place(title="For finance", audit=name, fleet=document.fleet, section="/finance")
+    workbook = tag("a", "The whole audit as a workbook (XLSX)", href=f"{audit_path(name)}/workbook.xlsx")
+    return page(
+        place,
+        figures_html(finance_figures(document)),
+        tag("p", words_html(finance_headline(document)), class_="headline"),
+        *(section_html(shortened(section)) for section in finance_sections(document)),
+        tag("p", workbook, class_="under soft"),
+    )
 
 
 def use(name: str, document: AuditDocument) -> str:

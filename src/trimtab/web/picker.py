@@ -19,7 +19,7 @@ from trimtab.pipeline.fitting import fit
 from trimtab.units import MS_PER_S
 from trimtab.web.layout import Place, page, panel, short_table
 from trimtab.web.questions import BadQuestion, number, word
-from trimtab.web.tables import MONEY, SMALL_MONEY, DataColumn, DataTable, Row, Value
+from trimtab.web.tables import DECIMAL, MONEY, SMALL_MONEY, DataColumn, DataTable, Row, Value
 
 _MOST_ANSWERS = 64
 _MOST_ROWS = 25
@@ -126,7 +126,7 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             DataColumn(key="usd_per_mtok", title="$/M tokens", format=SMALL_MONEY),
             DataColumn(key="interval", title="80% interval", less=True),
             DataColumn(key="usd_hr", title="$/hour", format=MONEY),
-            DataColumn(key="tpot_ms", title="ms a token", format=MONEY, less=True),
+            DataColumn(key="tpot_ms", title="ms a token", format=DECIMAL, less=True),
             DataColumn(key="setup", title="how", less=True),
             DataColumn(key="where", title="where"),
         ),

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from datetime import date
+from types import MappingProxyType
 
 from starlette.datastructures import QueryParams
 
-from trimtab.errors import UsageError
-from trimtab.web.tables import TableQuestion
+from trimtab.catalog.registry import price_change
+from trimtab.errors import InputError, UsageError
+from trimtab.fleet.reach import quotas_of
+from trimtab.plan.proof.scenario import Scenario
+from trimtab.web.tables import AllocationQuestion, TableQuestion
 
 MOST_CHARS = 400
 """Of a value in a query."""
 MOST_PAGE = 100_000
 MOST_OFF = 400
+MOST_PRICES = 8
+"""Prices that change in one scenario."""
+LEAST_DEMAND, MOST_DEMAND = 0.05, 20.0
+"""Times today's."""
+MOST_USD_MO = 1e10
+SPLITS = ("team", "workload", "namespace", "kind", "model")
+"""What a bill is split by, besides a label (`label:KEY`)."""
+BASES = ("", "effective", "billed", "list")
+RULES = ("show", "spread", "even")
+_PRICE = r"[A-Za-z][A-Za-z0-9._-]{0,40}(\+[0-9]{1,3}|-[0-9]{1,2})(\.[0-9]{1,2})?%"
+_QUOTA = r"[a-z][a-z0-9.-]{0,40}(@[a-z][a-z0-9-]{0,40})?(:(spot|on-demand))?=[0-9]{1,6}"
+PATTERNS: Mapping[str, str] = MappingProxyType(
+    {
+        "price": f"^{_PRICE}(, ?{_PRICE}){{0,{MOST_PRICES - 1}}}$",
+        "quota": f"^{_QUOTA}(, ?{_QUOTA}){{0,{MOST_PRICES - 1}}}$",
+        "deadline": "^[1-9][0-9]{3}-(0[1-9]|1[0-2])(-(0[1-9]|1[0-9]|2[0-8]))?$",
+        "by": f"^({'|'.join(SPLITS)}|label:[A-Za-z0-9._/-]{{1,317}})$",
+    }
+)
+"""What texts of a query look like, as their description has it; a Kubernetes label's key has at most 317 characters."""
+_FORMS = {
+    "price": "changes such as H100-15%,spot+30%",
+    "quota": "TYPE[@REGION][:spot]=NODES, as p5.48xlarge=16",
+    "deadline": "a month or a day up to its 28th, as 2027-03 or 2027-03-15",
+    "by": f"one of {', '.join(SPLITS)} or label:KEY",
+}
 _FLAGS = {"": True, "1": True, "0": False}
 
 
@@ -59,4 +92,51 @@ def number(query: QueryParams, key: str, least: float, most: float) -> float | N
         value = math.nan
     if not least <= value <= most:
         raise BadQuestion(f"{key} must be a number from {least:g} to {most:g}")
+    return value
+
+
+def scenario(query: QueryParams) -> Scenario | None:
+    """Return the world that is asked about, None where nothing is different; raises BadQuestion."""
+    changes, quotas, deadline = (patterned(query, key) for key in ("price", "quota", "deadline"))
+    try:
+        quotas_of(quotas)
+        found = Scenario(
+            demand=number(query, "demand", LEAST_DEMAND, MOST_DEMAND) or 1.0,
+            prices=tuple(price_change(part) for part in changes.split(",") if part),
+            use_spot=False if choice(query, "no_spot", ("", "1")) else None,
+            spot_max_frac=number(query, "spot_max", 0.0, 1.0),
+            quotas=quotas or None,
+            budget_usd_mo=number(query, "budget", 0.0, MOST_USD_MO),
+            deadline=date.fromisoformat(f"{deadline}-01" if len(deadline) == len("2027-03") else deadline)
+            if deadline
+            else None,
+        )
+    except InputError as error:
+        raise BadQuestion(str(error)) from error
+    return found if found.words() else None
+
+
+def allocation(query: QueryParams) -> AllocationQuestion:
+    """Return how a bill is to be split; raises BadQuestion."""
+    return AllocationQuestion(
+        split=patterned(query, "by") or SPLITS[0],
+        basis=choice(query, "cost", BASES),
+        idle=choice(query, "idle", ("", *RULES)) or RULES[0],
+        shared=choice(query, "shared", ("", *RULES)) or RULES[0],
+    )
+
+
+def patterned(query: QueryParams, key: str) -> str:
+    """Return a text of a known form, empty where it is left out; raises BadQuestion for another."""
+    value = word(query, key)
+    if value and not re.fullmatch(PATTERNS[key], value):
+        raise BadQuestion(f"{key} must be {_FORMS[key]}")
+    return value
+
+
+def choice(query: QueryParams, key: str, known: tuple[str, ...]) -> str:
+    """Return one of several values; raises BadQuestion for another."""
+    value = word(query, key)
+    if value not in known:
+        raise BadQuestion(f"{key} must be one of {', '.join(name for name in known if name)}")
     return value

@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from trimtab.emit.comparison import compared
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import percent
+from trimtab.emit.verify_document import verdict_row
+from trimtab.emit.writers.xlsx import WorkbookSheet, write_workbook
+from trimtab.plan.proof.scenario import WhatIf
+from trimtab.plan.verify.verification import Verification
 from trimtab.safe_text import csv_text
 
 Value = str | float | int | bool | None
@@ -25,12 +30,16 @@ class CellFormat:
 
     show: Callable[[Value], str]
     right: bool = False
+    in_workbook: str = "General"
+    """The number format of a spreadsheet."""
 
 
-def _number(digits: int) -> CellFormat:
+def _number(digits: int, *, dollars: bool = False) -> CellFormat:
+    decimals = f".{'0' * digits}" if digits else ""
     return CellFormat(
-        show=lambda value: f"{value:,.{digits}f}" if isinstance(value, int | float) else "",
+        show=lambda value: f"{value:,.{digits}f}" if isinstance(value, int | float) else "–",
         right=True,
+        in_workbook=f"{'[$$-409]' if dollars else ''}#,##0{decimals}",
     )
 
 
@@ -38,8 +47,11 @@ WORDS = CellFormat(show=lambda value: "" if value is None else str(value))
 HEADLINE = CellFormat(show=lambda value: str(value or "").partition(";")[0])
 """What a verdict says first; the workload's page has all of it."""
 KEPT = CellFormat(show=lambda value: "✓ kept" if value else "✗ missed")
-SHARE = CellFormat(show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True)
-WHOLE, MONEY, SMALL_MONEY = _number(0), _number(2), _number(3)
+SHARE = CellFormat(
+    show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True, in_workbook="0.0%"
+)
+WHOLE, DECIMAL = _number(0), _number(2)
+MONEY, SMALL_MONEY, WHOLE_MONEY = _number(2, dollars=True), _number(3, dollars=True), _number(0, dollars=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +73,11 @@ class DataTable:
     columns: tuple[DataColumn, ...]
     rows: Sequence[Row]
 
+    def only(self, *keys: str) -> DataTable:
+        """Return the columns of some keys, those that there are."""
+        columns = tuple(column for column in self.columns if column.key in keys)
+        return replace(self, columns=columns)
+
     def asked(self, question: TableQuestion) -> DataTable:
         """Return the rows that a question wants, in its order."""
         rows = [row for row in self.rows if question.takes(row)]
@@ -75,6 +92,15 @@ class DataTable:
             [column.key for column in self.columns], [[row[column.key] for column in self.columns] for row in self.rows]
         )
 
+    def sheet(self) -> WorkbookSheet:
+        """Return the rows as a sheet of a workbook."""
+        return WorkbookSheet(
+            title=self.title,
+            heads=[column.title or column.key for column in self.columns],
+            formats=[column.format.in_workbook for column in self.columns],
+            rows=[[row[column.key] for column in self.columns] for row in self.rows],
+        )
+
     def plain(self) -> dict[str, object]:
         """Return the rows for JSON, with what they are."""
         return {"table": self.key, "columns": [column.key for column in self.columns], "rows": self.plain_rows()}
@@ -82,6 +108,24 @@ class DataTable:
     def plain_rows(self) -> list[dict[str, Value]]:
         """Return the rows for JSON."""
         return [{column.key: row[column.key] for column in self.columns} for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationQuestion:
+    """How a bill is to be split, in the words of `trimtab allocate`; an empty `--cost` is the usual one."""
+
+    split: str = "team"
+    basis: str = ""
+    idle: str = "show"
+    shared: str = "show"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedBill:
+    """A bill that was split: a row a payer, and what is to be said of it."""
+
+    table: DataTable
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +275,44 @@ def hours(document: AuditDocument) -> DataTable:
     )
 
 
+def verified(found: Verification) -> DataTable:
+    """Return a plan's actions, predicted against realised, as `trimtab verify` has them."""
+    columns = (
+        DataColumn(key="id", title="id", less=True),
+        DataColumn(key="subject", title="on"),
+        DataColumn(key="lever", title="lever", less=True),
+        DataColumn(key="status", title="status", less=True),
+        DataColumn(key="enacted_frac", title="enacted", format=SHARE, less=True),
+        DataColumn(key="predicted_usd_mo", title="predicted", format=WHOLE_MONEY),
+        DataColumn(key="predicted_low_usd_mo", title="low", format=WHOLE_MONEY, less=True),
+        DataColumn(key="predicted_high_usd_mo", title="high", format=WHOLE_MONEY, less=True),
+        DataColumn(key="realised_usd_mo", title="realised", format=WHOLE_MONEY),
+        DataColumn(key="cause", title="why", less=True),
+    )
+    keys = [column.key for column in columns]
+    rows = []
+    for action in found.actions:
+        raw = verdict_row(action)
+        rows.append({key: value for key in keys if isinstance(value := raw[key], str | int | float | None)})
+    return DataTable(key="verified", title="Predicted against realised", columns=columns, rows=rows)
+
+
+def scenario_figures(found: WhatIf) -> DataTable:
+    """Return every figure of both worlds, raw, as `trimtab what-if -o json` has them."""
+    columns = tuple(
+        DataColumn(key=key, title=title)
+        for key, title in (
+            ("section", "section"),
+            ("unit", "unit"),
+            ("what", "what"),
+            ("base", "as it is"),
+            ("scenario", "what if"),
+            ("change", "change"),
+        )
+    )
+    return DataTable(key="what-if", title="What if", columns=columns, rows=[row.plain() for row in compared(found)])
+
+
 TABLES: Mapping[str, Callable[[AuditDocument], DataTable]] = {
     "workloads": workloads,
     "teams": teams,
@@ -241,3 +323,38 @@ TABLES: Mapping[str, Callable[[AuditDocument], DataTable]] = {
     "hours": hours,
 }
 """By the name in addresses."""
+
+
+def summary(document: AuditDocument) -> DataTable:
+    """Return the figures that head an audit, a row each."""
+    plan, proof, window = document.plan, document.proof, document.coverage.window
+    money = (
+        ("bill today, $ a month", document.bill_usd_mo),
+        ("bill under the plan, $ a month", plan.objective_usd_mo),
+        ("saving, $ a month", plan.joint_saving_usd_mo),
+        ("saving, low end of its 80% interval", plan.joint_saving_low_usd_mo),
+        ("saving, high end", plan.joint_saving_high_usd_mo),
+    )
+    words = (
+        ("fleet", document.fleet),
+        ("history from", f"{window.start:%Y-%m-%d %H:%M} UTC"),
+        ("history to", f"{window.end:%Y-%m-%d %H:%M} UTC"),
+        ("seen", document.coverage.summary),
+        ("saving on unseen history, share of the bill", percent(proof.saving_frac, 1)),
+        ("targets kept there", f"{proof.targets_kept} of {len(proof.targets)}"),
+        ("trimtab", document.trimtab_version),
+    )
+    none: Row = {"usd_mo": None, "words": None}
+    rows: list[Row] = [{**none, "figure": figure, "usd_mo": usd_mo} for figure, usd_mo in money]
+    rows += [{**none, "figure": figure, "words": text} for figure, text in words]
+    columns = (
+        DataColumn(key="figure", title="figure"),
+        DataColumn(key="usd_mo", title="$/month", format=MONEY),
+        DataColumn(key="words", title="in words"),
+    )
+    return DataTable(key="summary", title="Summary", columns=columns, rows=rows)
+
+
+def audit_workbook(document: AuditDocument) -> bytes:
+    """Return an audit as a workbook, a sheet a table; raises UsageError where XlsxWriter is not installed."""
+    return write_workbook([summary(document).sheet(), *(make(document).sheet() for make in TABLES.values())])

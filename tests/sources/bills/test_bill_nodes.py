@@ -1,9 +1,9 @@
 import pytest
 from tests.tables.bundles import END, START, node
 
+from trimtab.catalog.providers import last_part
 from trimtab.sources.collected import with_billed_types
 from trimtab.tables.arrow import table_from_rows
-from trimtab.tables.resource_ids import last_part
 
 
 def charge(resource, **changes):

@@ -10,7 +10,7 @@ from tests.tables.bundles import END, META, START, allocation, node, tables
 
 from trimtab.catalog import CapacityType, load_catalog
 from trimtab.errors import InputError, SourceError
-from trimtab.fleet.limits import quotas_of
+from trimtab.fleet.reach import quotas_of
 from trimtab.sources.bundle_doctor import quota_findings
 from trimtab.sources.clouds.aws import aws_quotas
 from trimtab.sources.clouds.azure import azure_quotas

@@ -175,6 +175,61 @@ def test_mig_instances_and_time_sliced_shares_count_their_part_of_a_board():
     assert by_name(found, "nodes", "node")["gpu-s"]["gpu_count"] == 4
 
 
+def asks(name, node_name, resource, amount):
+    asked = pod(name, "ml", gpus=0, node=node_name)
+    asked["spec"]["containers"][0]["resources"] = {"requests": {resource: amount}, "limits": {resource: amount}}
+    return asked
+
+
+def with_boards(name, labels, **capacity):
+    board = node(name, gpus="", labels=labels)
+    board["status"]["capacity"] |= capacity
+    return board
+
+
+@pytest.mark.parametrize(
+    ("resource", "advertised", "asked", "gpus"),
+    [
+        ("google.com/tpu", 4, "4", 4.0),
+        ("habana.ai/gaudi", 8, "2", 2.0),
+        ("gpu.intel.com/i915", 2, "1", 1.0),
+        ("gpu.intel.com/xe", 2, "1", 1.0),
+        ("amd.com/gpu", 8, "1", 1.0),
+        ("aws.amazon.com/neurondevice", 16, "1", 1.0),
+    ],
+)
+def test_boards_of_every_maker_are_held_by_those_that_ask_for_them(resource, advertised, asked, gpus):
+    found = collected([with_boards("n", {}, **{resource: str(advertised)}), asks("p", "n", resource, asked)])
+
+    assert by_name(found, "nodes", "node")["n"]["gpu_count"] == advertised
+    assert by_name(found, "pods", "pod")["p"]["gpus"] == gpus
+    assert found.tables["allocations"]["gpus"].to_pylist() == [gpus]
+
+
+def test_cores_of_neuron_chips_are_parts_of_them():
+    capacity = {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32"}
+    labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
+    found = collected([with_boards("n", labels, **capacity), asks("p", "n", "aws.amazon.com/neuroncore", "6")])
+
+    assert by_name(found, "nodes", "node")["n"]["gpu_count"] == 16
+    assert by_name(found, "nodes", "node")["n"]["gpu"] == "Trainium"
+    assert by_name(found, "pods", "pod")["p"]["gpus"] == 3.0
+
+
+def test_cores_of_chips_that_a_node_does_not_tell_count_as_chips_and_are_counted():
+    found = collected([node("n"), asks("p", "n", "aws.amazon.com/neuroncore", "2")])
+
+    assert by_name(found, "pods", "pod")["p"]["gpus"] == 2.0
+    assert any("NeuronCores" in reason for reason in found.meta.counts)
+
+
+def test_a_tpu_node_is_known_by_gkes_label():
+    labels = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}
+    found = collected([with_boards("n", labels, **{"google.com/tpu": "8"})])
+
+    assert by_name(found, "nodes", "node")["n"]["gpu"] == "TPU-v5e"
+
+
 def test_init_containers_count_by_the_largest_and_sidecars_with_the_sum():
     def container(cpu, **more):
         return {"resources": {"requests": {"cpu": cpu}}, **more}

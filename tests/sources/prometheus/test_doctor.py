@@ -1,5 +1,6 @@
 import pytest
 
+from trimtab.sources.prometheus.dcgm import OTHER_MAKERS
 from trimtab.sources.prometheus.doctor import FindingStatus, ServerFacts, server_findings
 
 GOOD = {
@@ -52,6 +53,18 @@ def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status
     assert finding.status is status
     assert finding.cost
     assert fix in finding.fix
+
+
+@pytest.mark.parametrize("name", OTHER_MAKERS)
+def test_boards_of_other_makers_are_not_asked_for_nvidias_counters(name):
+    found = judged(
+        nvidia=False, others=(name,), readings=frozenset({"gpu_util"}), watched=frozenset(), pods_named=False
+    )
+
+    assert found[name].status is FindingStatus.WEAK
+    assert found[name].cost
+    assert not {"sm_active", "alerts", "pods of GPUs"} & found.keys()
+    assert "sm_active" in judged(others=(name,), readings=frozenset({"gpu_util"}))
 
 
 def test_boards_whose_pods_are_told_apart_lack_nothing():

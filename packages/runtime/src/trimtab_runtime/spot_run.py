@@ -25,6 +25,7 @@ from trimtab_runtime.errors import InputError
 from trimtab_runtime.notice.aws import LEAD_S as LONGEST_LEAD_S
 from trimtab_runtime.notice.detect import FILE_VARIABLE, GRACE_VARIABLE
 from trimtab_runtime.notice.notice import Notice, NoticeBoard
+from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class SpotRunSettings:
     signal_number: int | None = signal.SIGTERM
     grace_s: float | None = None
     reserve_s: float = 2.0
-    exit_code: int = 75
+    exit_code: int = REQUEUE_EXIT_CODE
     trust_zero: bool = False
     restarts: int = 0
     restart_delay_s: float = 5.0

@@ -23,19 +23,26 @@ from trimtab.cli.allocate.tables import (
     who_sheet,
 )
 from trimtab.cli.history import History, HistoryChoice, open_history
-from trimtab.cli.output import Format, write_page, write_sheet
+from trimtab.cli.output import Cell, Format, Sheet, write_page, write_sheet
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
-from trimtab.cli.sheet import Cell, Sheet
-from trimtab.diagnose.bill_split import ChargeBasis
-from trimtab.diagnose.budgets import MonthEnd, month_end
-from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
-from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.split import CostSplit, DailySpend, SplitBy
+from trimtab.diagnose.bill_split import ChargeBasis, CostSplit, DailySpend, SplitBy
+from trimtab.diagnose.charges import (
+    DEMAND_COLUMNS,
+    Charge,
+    Month,
+    MonthEnd,
+    Rules,
+    SharedRule,
+    charges,
+    month_end,
+    months,
+    served_in,
+)
 from trimtab.diagnose.token_cost import TokenCharge, summed, token_charges
 from trimtab.emit.blocks import Block, Page, Section, Table, bullets
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.model import Fleet
-from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.inputs.files import read_csv_rows
 from trimtab.pipeline.spending import SpendingTerms, spending
 from trimtab.sources.bills.focus import BILL_COUNTS
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
@@ -191,26 +198,23 @@ def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
     if options.answer.output_format is Format.HTML:
         write_page(charge_page(title, answer), Format.HTML, options.answer.out)
         return
-    people = options.answer.output_format is Format.TABLE
+    sheet, usual = _asked_sheet(options, answer)
+    for_people = usual if options.answer.output_format is Format.TABLE else ()
+    fields = options.answer.fields or for_people
+    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=fields)
+
+
+def _asked_sheet(options: AllocateOptions, answer: ChargeBack) -> tuple[Sheet, tuple[str, ...]]:
+    """Return the table that was asked for, and its columns for people; raises UsageError where there is nothing to show."""
     if options.show_tokens:
         if not answer.tokens:
             raise UsageError("--tokens needs tokens of a service (table demand: input_tokens, output_tokens)")
-        shown = options.answer.fields or (TOKEN_FIELDS if people else ())
-        write_sheet(tokens_sheet(answer), options.answer.output_format, out=options.answer.out, fields=shown)
-        return
+        return tokens_sheet(answer), TOKEN_FIELDS
     if options.show_months:
         if not answer.months:
             raise UsageError("--months needs a bill; give one with --focus FILE")
-        shown = options.answer.fields or (MONTH_FIELDS if people else ())
-        write_sheet(months_sheet(answer), options.answer.output_format, out=options.answer.out, fields=shown)
-        return
-    usual = BUDGET_FIELDS if answer.budgets_usd_mo else TABLE_FIELDS
-    write_sheet(
-        who_sheet(answer),
-        options.answer.output_format,
-        out=options.answer.out,
-        fields=options.answer.fields or (usual if people else ()),
-    )
+        return months_sheet(answer), MONTH_FIELDS
+    return who_sheet(answer), BUDGET_FIELDS if answer.budgets_usd_mo else TABLE_FIELDS
 
 
 def read_budgets(path: Path) -> dict[str, float]:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.units import MICRO_PER_CENT, TOKENS_PER_MTOK, cents, per_month, round_parts, usd, usd_cents
 
 if TYPE_CHECKING:
-    from trimtab.diagnose.budgets import MonthEnd
-    from trimtab.diagnose.charges import Charge
-    from trimtab.diagnose.reconciliation import Month
+    from trimtab.diagnose.charges import Charge, Month, MonthEnd
     from trimtab.diagnose.token_cost import TokenCharge
 
 

@@ -62,12 +62,15 @@ class AuditOptions:
     show_settings: bool = option("--show-settings", help="Show every setting and where it came from, and stop.")
     report: bool | None = option(
         "--report/--no-report", default=None, show_default="only with a demonstration",
-        help="Write trimtab-report/report.html as well.",
+        help="Write trimtab-report/report.html as well, and finance.html beside it.",
     )  # fmt: skip
     fail_over_usd_mo: float | None = option(
         "--fail-over", type=click.FloatRange(min=0), metavar="USD_MO",
         help="Exit with code 10 where more than so much a month can be saved.",
     )  # fmt: skip
+    engine: str | None = option(
+        "--engine", metavar="URL", help="Judge workloads on the workers of a Dask cluster: dask://HOST:8786."
+    )
     quiet: bool = quiet_option("No progress, no notes, errors only.")
     verbose: int = verbose_option()
     answer: AnswerOptions = answer_options(*Format)
@@ -84,11 +87,13 @@ def command(options: AuditOptions) -> int:
       trimtab audit fleet/                                a bundle that `trimtab collect` wrote
       trimtab audit -p http://localhost:9090 --from 30d   straight from a Prometheus server
       trimtab audit fleet/ -o html --out report.html      one page with pictures
+      trimtab audit fleet/ -o xlsx --out audit.xlsx       a workbook, a sheet a table
       trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
       trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
       trimtab audit fleet/ --quota p5.48xlarge=16 --spot-max 0.3 --owned held.csv
       trimtab audit fleet/ --cloud gcp                    work may move to another cloud, where that pays
       trimtab audit fleet/ --demand 1.5x --price spot+30%  a scenario beside the plan
+      trimtab audit fleet/ --engine dask://scheduler:8786  workloads judged by a cluster's workers
       trimtab audit fleet/ -q --fail-over 5000            exit code 10 above $5,000 a month
     """
     from trimtab.cli.audit.run import run_audit

@@ -52,6 +52,8 @@ def render_audit(
             return html.write_page(audit_page(document))
         case Format.GITHUB_COMMENT:
             return render_github_comment(document)
+        case Format.XLSX:
+            raise UsageError("a workbook is no text; give it a file with --out")
     assert_never(form)
 
 

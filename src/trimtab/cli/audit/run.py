@@ -8,23 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
+from trimtab.cli import say
 from trimtab.cli.audit import AuditOptions
 from trimtab.cli.audit.render import check_fields, render_audit
 from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
 from trimtab.cli.kept_audits import keep
 from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write
+from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_bytes
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.cli.screen import say
 from trimtab.cli.settings import Resolved, resolve
+from trimtab.cli.workers import open_workers
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars
 from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.sections.finance import finance_page
 from trimtab.emit.writers import html
+from trimtab.emit.writers.xlsx import require_writer
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.audit import Audit
@@ -32,10 +35,12 @@ from trimtab.plan.proof.scenario import Scenario
 from trimtab.sources.cheap_hours import read_cheap_hours, with_cheap_hours
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
+from trimtab.web.tables import audit_workbook
 
 EXIT_OVER = 10
 """Exit code where the savings found are above --fail-over."""
 REPORT = Path("trimtab-report") / "report.html"
+FINANCE = "finance.html"
 
 
 def run_audit(options: AuditOptions) -> int:
@@ -73,6 +78,10 @@ def run_audit(options: AuditOptions) -> int:
 def _check_output(answer: AnswerOptions) -> None:
     """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
     check_fields(answer.output_format, answer.fields)
+    if answer.output_format is Format.XLSX:
+        if answer.out is None:
+            raise UsageError("a workbook goes to a file: -o xlsx --out audit.xlsx")
+        require_writer()
     if answer.out is not None and not answer.out.parent.is_dir():
         raise UsageError(f"cannot write {answer.out}: there is no folder {answer.out.parent}")
 
@@ -95,7 +104,7 @@ def _audited(
         tell("opening the fleet", 0.0)
         history = _at_best_hours(open_history(choice, tell), options.hourly)
         catalog = load_catalog(options.prices)
-        with outcome_cache() as store:
+        with outcome_cache() as store, open_workers(options.engine) as workers:
             found = audit(
                 history.bundle,
                 resolved.settings,
@@ -105,6 +114,7 @@ def _audited(
                 owned=held_commitments(options.owned, catalog, history.bundle),
                 scenario=scenario,
                 store=store,
+                workers=workers,
                 progress=tell,
             )
         plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)
@@ -146,17 +156,22 @@ def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
 
 
 def _report(document: AuditDocument) -> tuple[Path | None, str]:
-    """Write the page with pictures; return where it is, or why it could not be written."""
+    """Write the page with pictures, and the one for finance; return where it is, or why it could not be written."""
     try:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(html.write_page(audit_page(document)), encoding="utf-8")
+        REPORT.with_name(FINANCE).write_text(html.write_page(finance_page(document)), encoding="utf-8")
     except OSError as error:
         return None, f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report"
     return REPORT, ""
 
 
 def _show(options: AuditOptions, document: AuditDocument, report: Path | None) -> None:
-    to_screen = options.answer.out is None
+    out = options.answer.out
+    if options.answer.output_format is Format.XLSX and out is not None:
+        write_bytes(audit_workbook(document), out)
+        return
+    to_screen = out is None
     text = render_audit(
         document,
         options.answer.output_format,
@@ -165,7 +180,7 @@ def _show(options: AuditOptions, document: AuditDocument, report: Path | None) -
         fields=options.answer.fields,
         next_steps=_next_steps(document, options, report),
     )
-    write(text, options.answer.out)
+    write(text, out)
 
 
 def _next_steps(document: AuditDocument, options: AuditOptions, report: Path | None) -> list[tuple[str, str]]:

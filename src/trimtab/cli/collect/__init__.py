@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli import say
 from trimtab.cli.options import (
     FILE,
     FILE_OR_FOLDER,
@@ -18,7 +19,6 @@ from trimtab.cli.options import (
     quiet_option,
     verbose_option,
 )
-from trimtab.cli.screen import say
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
@@ -184,6 +184,7 @@ def command(options: CollectOptions) -> None:
       trimtab collect -p https://mimir.example/prometheus --tenant prod --bearer-file token --from 30d --out fleet
       trimtab collect -p http://localhost:9090 --focus bills/ --workloads workloads.yaml
       trimtab collect -p http://localhost:9090 --context prod
+      trimtab collect -p http://localhost:9090 --cluster cluster.yaml
       trimtab collect -p east=http://localhost:9090 -p west=http://localhost:9091
       trimtab collect -p https://thanos.example --cluster-label cluster
       trimtab collect -p http://localhost:9090 --recording-rules trimtab-rules.yaml
@@ -196,8 +197,7 @@ def command(options: CollectOptions) -> None:
       trimtab collect --trace philly2017_jobs.parquet --machine aws:p3.8xlarge
       trimtab collect --trace gentd26_pod_gpu_1min.parquet --repeat 14
     """
-    from trimtab.cli.collect.run import gather, missing_prices
-    from trimtab.cli.collect.servers import write_rules
+    from trimtab.cli.collect.run import gather, missing_prices, write_rules
     from trimtab.cli.progress import progress_bar, set_verbosity
     from trimtab.sources.bundle_doctor import bundle_coverage
     from trimtab.sources.prometheus.journal import Journal

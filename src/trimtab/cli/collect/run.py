@@ -1,19 +1,21 @@
-"""What `trimtab collect` does: read the places that were named, and put together what they told."""
+"""What `trimtab collect` does: read the places that were named, each cluster for itself, and put together what they told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trimtab.catalog import CapacityType, load_catalog
+from trimtab.catalog.model_servers import ServerMetrics
 from trimtab.cli.collect import CURRENT, PlaceOptions, endpoints_of
-from trimtab.cli.collect.servers import collect_servers
 from trimtab.cli.options import is_typed
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions, parse_window
-from trimtab.errors import UsageError
+from trimtab.emit.manifests.cluster_file import parse_cluster_file
+from trimtab.errors import SourceError, UsageError
+from trimtab.inputs.files import read_text
 from trimtab.sources.clouds import CloudMonitor
 from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.azure import LOGS_SCOPE, LOGS_URL, AzureMonitor
@@ -25,11 +27,69 @@ from trimtab.sources.hour_grid import whole_hours
 from trimtab.sources.kubernetes.api import cluster_api
 from trimtab.sources.kubernetes.objects import Objects, read_dumps
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, heartbeats_note, snapshot_moment, with_snapshot
+from trimtab.sources.prometheus.collect import collect_prometheus
+from trimtab.sources.prometheus.gpu_series import Tally, rules_text
+from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
 from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm.dumps import zone_of
 from trimtab.sources.traces import read_trace, repeated
 from trimtab.sources.traces.runs import machine_of
+
+RULES_LOOK_HR = 6
+"""Hours looked at to tell which metrics there are and how they are to be read."""
+
+
+def collect_servers(source: ServerOptions, tell: Tell, journal: Journal | None = None) -> Collected:
+    """Collect from every server that was named, and each cluster of a central one; their names keep apart."""
+    window = source.window()
+    named = _declared_metrics(source.cluster_file)
+    parts = {}
+    for name, url in source.addresses():
+        for cluster, selector in _clusters(source, name, url, window):
+            with source.client(url, selector) as server:
+                declared = _of_cluster(named, cluster)
+                parts[cluster] = collect_prometheus(server, *window, journal=journal, declared=declared, report=tell)
+    return merge_clusters(parts)
+
+
+def _declared_metrics(path: Path | None) -> dict[str, ServerMetrics]:
+    """Return the series that a cluster file names, by workload; raises BundleError."""
+    if path is None:
+        return {}
+    declared = parse_cluster_file(read_text(path), where=str(path)).workloads
+    return {name: of.metrics.as_metrics() for name, of in declared.items() if of.metrics is not None}
+
+
+def _of_cluster(named: Mapping[str, ServerMetrics], cluster: str) -> dict[str, ServerMetrics]:
+    """Return what is named for one cluster: workloads without a cluster (`prod/chat`), and its own (`prod/chat@east`)."""
+    return {
+        name.partition("@")[0]: metrics for name, metrics in named.items() if name.partition("@")[2] in ("", cluster)
+    }
+
+
+def _clusters(source: ServerOptions, name: str, url: str, window: tuple[datetime, datetime]) -> list[tuple[str, str]]:
+    """Return (cluster, label matchers) of what a server holds: one, or each value of --cluster-label."""
+    if not source.cluster_label:
+        return [(name, source.selector)]
+    with source.client(url, source.selector) as server:
+        values = server.label_values(source.cluster_label, window[0].timestamp(), window[1].timestamp())
+    return [
+        (value, ",".join(part for part in (source.selector, f'{source.cluster_label}="{value}"') if part))
+        for value in values
+    ]
+
+
+def write_rules(source: ServerOptions, out: Path) -> str:
+    """Write recording rules for what the first server exports; returns what was written, in a sentence."""
+    end = source.window()[1]
+    with source.server() as server:
+        server.check()
+        metrics = find_gpu_metrics(server, whole_hours(end - timedelta(hours=RULES_LOOK_HR), end), Tally())
+    if not metrics.present:
+        raise SourceError(f"{source.url} has no GPU metrics in the last {RULES_LOOK_HR} hours: nothing to record")
+    out.write_text(rules_text(metrics.present, metrics.scales, metrics.step_s, source.selector), encoding="utf-8")
+    return f"{out}: rules for {len(metrics.present)} metrics; load it with rule_files, and later collects read it"
 
 
 def gather(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None = None) -> Collected:

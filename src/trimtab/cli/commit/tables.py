@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never
 
-from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.money import dollars, percent
 from trimtab.levers.commit_advice import Advice
-from trimtab.plan.commitments.commit_report import CommitReport
-from trimtab.plan.commitments.commit_spend import SpendAdvice
+from trimtab.plan.commitments.commit_report import CommitReport, LoadPoint, SpendAdvice, load_duration
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
-from trimtab.plan.program.load_duration import LoadPoint, load_duration
 from trimtab.replay.commitments import SIMPLE_RULES, CommitRule
 
 CURVE_POINTS = 20

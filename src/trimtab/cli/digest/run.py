@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from trimtab.catalog import load_catalog
+from trimtab.cli import say
 from trimtab.cli.allocate.run import parse_rates
 from trimtab.cli.digest import POST_VARIABLE, DigestForm, DigestOptions
 from trimtab.cli.history import HistoryChoice, open_history
 from trimtab.cli.kept_audits import kept_audits, recall, recall_named
 from trimtab.cli.output import PLAIN_WIDTH, colour_wanted, screen_width, write
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.cli.screen import say
 from trimtab.diagnose.weeks import IsoWeek
 from trimtab.emit.blocks import Page
 from trimtab.emit.digest_document import DigestSources, digest_document, render_digest_json

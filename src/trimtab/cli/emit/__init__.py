@@ -112,7 +112,7 @@ def command(options: EmitOptions) -> int:
       trimtab emit --dry-run -o json | jq '.rows[].path'
       trimtab emit --check manifests/ --against fleet/
       trimtab emit --monitoring fleet/ --out monitoring
-      trimtab emit --in-cluster --image registry.example/trimtab:0.1.0 --out deploy
+      trimtab emit --in-cluster --image registry.example/trimtab:0.2.0 --out deploy
       kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
       trimtab emit --diff manifests/ --against now.json
       trimtab emit --diff manifests/ --against gitops/ -o github-comment > comment.md
@@ -134,7 +134,7 @@ def command(options: EmitOptions) -> int:
     if any(given is not None for given in (options.against, options.context, options.schemas, options.metrics)):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
     if options.in_cluster:
-        from trimtab.cli.emit.monitoring import run_in_cluster
+        from trimtab.cli.emit.run import run_in_cluster
 
         if options.monitoring or options.bundle is not None or options.demo is not None:
             raise UsageError("--in-cluster needs no bundle, and --monitoring is a folder of its own: ask for it alone")
@@ -143,7 +143,7 @@ def command(options: EmitOptions) -> int:
     if options.image is not None or options.server is not None:
         raise UsageError("--image and --prometheus go with --in-cluster")
     if options.monitoring:
-        from trimtab.cli.emit.monitoring import run_monitoring
+        from trimtab.cli.emit.run import run_monitoring
 
         if (options.bundle is None) == (options.demo is None):
             raise UsageError(

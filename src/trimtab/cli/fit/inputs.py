@@ -12,16 +12,14 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.cli.fit import FitOptions
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
-from trimtab.inputs.json_text import read_json, read_json_object
-from trimtab.physics.ask import FitMarket
-from trimtab.physics.hf_config import architecture_from_config
-from trimtab.physics.interruption import Interruptions
+from trimtab.inputs.documents import read_json, read_json_object
+from trimtab.physics.ask import FitMarket, Measured, measured_point
 from trimtab.physics.measured_models import measured_models
-from trimtab.physics.measured_point import Measured, measured_point
-from trimtab.physics.models import Architecture, generic_model, known_models, model_named
+from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
+from trimtab.physics.offers import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
-from trimtab.physics.training_memory import Method
+from trimtab.physics.training import Method
 from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
 

@@ -13,15 +13,15 @@ from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn,
 from trimtab.errors import PlanError, Unpredictable, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.physics.found_ways import Rejected
-from trimtab.physics.measured_models import MeasuredModel
-from trimtab.physics.predict import packaged
-from trimtab.physics.public_benchmarks import FITTED
-from trimtab.physics.search_measured import (
+from trimtab.physics.measured_models import (
+    FITTED,
     UNITS_PRICED,
     MeasuredDemand,
+    MeasuredModel,
     MeasuredOption,
     measured_answer,
 )
+from trimtab.physics.predict import packaged
 from trimtab.provenance import Estimate
 from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.units import S_PER_DAY

@@ -22,6 +22,7 @@ from trimtab.cli.fit.tables import (
     kernel_lines,
     machine_serving_row,
     machine_training_row,
+    memory_line,
     model_lines,
     models_sheet,
     pareto_picture,
@@ -39,29 +40,25 @@ from trimtab.cli.fit.tables import (
     training_words,
     value_bars,
 )
-from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
+from trimtab.cli.output import SCHEMA_VERSION, Format, Sheet, SheetColumn, write, write_sheet
 from trimtab.cli.settings import resolve
-from trimtab.cli.sheet import Sheet, SheetColumn
 from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
 from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
-from trimtab.emit.launch import training_arguments, vllm_serve
-from trimtab.emit.manifests.bench_jobs import bench_job, job_name
+from trimtab.emit.launch import bench_job, job_name, training_arguments, vllm_serve
 from trimtab.emit.sections.fit import fit_page
 from trimtab.emit.writers import html
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import FitMarket, serving_answer, training_answer
+from trimtab.physics.ask import FitMarket, Measured, speed_scale, time_scale, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
 from trimtab.physics.measured_models import MeasuredModel, find_measured_model
-from trimtab.physics.measured_point import Measured, speed_scale, time_scale
 from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
-from trimtab.physics.serving_demand import Demand
-from trimtab.physics.serving_ways import query_of
-from trimtab.pipeline.fitting import faster_ways, replayed_load, usd_per_mtok_all_told
+from trimtab.physics.serving_demand import Demand, query_of
+from trimtab.pipeline.fitting import faster_ways, replayed_load, served_in_time, usd_per_mtok_all_told
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
 
 
@@ -185,7 +182,7 @@ def _serving(request: _Request) -> FitPresentation:
     demand, hours_per_day = question.demand, question.hours_per_day
     formats = [WeightFormat(name) for name in options.formats]
     scale = time_scale(model, demand, options.engine, request.measured)
-    answer = serving_answer(model, demand, market, engine=options.engine, formats=formats, scale=scale)
+    answer = served_in_time(model, demand, market, engine=options.engine, formats=formats, scale=scale)
 
     def all_told(way: ServingOption) -> float:
         return usd_per_mtok_all_told(way, request.settings, demand, hours_per_day)
@@ -208,6 +205,7 @@ def _serving(request: _Request) -> FitPresentation:
     remarks = [
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
+        memory_line(first),
         *replayed_lines(loads[0], demand),
         *model_lines(model, scale),
         *quality_lines(first),
@@ -265,7 +263,7 @@ def _training(request: _Request) -> FitPresentation:
         total=total(first),
         rooflines=(training_roofline(first.plan, first.gpu),),
         rejected=answer.rejected,
-        remarks=(*model_lines(model, scale), *kernel_lines(shown)),
+        remarks=(memory_line(first), *model_lines(model, scale), *kernel_lines(shown)),
         paste=training_arguments(first, request.pasted, demand.global_batch),
     )
     rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]

@@ -7,26 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
-from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.fit_document import FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.ask import FitMarket
-from trimtab.physics.boards import board
-from trimtab.physics.formats import WeightFormat
+from trimtab.physics.footprint import Footprint, Item
+from trimtab.physics.formats import WeightFormat, notes
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, hub_id, known_models
+from trimtab.physics.offers import board, replicas_for
 from trimtab.physics.roofline import Roofline
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
-from trimtab.physics.serving_demand import Demand
-from trimtab.physics.single_change import cheapest_change, serving_change
-from trimtab.physics.support import notes
+from trimtab.physics.serving_demand import Demand, cheapest_change, serving_change
 from trimtab.pipeline.fitting import ReplayedLoad
 from trimtab.provenance import Estimate
 from trimtab.units import MS_PER_S
 
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
+LEAST_SHOWN_GIB = 0.05
+"""Items of memory below this are not told to people."""
 MORE = "(-o json lists all)"
 NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.UNKNOWN, Unmet.FORMAT)
 
@@ -167,6 +168,7 @@ def machine_serving_row(way: ServingOption) -> dict[str, Cell]:
         "tpot_low_ms": round(way.tpot_s.low * MS_PER_S, 2),
         "tpot_high_ms": round(way.tpot_s.high * MS_PER_S, 2),
         "memory_gib": round(way.footprint.total_gib, 2),
+        **_memory_items(way.footprint),
         **_spot(way),
         "basis": way.tok_s.basis.value,
     }
@@ -174,14 +176,18 @@ def machine_serving_row(way: ServingOption) -> dict[str, Cell]:
 
 def replayed_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
     """Return what the replay of a way's load says, for programs; None where nothing was replayed."""
-    first = None if load is None else (load.ttft_p50_s, load.ttft_p95_s)
+    quantiles = {
+        "ttft_p50": None if load is None else load.ttft_p50_s,
+        "ttft_p95": None if load is None else load.ttft_p95_s,
+    }
     cells: dict[str, Cell] = {}
-    for at, name in enumerate(("ttft_p50", "ttft_p95")):
-        cells[f"{name}_ms"] = None if first is None else round(first[at].value * MS_PER_S, 1)
-        cells[f"{name}_low_ms"] = None if first is None else round(first[at].low * MS_PER_S, 1)
-        cells[f"{name}_high_ms"] = None if first is None else round(first[at].high * MS_PER_S, 1)
+    for name, first in quantiles.items():
+        cells[f"{name}_ms"] = None if first is None else round(first.value * MS_PER_S, 1)
+        cells[f"{name}_low_ms"] = None if first is None else round(first.low * MS_PER_S, 1)
+        cells[f"{name}_high_ms"] = None if first is None else round(first.high * MS_PER_S, 1)
     return {
         **cells,
+        "beyond_saturation": None if load is None else load.ttft_p95_s is None,
         "tpot_p95_ms": None if load is None or math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
         "preempted_frac": None if load is None else round(load.preempted_frac, 4),
     }
@@ -194,6 +200,10 @@ def replayed_lines(load: ReplayedLoad | None, demand: Demand) -> list[str]:
     p50, p95, limit_s = load.ttft_p50_s, load.ttft_p95_s, demand.targets.ttft_s
     come = "Poisson arrivals" if demand.rate_req_s is not None else "requests of these clients"
     again = f"; {load.preempted_frac:.2g} preemptions a request" if load.preempted_frac else ""
+    if p50 is None or p95 is None:
+        return [
+            f"replayed scheduler, {come}: more comes than is served at once, so no time to first token is said{again}"
+        ]
     beyond = f"; beyond the limit of {limit_s:,.3g} s" if limit_s is not None and p95.value > limit_s else ""
     return [
         f"replayed scheduler, {come}: first token p50 {p50.value * MS_PER_S:,.0f} ms, p95 {p95.value * MS_PER_S:,.0f} ms "
@@ -210,6 +220,7 @@ def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
         "days_low": round(way.days.low, 3),
         "days_high": round(way.days.high, 3),
         "memory_gib": round(way.footprint.total_gib, 2),
+        **_memory_items(way.footprint),
         **_spot(way),
         "basis": way.tok_s.basis.value,
     }
@@ -219,11 +230,12 @@ def _spot(way: ServingOption | TrainingOption) -> dict[str, Cell]:
     """Return the spot rate before losses, how often nodes are lost, and whether the rate was observed."""
     listed = way.offer.usd_hr.get(BuyingOption.SPOT)
     if listed is None:
-        return {"spot_listed_usd_hr": None, "spot_interruption": None, "spot_derived": None}
+        return {"spot_listed_usd_hr": None, "spot_interruption": None, "spot_as_of": None, "spot_derived": None}
     bucket = way.offer.interruption
     return {
         "spot_listed_usd_hr": round(listed * way.nodes, 4),
         "spot_interruption": bucket.value if bucket else None,
+        "spot_as_of": str(way.offer.spot_as_of) if way.offer.spot_as_of else None,
         "spot_derived": way.offer.spot_derived,
     }
 
@@ -341,8 +353,23 @@ def size_line(way: ServingOption, demand: Demand) -> str:
     if demand.rate_req_s is None:
         return f"{demand.concurrency} requests at once, {way.concurrency} a replica: {way.replicas} replicas"
     needed = max(1, math.ceil(demand.rate_req_s / way.replica_req_s - 1e-9))
-    room = f", with {demand.headroom_frac:.0%} headroom {way.replicas}" if demand.headroom_frac else ""
+    sized = replicas_for(demand.rate_req_s, way.replica_req_s, headroom_frac=demand.headroom_frac)
+    room = f", with {demand.headroom_frac:.0%} headroom {sized}" if demand.headroom_frac else ""
+    if way.replicas > sized:
+        room += f", for first tokens in time {way.replicas}"
     return f"{demand.rate_req_s:,.3g} requests/s at {way.replica_req_s:,.3g} a replica need {needed} of {way.tensor} GPUs{room}"
+
+
+def _memory_items(footprint: Footprint) -> dict[str, Cell]:
+    """Return what memory is spent on, for programs: every item, 0 where there is none of it."""
+    return {f"memory_{item.name.lower()}_gib": round(footprint.gib(item), 3) for item in Item}
+
+
+def memory_line(way: ServingOption | TrainingOption) -> str:
+    """Tell what memory of the fullest GPU is spent on, the largest item first."""
+    spent = sorted(((way.footprint.gib(item), item.value) for item in Item), reverse=True)
+    items = ", ".join(f"{name} {gib:,.1f}" for gib, name in spent if gib >= LEAST_SHOWN_GIB)
+    return f"memory of one {way.gpu.name}, {way.footprint.total_gib:,.1f} of {way.gpu.memory_gib:,.1f} GiB: {items}"
 
 
 def quality_lines(first: ServingOption) -> list[str]:

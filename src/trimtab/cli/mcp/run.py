@@ -57,8 +57,10 @@ def _toolbox(options: McpOptions) -> Toolbox:
     from trimtab.web.library import Library
 
     plans = plans_again(options.flags, options.prices, options.owned, keep_outcomes=False)
+    source = audit_source(options.audits, plans)
     return Toolbox(
-        library=Library(source=audit_source(options.audits, plans)),
+        library=Library(source=source),
+        kept_plan=source.kept_plan,
         plans=plans,
         roots=options.bundles or (Path.cwd(),),
     )

@@ -16,13 +16,12 @@ from trimtab.cli.allocate.tables import who_sheet
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.run import fit_answered
 from trimtab.cli.fit.tables import models_sheet
-from trimtab.cli.kept_audits import find, recall_plan
 from trimtab.cli.mcp.answers import Answer, answer_text, lines_text, table_of
 from trimtab.cli.options import parsed
+from trimtab.cli.output import Sheet
 from trimtab.cli.prices import PricesOptions, found_prices
 from trimtab.cli.prices.tables import long_sheet, matrix_sheet, with_provenance
 from trimtab.cli.serve.run import PlansAgain, history_of
-from trimtab.cli.sheet import Sheet
 from trimtab.cli.what_if import WhatIfOptions
 from trimtab.cli.what_if.run import DEMO_PREFIX, asked_scenario, planned_otherwise, what_if_sheet
 from trimtab.emit.blocks import plain
@@ -88,6 +87,8 @@ class Toolbox:
     """The tools over a library of audits; bundles are opened below `roots` only. Threads may ask at once."""
 
     library: Library
+    kept_plan: Callable[[str], KeptPlan]
+    """Returns the plan that was kept with an audit of the library; raises TrimtabError."""
     plans: PlansAgain
     roots: Sequence[Path]
     wait_s: float = WAIT_S
@@ -213,7 +214,7 @@ class Toolbox:
         entry, _ = self._asked(audit)
 
         def verified() -> Answer:
-            kept = _kept_plan(entry)
+            kept = self.kept_plan(entry.name)
             document = verify_document(verify_plan(kept, open_fleet(folder), catalog=load_catalog(self.plans.prices)))
             rows = document[part]
             facts = {name: value for name, value in document.items() if name not in _VERIFY_PARTS}
@@ -324,17 +325,6 @@ class Toolbox:
 
     def _prices(self) -> list[str]:
         return [] if self.plans.prices is None else ["--prices", str(self.plans.prices)]
-
-
-def _kept_plan(entry: AuditEntry) -> KeptPlan:
-    """Return the plan that an audit kept; raises InputError where it is known by its document alone."""
-    try:
-        return recall_plan(find(entry.name))
-    except UnknownName as error:
-        raise InputError(
-            f"the plan of audit {entry.name} was not kept here: a JSON file holds no plan that can be verified. Ask of an "
-            "audit that `trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"
-        ) from error
 
 
 def _under_way(found: UnderWay) -> Answer:

@@ -34,6 +34,7 @@ _NOTES = (
     "GiB: what the driver reports. NVLink: GB/s of one GPU, both directions. MIG: most instances of one GPU.",
     "FLOP/B: FP16 rate over bandwidth. ?: a datasheet figure without a second source.",
     "Prices: USD a month (730 h) of one GPU, at the cheapest whole-GPU offering known that way of buying; ~: derived.",
+    "$/TFLOPS, $/(GB/s): the month on demand over the dense FP16 rate, and over memory bandwidth.",
 )
 
 
@@ -177,7 +178,10 @@ def usd_gpu_hr(catalog: Catalog, price: Price) -> float:
 
 
 def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
-    """Return the GPU matrix: one row a board, dense rates only, with the cheapest month under each way of buying."""
+    """Return the GPU matrix: one row a board, dense rates only, with the cheapest month under each way of buying.
+
+    The last two columns divide the month on demand by what a board does: dense FP16 products, and memory traffic.
+    """
     columns = [
         SheetColumn(key="gpu", title="GPU", strong=True, repeat=True, whole=True),
         SheetColumn(key="architecture", title="architecture", whole=True),
@@ -193,6 +197,8 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
         SheetColumn(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
         SheetColumn(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
         SheetColumn(key="committed_usd_mo", title="committed", right=True, show=fixed(0)),
+        SheetColumn(key="usd_mo_per_fp16_tflops", title="$/TFLOPS", right=True, show=fixed(2)),
+        SheetColumn(key="usd_mo_per_gb_s", title="$/(GB/s)", right=True, show=fixed(2)),
     ]
     gpus = [gpu for gpu in catalog.gpus if chosen.gpu in (None, gpu.name)]
     return Sheet(columns=columns, rows=[_matrix_row(catalog, chosen, gpu) for gpu in gpus], notes=_NOTES)
@@ -240,7 +246,15 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
         row[f"{name}_usd_mo"] = None if cheapest is None else round(usd_gpu_hr(catalog, cheapest) * HR_PER_MO, 2)
         row[f"{name}_basis"] = None if cheapest is None else cheapest.basis.value
         row[f"{name}_offering"] = None if cheapest is None else f"{cheapest.offering}, as of {cheapest.as_of}"
+    month_usd = row["on_demand_usd_mo"]
+    row["usd_mo_per_fp16_tflops"] = _per(month_usd, gpu.tflops(Precision.FP16))
+    row["usd_mo_per_gb_s"] = _per(month_usd, gpu.mem_bw_gb_s)
     return row
+
+
+def _per(usd: Cell, amount: float | None) -> float | None:
+    """Return dollars per unit of what a board does; None where it is not sold or does none."""
+    return round(usd / amount, 4) if isinstance(usd, float) and amount else None
 
 
 def _cheapest(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[BuyingOption]) -> Price | None:

@@ -1,30 +1,210 @@
-"""Read both sides, judge, and show the verdict, the slices, what to try next and how to watch it in production."""
+"""Read both sides, judge, and show the verdict, the slices, what to try next: as rows, a document, a comment."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
 
-from trimtab.cli.output import Format, write, write_sheet
+from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, write, write_sheet
 from trimtab.cli.quality import EXIT_REJECTED, EXIT_UNDECIDED, QualityOptions
-from trimtab.cli.quality.tables import JudgedCandidate, quality_comment, quality_document, quality_sheet
-from trimtab.diagnose.paired_scores import is_binary
+from trimtab.diagnose.paired_scores import LossInterval, is_binary
 from trimtab.diagnose.quality import (
+    ALL,
+    FALSE_ACCEPT_FRAC,
+    FALSE_ALARMS_A_YEAR,
+    NOTICED_FRAC,
+    POWER,
     PairedAnswers,
     QualityFinding,
     QualityRule,
     QualityVerdict,
+    WatchPlan,
     judged,
     paired,
+    watch_plan,
 )
-from trimtab.diagnose.quality_watch import WatchPlan, watch_plan
+from trimtab.emit.blocks import bullets
+from trimtab.emit.writers.comment import write_comment
 from trimtab.errors import UsageError
-from trimtab.physics.models import model_named
-from trimtab.physics.quantizers import Quantizer, next_quantizers
+from trimtab.physics.footprint import weight_bytes
+from trimtab.physics.formats import FORMATS, Quantizer, WeightFormat, next_quantizers
+from trimtab.physics.models import Architecture, model_named
 from trimtab.sources.evaluations import read_evaluation
 from trimtab.tables.quality_evidence import QualityEvidence, read_evidence
+from trimtab.units import BYTES_PER_GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCandidate:
+    """What was found of a candidate, and what is said about it."""
+
+    finding: QualityFinding
+    evidence: QualityEvidence
+    metrics: tuple[str, ...]
+    left_out: tuple[str, ...]
+    next_methods: tuple[Quantizer, ...]
+    model: Architecture | None
+    watch: WatchPlan | None
+
+
+def _percent(cell: Cell) -> str:
+    return f"{100 * cell:.1f}" if isinstance(cell, int | float) else str(cell)
+
+
+def _points(cell: Cell) -> str:
+    return f"{cell:+.2f}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    SheetColumn(key="slice", title="questions"),
+    SheetColumn(key="pairs", title="pairs", show=lambda cell: f"{cell:,}", right=True, whole=True),
+    SheetColumn(key="baseline_frac", title="baseline", show=_percent, right=True, whole=True),
+    SheetColumn(key="candidate_frac", title="candidate", show=_percent, right=True, whole=True),
+    SheetColumn(key="change_points", title="points", show=_points, right=True, whole=True),
+    SheetColumn(key="low_points", title="low", show=_points, right=True, whole=True),
+    SheetColumn(key="high_points", title="high", show=_points, right=True, whole=True),
+    SheetColumn(key="verdict", title="so", whole=True),
+)
+
+
+def quality_sheet(found: JudgedCandidate, limit: int | None) -> Sheet:
+    """Return a row for all questions and one a slice, worst first and at most `limit`; as notes what it means."""
+    rows = list(_rows(found.finding))
+    shown = rows if limit is None else rows[: limit + 1]
+    hidden = [f"{len(rows) - len(shown)} more slices (--limit)"] if len(rows) > len(shown) else []
+    return Sheet(columns=COLUMNS, rows=shown, notes=[_headline(found), *hidden, *_notes(found)])
+
+
+def quality_comment(found: JudgedCandidate, limit: int) -> str:
+    """Return a comment for a pull request: the verdict, the slices, what it means."""
+    sheet = quality_sheet(found, limit)
+    return write_comment("quality", str(sheet.notes[0]), [sheet.table(), bullets(sheet.notes[1:])])
+
+
+def quality_document(found: JudgedCandidate) -> dict[str, object]:
+    """Return everything for programs."""
+    watch = found.watch
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **found.evidence.model_dump(mode="json", exclude={"kind", "schema_version", "seen"}),
+        "more_pairs": found.finding.more_pairs,
+        "more_pairs_if_equal": found.finding.more_pairs_if_equal,
+        "metrics": found.metrics,
+        "rows": list(_rows(found.finding)),
+        "left_out": found.left_out,
+        "next": [_method_row(method, found.model) for method in found.next_methods],
+        "watch": None
+        if watch is None
+        else {
+            "drop_frac": watch.drop_frac,
+            "days": watch.days,
+            "paired_requests_per_day": watch.paired_requests_per_day,
+            "paired_alarm_frac": round(watch.paired_alarm_frac, 6),
+            "alone_requests_per_day": watch.alone_requests_per_day,
+            "alone_alarm_frac": round(watch.alone_alarm_frac, 6),
+        },
+    }
+
+
+def _rows(finding: QualityFinding) -> Iterator[dict[str, Cell]]:
+    yield {**_row(ALL, finding.overall), "verdict": finding.verdict.value}
+    for part in finding.slices:
+        yield {**_row(part.name, part.loss), "verdict": "fails" if part.fails else ""}
+
+
+def _row(name: str, loss: LossInterval) -> dict[str, Cell]:
+    finite = loss.pairs if abs(loss.high_frac) != float("inf") else 0
+    return {
+        "slice": name,
+        "pairs": loss.pairs,
+        "baseline_frac": round(loss.baseline_frac, 6),
+        "candidate_frac": round(loss.candidate_frac, 6),
+        "change_points": round(-100 * loss.loss_frac, 4) + 0.0,  # no minus before 0
+        "low_points": round(-100 * loss.high_frac, 4) if finite else None,
+        "high_points": round(-100 * loss.low_frac, 4) if finite else None,
+    }
+
+
+def _headline(found: JudgedCandidate) -> str:
+    named = f" {found.evidence.format}" if found.evidence.format else ""
+    return f"{found.finding.verdict.value.upper()}{named}: {found.finding.because}."
+
+
+def _notes(found: JudgedCandidate) -> Iterator[str]:
+    finding = found.finding
+    yield from _what_next(found)
+    alpha = finding.rule.alpha
+    yield (
+        f"Points are hundredths of the score, below 0 the candidate is worse; low and high are each wrong in at most "
+        f"{100 * alpha:.2g} % of evaluations (look {finding.rule.look}; {FALSE_ACCEPT_FRAC:.0%} over all looks), "
+        f"{found.evidence.method}."
+    )
+    if finding.slices:
+        yield (
+            f"A slice can refuse, not accept; its limits are corrected for {len(finding.slices)} slices (Bonferroni). One "
+            "whose low end lies below the margin may hide such a loss."
+        )
+    metrics = ", ".join(found.metrics[:4]) + (" and others" if len(found.metrics) > 4 else "")
+    yield f"Judged by {metrics}; every question counts once, so large tasks weigh more."
+    yield from found.left_out
+    if found.watch is not None:
+        yield _watch_line(found.watch)
+
+
+def _what_next(found: JudgedCandidate) -> Iterator[str]:
+    finding = found.finding
+    if finding.verdict is QualityVerdict.MORE:
+        if finding.more_pairs is None:
+            yield (
+                "No number of samples that anybody has would tell: the loss seen lies too near the margin. Try the next "
+                "method, or state another margin and judge fresh samples by it."
+            )
+        else:
+            yield (
+                f"Evaluate {finding.more_pairs:,} fresh questions on both sides and judge them with --after (write this "
+                f"verdict with --verdict): if the loss is what was seen here, they tell in {POWER:.0%} of cases"
+                f"{_equal(finding)}. Questions judged here do not count again: looking twice at the same ones would break the "
+                "error rate."
+            )
+    for method in found.next_methods:
+        row = _method_row(method, found.model)
+        size = f", {row['weights_gib']:,.1f} GiB of weights" if isinstance(row["weights_gib"], float) else ""
+        yield (
+            f"Next: {method.name} ({method.stored.value}, {row['of_bf16_frac']:.0%} of bf16's bytes{size}): {method.takes} "
+            f"({method.source})"
+        )
+
+
+def _equal(finding: QualityFinding) -> str:
+    few = finding.more_pairs_if_equal
+    return f" ({few:,} would do if there is no loss)" if few is not None and few != finding.more_pairs else ""
+
+
+def _method_row(method: Quantizer, model: Architecture | None) -> Mapping[str, object]:
+    wide = FORMATS[WeightFormat.BF16].weight_bytes
+    return {
+        "method": method.name,
+        "format": method.stored.value,
+        "of_bf16_frac": round(FORMATS[method.stored].weight_bytes / wide, 4),
+        "weights_gib": None if model is None else round(weight_bytes(model, method.stored) / BYTES_PER_GIB, 2),
+        "takes": method.takes,
+        "source": method.source,
+    }
+
+
+def _watch_line(watch: WatchPlan) -> str:
+    return (
+        f"To notice a drop of {100 * watch.drop_frac:g} points within {watch.days} days ({NOTICED_FRAC:.0%} of cases, "
+        f"{FALSE_ALARMS_A_YEAR:g} false alarm a year at most): score {watch.paired_requests_per_day:,} requests a day that are "
+        f"also sent to the former model (a shadow), or {watch.alone_requests_per_day:,} of the served model alone. Each day "
+        f"take the mean of the last {watch.days} days; alarm where it is {100 * watch.paired_alarm_frac:.2f} points (alone "
+        f"{100 * watch.alone_alarm_frac:.2f}) below that of this evaluation."
+    )
+
 
 _EXIT = {QualityVerdict.ACCEPT: 0, QualityVerdict.REJECT: EXIT_REJECTED, QualityVerdict.MORE: EXIT_UNDECIDED}
 

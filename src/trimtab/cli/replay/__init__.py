@@ -116,7 +116,8 @@ def command(options: ReplayOptions) -> None:
     """Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.
 
     Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
-    hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, cron[:PERCENT], forecast[:PERCENT] and plan (what an
+    hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, saturation-tokens, dynamo[:PERCENT], dynamo-load[:PERCENT],
+    tokens:PERCENT (of a full replica's), cron[:PERCENT], forecast[:PERCENT] and plan (what an
     audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per replica),
     +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost
     and requests in time.
@@ -131,8 +132,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
     """
-    from trimtab.cli.replay.page import replay_page
-    from trimtab.cli.replay.pictures import capacity_picture, lines
+    from trimtab.cli.replay.page import capacity_picture, lines, replay_page
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
     from trimtab.cli.replay.spot import spot_asked
     from trimtab.fleet.settings import Settings

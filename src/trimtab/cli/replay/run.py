@@ -24,15 +24,12 @@ from trimtab.fleet.model import Fleet, ServiceObservation, Window
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import SEED, audit, split_window
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
-from trimtab.replay.clairvoyant import clairvoyant_replica_hr
-from trimtab.replay.compare import PolicyRun, compare
-from trimtab.replay.named import FitContext, expanded, named_policy
+from trimtab.replay.compare import FitContext, PolicyRun, clairvoyant_replica_hr, compare, expanded, named_policy
+from trimtab.replay.compiled import FloatArray
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, service_model
-from trimtab.replay.series import FloatArray
-from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
-from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, arrivals_by_decision
 from trimtab.sources.demo.trace import FLEET, RateSeries, read_series
 from trimtab.tables.bundle import Bundle
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN, mul_div, per_month, usd

@@ -15,9 +15,8 @@ from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.compare import PolicyRun, first_replicas
-from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
+from trimtab.replay.hedged import HedgedReplay, Probes, RecordedZones, SpotMarket, SpotZones, replay_hedged
 from trimtab.replay.services import ServiceHistory, ServiceModel
-from trimtab.replay.spot_market import Probes, RecordedZones, SpotMarket
 from trimtab.units import S_PER_HR
 
 NO_FLOOR = "all"

@@ -9,7 +9,7 @@ from trimtab.emit.blocks import Paragraph, bullets
 from trimtab.emit.money import dollars
 from trimtab.emit.writers.comment import write_comment
 from trimtab.review import ManifestFault, Review, TargetReview, WorkloadReview
-from trimtab.review.deployments import Weight
+from trimtab.review.placing import Weight
 from trimtab.units import per_month, usd
 
 TABLE_FIELDS = ("workload", "change_usd_mo", "target", "before_frac", "after_frac", "required_frac", "verdict")
@@ -113,7 +113,7 @@ def _notes(found: Review) -> Iterator[str]:
     for finding in found.findings:
         yield _finding(finding)
     for workload in found.workloads:
-        yield from _of_workload(workload)
+        yield from _of_workload(found, workload)
     for unread in found.unread:
         yield f"not read: {unread.what} ({unread.file}): {unread.why}"
 
@@ -124,8 +124,14 @@ def _finding(fault: ManifestFault) -> str:
     return f"{word}: {fault.workload} {fault.what}{where}; {fault.cure}"
 
 
-def _of_workload(workload: WorkloadReview) -> Iterator[str]:
+def _of_workload(found: Review, workload: WorkloadReview) -> Iterator[str]:
     if workload.unjudged:
         yield f"not judged: {workload.workload}: {workload.unjudged}"
+    if workload.ends_micro_usd:
+        low, high = (_signed(_usd_mo(found, end)) for end in workload.ends_micro_usd)
+        yield (
+            f"{workload.workload}: follows GPU activity, on a GPU of which history shows none: between {low} and {high} "
+            "dollars a month, by the interval of its estimated speed; follow requests, or measure it there"
+        )
     for note in workload.notes:
         yield f"{workload.workload}: {note}"

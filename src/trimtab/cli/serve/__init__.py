@@ -42,6 +42,10 @@ class ServeOptions:
     key: Path | None = option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
     prices: Path | None = prices_option("The own rates that the audits were made with.")
     owned: Path | None = owned_option("The commitments held that the audits were made with.")
+    later: Path | None = option(
+        "--later", type=FOLDER, metavar="DIR", show_default="the audit's own history after what the planner saw",
+        help="Later history that plans are held against, as `trimtab verify` does.",
+    )  # fmt: skip
     flags: tuple[str, ...] = set_option("planning.engineers=2")
     quiet: bool = quiet_option()
 
@@ -49,7 +53,7 @@ class ServeOptions:
 @click.command()
 @options_from(ServeOptions)
 def command(options: ServeOptions) -> None:
-    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof.
+    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, what became of it.
 
     An action that is switched off is forbidden, and the whole plan is chosen, billed and proved again. For that the history
     must be at hand (a demonstration, or the bundle's folder under the name that the audit has), with the same settings.

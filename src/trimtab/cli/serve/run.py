@@ -8,21 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
+from trimtab.cli import say
+from trimtab.cli.allocate import AllocateOptions
+from trimtab.cli.allocate.run import charged_back
+from trimtab.cli.allocate.tables import who_sheet
 from trimtab.cli.history import held_commitments
-from trimtab.cli.kept_audits import HISTORY, kept_audits, number_of, recall
+from trimtab.cli.kept_audits import HISTORY, find, kept_audits, number_of, recall, recall_plan
+from trimtab.cli.options import parsed
 from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.output import Cell, Sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.cli.screen import say
 from trimtab.cli.serve import ServeOptions
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if.run import DEMO_PREFIX
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
+from trimtab.emit.kept_plan import KeptPlan
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline import open_demo, open_fleet
+from trimtab.pipeline import kept_plan, open_demo, open_fleet, verify_plan
 from trimtab.pipeline.auditing import Progress, ProvenPlan, audited, plan_and_prove
+from trimtab.plan.verify.verification import Verification
 from trimtab.tables.bundle import Bundle
+from trimtab.web import tables
 from trimtab.web.library import AuditEntry, Library
 
 
@@ -57,7 +65,7 @@ def run_serve(options: ServeOptions) -> None:
 
 
 def _source(options: ServeOptions) -> _Audits:
-    plans = plans_again(options.flags, options.prices, options.owned)
+    plans = plans_again(options.flags, options.prices, options.owned, later=options.later)
     if options.demo is not None:
         with progress_bar(quiet=options.quiet) as tell:
             return _demonstration(options.demo, plans, tell)
@@ -65,11 +73,16 @@ def _source(options: ServeOptions) -> _Audits:
 
 
 def plans_again(
-    flags: Sequence[str], prices: Path | None, owned: Path | None, *, keep_outcomes: bool = True
+    flags: Sequence[str],
+    prices: Path | None,
+    owned: Path | None,
+    *,
+    keep_outcomes: bool = True,
+    later: Path | None = None,
 ) -> PlansAgain:
     """Return how plans of audits are made again: with these settings, rates and commitments held; raises SettingsError."""
     settings = resolve(file=None, environ=os.environ, flags=flags).settings
-    return PlansAgain(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes)
+    return PlansAgain(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes, later=later)
 
 
 def audit_source(folder: Path | None, plans: PlansAgain) -> _Kept | _Files:
@@ -88,6 +101,8 @@ class PlansAgain:
     owned: Path | None
     keep_outcomes: bool = True
     """Whether what is replayed for it is written to the cache of outcomes."""
+    later: Path | None = None
+    """The history that plans are held against; None: that of the audit, as far as it lies after what the planner saw."""
 
     def again(self, fleet: str, tell: Progress) -> ProvenPlan:
         """Plan a fleet by the name that its audit has; raises TrimtabError where its history is not at hand."""
@@ -102,6 +117,58 @@ class PlansAgain:
                 store=store,
                 progress=tell,
             )
+
+    def verified(self, kept: KeptPlan, tell: Progress) -> Verification:
+        """Hold a plan against later history as `trimtab verify` does; raises TrimtabError."""
+        tell("reading the later history", 0.0)
+        bundle = open_fleet(self.later) if self.later else history_of(kept.fleet)
+        return verify_plan(kept, bundle, catalog=load_catalog(self.prices))
+
+    def later_stamp(self, fleet: str) -> str:
+        """Return what changes when the folder of the later history does."""
+        folder = self.later or Path(fleet)
+        return str(folder.stat().st_mtime_ns) if folder.is_dir() else ""
+
+    def allocated(self, fleet: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        """Split the bill of a history as `trimtab allocate` does; raises TrimtabError."""
+        if not fleet.startswith(DEMO_PREFIX) and not Path(fleet).is_dir():
+            history_of(fleet)
+        named = ["--demo", fleet.removeprefix(DEMO_PREFIX)] if fleet.startswith(DEMO_PREFIX) else ["--", fleet]
+        terms = ["--by", asked.split, "--idle", asked.idle, "--shared", asked.shared]
+        terms += ["--cost", asked.basis] if asked.basis else []
+        terms += ["--prices", str(self.prices)] if self.prices else []
+        _, answer = charged_back(parsed(AllocateOptions, [*terms, *named]), tell)
+        sheet = who_sheet(answer)
+        return tables.AllocatedBill(table=_as_table(sheet), notes=tuple(sheet.notes))
+
+
+_ALLOCATED = {
+    "share_frac": tables.SHARE,
+    "gpu_hours": tables.WHOLE,
+    "usd_per_1k_requests": tables.SMALL_MONEY,
+    "usd_per_mtok": tables.SMALL_MONEY,
+}
+_ALWAYS_SHOWN = ("name", "usd", "share_frac", "usd_mo")
+"""Columns that a phone has room for."""
+
+
+def _as_table(sheet: Sheet) -> tables.DataTable:
+    """Return the rows of `trimtab allocate` under columns of a page."""
+    columns = tuple(
+        tables.DataColumn(
+            key=column.key,
+            title=column.title,
+            format=_ALLOCATED.get(column.key, tables.MONEY if column.right else tables.WORDS),
+            less=column.key not in _ALWAYS_SHOWN,
+        )
+        for column in sheet.columns
+    )
+    rows = [{column.key: _value(row.get(column.key)) for column in columns} for row in sheet.rows]
+    return tables.DataTable(key="allocation", title="Allocation", columns=columns, rows=rows)
+
+
+def _value(cell: Cell) -> tables.Value:
+    return cell if isinstance(cell, str | int | float | None) else ", ".join(cell)
 
 
 def history_of(fleet: str) -> Bundle:
@@ -132,6 +199,19 @@ class _Kept:
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         return self.plans.again(self.document(name).fleet, tell)
 
+    def verified(self, name: str, tell: Progress) -> Verification:
+        return self.plans.verified(self.kept_plan(name), tell)
+
+    def later_stamp(self, name: str) -> str:
+        return self.plans.later_stamp(self.document(name).fleet)
+
+    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        return self.plans.allocated(self.document(name).fleet, asked, tell)
+
+    def kept_plan(self, name: str) -> KeptPlan:
+        """Return the plan that was kept with an audit; raises UnknownName."""
+        return recall_plan(find(name, self.state))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
@@ -150,13 +230,31 @@ class _Files:
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         return self.plans.again(self.document(name).fleet, tell)
 
+    def verified(self, name: str, tell: Progress) -> Verification:
+        return self.plans.verified(self.kept_plan(name), tell)
+
+    def later_stamp(self, name: str) -> str:
+        return self.plans.later_stamp(self.document(name).fleet)
+
+    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        return self.plans.allocated(self.document(name).fleet, asked, tell)
+
+    def kept_plan(self, name: str) -> KeptPlan:
+        """Raise InputError: a document holds no plan that later history can be held against."""
+        raise InputError(
+            f"the plan of audit {name} was not kept here: a JSON file holds no plan that can be verified. Ask of an audit that "
+            "`trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demonstration:
     """One audit, made for this server and kept nowhere."""
 
     name: str
+    plans: PlansAgain
     found: AuditDocument
+    kept: KeptPlan
     made: ProvenPlan
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -169,6 +267,15 @@ class _Demonstration:
 
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         return self.made
+
+    def verified(self, name: str, tell: Progress) -> Verification:
+        return self.plans.verified(self.kept, tell)
+
+    def later_stamp(self, name: str) -> str:
+        return self.plans.later_stamp(self.found.fleet)
+
+    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        return self.plans.allocated(self.found.fleet, asked, tell)
 
 
 _Audits = _Kept | _Files | _Demonstration
@@ -187,4 +294,5 @@ def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstrati
             store=store,
             progress=tell,
         )
-    return _Demonstration(name=name, found=audit_document(found), made=made)
+    kept = kept_plan(found, bundle, plans.settings, catalog)
+    return _Demonstration(name=name, plans=plans, found=audit_document(found), kept=kept, made=made)

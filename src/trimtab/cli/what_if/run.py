@@ -14,9 +14,9 @@ from trimtab.cli.output import Cell, Format, Sheet, SheetColumn
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
-from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, shown
+from trimtab.emit.comparison import ComparedFigure, compared, compared_notes, shown
 from trimtab.errors import UsageError
-from trimtab.fleet.limits import quotas_of
+from trimtab.fleet.reach import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.tables.bundle import Bundle
@@ -96,40 +96,17 @@ def what_if_sheet(found: WhatIf, *, people: bool) -> Sheet:
     raw = (SheetColumn(key="section", title="section"), SheetColumn(key="unit", title="unit"))
     return Sheet(
         columns=plain if people else (*raw, *plain),
-        rows=[_for_people(row) if people else _raw(row) for row in rows],
+        rows=[_for_people(row) if people else row.plain() for row in rows],
         section="section" if people else "",
-        notes=_notes(found),
+        notes=compared_notes(found),
     )
 
 
-def _notes(found: WhatIf) -> list[str]:
-    notes = [f"What if: {'; '.join(found.scenario.words())}. Dollars a month; both plans are exact hourly re-bills."]
-    if found.other is None:
-        notes.append(f"There is no plan in that world: {found.refused}.")
-    return notes
-
-
 def _for_people(row: ComparedFigure) -> dict[str, Cell]:
-    change = row.change
     return {
         "section": row.section,
         "what": row.what,
         "base": shown(row.base, row.unit),
         "scenario": shown(row.scenario, row.unit),
-        "change": None if not change else _signed(change, row.unit),
-    }
-
-
-def _signed(change: float, unit: FigureUnit) -> str:
-    return ("+" if change > 0 else "-") + shown(abs(change), unit)
-
-
-def _raw(row: ComparedFigure) -> dict[str, Cell]:
-    return {
-        "section": row.section,
-        "what": row.what,
-        "unit": row.unit.value,
-        "base": row.base,
-        "scenario": row.scenario,
-        "change": row.change,
+        "change": row.change_words() or None,
     }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.diagnose.broken import Breakage
-from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
-from trimtab.diagnose.offences import Offence
+from trimtab.diagnose.findings import Offence, ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
 from trimtab.emit.document import (

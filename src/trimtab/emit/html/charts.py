@@ -16,8 +16,19 @@ from trimtab.emit.document import (
     SchedulePart,
     WastePart,
 )
-from trimtab.emit.html.markup import Html, join, tag
-from trimtab.emit.html.svg import Frame, Series, level_lines, picture, step_area, step_line, text, ticks
+from trimtab.emit.html.markup import (
+    Frame,
+    Html,
+    Series,
+    join,
+    level_lines,
+    picture,
+    step_area,
+    step_line,
+    tag,
+    text,
+    ticks,
+)
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import USEFUL
 from trimtab.levers.registry import title_of
@@ -460,6 +471,22 @@ def bill_bridge(then_usd_mo: float, steps: Sequence[tuple[str, float]], now_usd_
     bars.append(_bridge_bar(len(steps) + 1, "Now", (0.0, now_usd_mo), scale, "bar-after", dollars(now_usd_mo)))
     words = "; ".join(f"{name} {dollars(amount)}" for name, amount in steps)
     return picture(WIDTH, _ROW * len(bars) + 4, "The bill then and now", f"{words}.", *bars, name="bridge-picture")
+
+
+def phone_bridge(then_usd_mo: float, steps: Sequence[tuple[str, float]], now_usd_mo: float) -> Html:
+    """Draw the same for a phone: each step's words and amount stand above its bar."""
+    levels = [then_usd_mo, *(then_usd_mo + sum(amount for _, amount in steps[: at + 1]) for at in range(len(steps)))]
+    scale = PHONE_WIDTH / (max(*levels, now_usd_mo) or 1.0)
+    rows = [_phone_step(0, "Then", dollars(then_usd_mo), 0.0, then_usd_mo * scale, "bar-before")]
+    for at, (name, amount) in enumerate(steps, 1):
+        style, sign = ("bar-saving", "") if amount <= 0 else ("bar-before", "+")
+        low_usd_mo = min(levels[at - 1], levels[at])
+        rows.append(_phone_step(at, name, f"{sign}{dollars(amount)}", low_usd_mo * scale, abs(amount) * scale, style))
+    rows.append(_phone_step(len(steps) + 1, "Now", dollars(now_usd_mo), 0.0, now_usd_mo * scale, "bar-after"))
+    words = "; ".join(f"{name} {dollars(amount)}" for name, amount in steps)
+    return picture(
+        PHONE_WIDTH, _PHONE_ROW * len(rows), "The bill then and now", f"{words}.", *rows, name="bridge-phone"
+    )
 
 
 def _bridge_bar(at: int, label: str, ends: tuple[float, float], scale: float, style: str, shown: str) -> Html:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trimtab.emit.fit_document import FitWay, frontier
-from trimtab.emit.html.markup import Html, number, tag
-from trimtab.emit.html.svg import picture, text
+from trimtab.emit.html.markup import Html, number, picture, tag, text
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.roofline import Roofline
 

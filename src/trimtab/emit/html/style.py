@@ -1,4 +1,4 @@
-"""The style of the HTML report: one sheet, light and dark, screen and paper, no font or file from elsewhere."""
+"""The style of the HTML report, and its one script: light and dark, screen and paper, nothing from elsewhere."""
 
 _BARS = "".join(f".long-{percent}{{width:{percent}%}}" for percent in range(101))
 """Lengths of bars as classes: a page whose policy forbids styles in its elements can have them too."""
@@ -149,6 +149,14 @@ pre {
 li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 
+th button { all: unset; cursor: pointer; }
+th button:focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
+th[aria-sort=ascending] button::after { content: " \\2191"; }
+th[aria-sort=descending] button::after { content: " \\2193"; }
+input[type=search] { font: inherit; padding: 4px 8px; margin: 0 0 8px; max-width: 100%; border: 1px solid var(--rule);
+  border-radius: 6px; background: var(--card); color: inherit; }
+tr[hidden], tbody[hidden] { display: none; }
+
 .narrow { display: none; }
 @media (max-width: 760px) {
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -158,9 +166,12 @@ code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
   .inside { grid-template-columns: 1fr; }
   .scroll > .chart { min-width: 720px; } .scroll > .heat-key { min-width: 0; }
-  .scroll > table { min-width: 560px; } .scroll > table.plan { min-width: 760px; }
+  .scroll > table { min-width: 560px; } .scroll > table.few { min-width: 0; }
+  table.few th.num { white-space: normal; } table.few td, table.few th { padding-left: 5px; padding-right: 5px; }
+  .scroll > table.plan { min-width: 760px; }
 }
 @media print {
+  input[type=search] { display: none; }
   .wide { display: block; } .narrow { display: none; }
   :root { --paper: #fff; --card: #fff; }
   body { font-size: 11.5px; }
@@ -176,3 +187,57 @@ code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 """
     + _BARS
 )
+
+SCRIPT = """
+"use strict";
+// Tables are sorted by a click on a column's name, and filtered where they are long. Without a script they read as they are.
+for (const table of document.querySelectorAll("main table")) {
+  const head = table.tHead && table.tHead.rows[0];
+  const bodies = [...table.tBodies].filter((body) => !body.querySelector(".total"));
+  // a row with something folded beneath is a body of its own
+  const lines = bodies.length > 1 ? bodies : [...(bodies[0] || table).rows];
+  if (!head || lines.length < 3) continue;
+  const cellOf = (line, column) => (line.rows ? line.rows[0] : line).cells[column];
+  const textOf = (line, column) => (cellOf(line, column) || { textContent: "" }).textContent.trim();
+  const numberOf = (text) => {
+    const plain = text.replace(/[$,%]/g, "").replace(/^[-\\u2212]/, "-");
+    return /^-?\\d/.test(plain) ? parseFloat(plain) : NaN;
+  };
+  const byText = new Intl.Collator(undefined, { numeric: true });
+  [...head.cells].forEach((cell, column) => {
+    if (cell.tagName !== "TH") return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...cell.childNodes);
+    cell.append(button);
+    button.addEventListener("click", () => {
+      const down = cell.getAttribute("aria-sort") === "ascending";
+      for (const other of head.cells) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const isNumber = cell.classList.contains("num");
+      const parent = lines[0].parentNode;
+      lines.sort((a, b) => {
+        const [left, right] = [textOf(a, column), textOf(b, column)];
+        const [first, second] = isNumber ? [numberOf(left), numberOf(right)] : [NaN, NaN];
+        // what was not measured stands last either way
+        if (isNumber && isNaN(first) !== isNaN(second)) return isNaN(first) ? 1 : -1;
+        const order = isNumber && !isNaN(first) ? first - second : byText.compare(left, right);
+        return down ? -order : order;
+      });
+      const total = [...table.tBodies].find((body) => body.querySelector(".total"));
+      for (const line of lines) parent.insertBefore(line, parent === table ? total || null : null);
+    });
+  });
+  if (lines.length < 8) continue;
+  const field = document.createElement("input");
+  field.type = "search";
+  field.placeholder = "Filter";
+  field.setAttribute("aria-label", "Filter the rows of this table");
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase();
+    for (const line of lines) line.hidden = !line.textContent.toLowerCase().includes(wanted);
+  });
+  (table.closest(".scroll") || table).before(field);
+}
+"""
+"""What makes the tables of a page that is one file quicker to read; the page's policy names its hash, and runs nothing else."""

@@ -28,26 +28,36 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.deferral import (
+from trimtab.emit.manifests.cron_files import (
     QUEUE_LABEL,
     cluster_queue_objects,
+    cron_spans,
     deferral_objects,
+    held_stretches,
+    hours_in_words,
     notebook_hours,
+    placeholder_priority,
     queue_name,
+    warm_objects,
 )
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
+from trimtab.emit.manifests.emission import (
+    ApplyStage,
+    ManifestFile,
+    Piece,
+    Plain,
+    Withheld,
+    dns_name,
+    node_name,
+    yaml_text,
+)
 from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.node_groups import group_script_path
-from trimtab.emit.manifests.objects import Plain, dns_name, node_name, yaml_text
-from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, spend_order
+from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, relocation_page, spend_order
 from trimtab.emit.manifests.program_settings import batching_page, precision_page, training_page
-from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
-from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
-from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
 from trimtab.emit.manifests.workload_files import claimed_templates, gpu_ask
 from trimtab.emit.manifests.workload_patch import GpuAsk, patchable, queued_component
 from trimtab.plan.model import Action, Change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.manifests.emission import Plain
 from trimtab.policies.scaling import HpaPolicy
 
 DEFAULT_TOLERANCE_FRAC = 0.1

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from trimtab.emit.manifests.emission import Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import GpuClaim, WorkloadFacts
-from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.plan.model import Action
 
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"

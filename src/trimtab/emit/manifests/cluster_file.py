@@ -14,6 +14,7 @@ workloads:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trimtab.catalog.model_servers import ProxyTarget, ServerMetrics
 from trimtab.emit.manifests.facts import (
     NOTEBOOK,
     OFF_KUBERNETES,
@@ -32,14 +34,16 @@ from trimtab.emit.manifests.facts import (
     Toleration,
     WorkloadFacts,
 )
-from trimtab.emit.manifests.signals import ServerSignals, server_signals
+from trimtab.emit.manifests.signals import ServerSignals, server_signals, signals_of
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
-from trimtab.units import HR_PER_WEEK
+from trimtab.units import HR_PER_WEEK, MS_PER_S
 
 _OWNER_KINDS = SERVING | OFF_KUBERNETES | {NOTEBOOK, "Job", "CronJob", "PyTorchJob", "RayJob", "JobSet", "DaemonSet"}
 _ALIKE = 0.85
 """A kind that is so much like a known one, and is none, is that one misspelt; others may be anybody's."""
+_LABEL = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
+_SERIES_OR_MATCHER = r'^([a-zA-Z_:][a-zA-Z0-9_:]*|[a-zA-Z_][a-zA-Z0-9_]*=~?"[^"\\]*")$'
 _SERIES = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 """Prometheus data model, metric names."""
 
@@ -81,24 +85,51 @@ class DeclaredToleration(_Model):
 
 
 class DeclaredMetrics(_Model):
-    """Series that a server of your own exports for each pod, where it is none of those known."""
+    """Series of a server that is none of those known: `collect` reads requests from them, emitted rules go by them."""
 
     completed: Annotated[str, Field(pattern=_SERIES)]
     """Counter of requests that ended."""
     arrived: Annotated[str, Field(pattern=_SERIES)] | None = None
     """Counter of requests as they come, where it has one."""
+    failed: Annotated[str, Field(pattern=_SERIES_OR_MATCHER)] | None = None
+    """Counter of failed requests, beside completed; or a matcher of those of completed that failed, such as code=~"5.."."""
+    running: Annotated[str, Field(pattern=_SERIES)] | None = None
+    """Gauge of requests in work."""
     waiting: Annotated[str, Field(pattern=_SERIES)] | None = None
     """Gauge of requests that wait."""
     kv_cache: Annotated[str, Field(pattern=_SERIES)] | None = None
     """Gauge of the share of its cache in use, 0 to 1."""
     ttft: Annotated[str, Field(pattern=_SERIES)] | None = None
-    """Histogram of seconds to the first token, without _bucket."""
+    """Histogram of the time to the first token, without _bucket."""
     latency: Annotated[str, Field(pattern=_SERIES)] | None = None
-    """Histogram of seconds to the answer, without _bucket."""
+    """Histogram of the time to the answer, without _bucket. Without it and ttft, activity judges, and no target is checked."""
+    unit: Literal["seconds", "milliseconds"] = "seconds"
+    """Unit of the histograms; emitted rules read those in seconds alone."""
+    labels: Mapping[Annotated[str, Field(pattern=_LABEL)], str] = Field(default_factory=dict)
+    """Labels that select the series of a proxy in front of it, which collect alone reads; else its own pods export them."""
 
-    def as_fact(self) -> ServerSignals:
-        """Return what the emitters take."""
-        return ServerSignals(server="its own", **self.model_dump())
+    def as_metrics(self) -> ServerMetrics:
+        """Return what `collect` takes."""
+        return ServerMetrics(
+            server="declared",
+            title="declared metrics",
+            completed=(self.completed,),
+            arrived=self.arrived or "",
+            failed=self.failed or "",
+            running=(self.running,) if self.running else (),
+            waiting=(self.waiting,) if self.waiting else (),
+            kv_cache=(self.kv_cache,) if self.kv_cache else (),
+            ttft=self.ttft or "",
+            latency=self.latency or "",
+            bucket_s=1.0 if self.unit == "seconds" else 1 / MS_PER_S,
+            # JSON escapes quotes and backslashes as PromQL does
+            only=tuple(f"{name}={json.dumps(value)}" for name, value in self.labels.items()),
+            target=ProxyTarget() if self.labels else None,
+        )
+
+    def as_fact(self) -> ServerSignals | None:
+        """Return what the emitters take; None where no pod exports the series, so that no rule can go by them."""
+        return None if self.labels else replace(signals_of(self.as_metrics()), server="its own")
 
 
 class DeclaredWorkload(_Model):
@@ -107,7 +138,7 @@ class DeclaredWorkload(_Model):
     owner_kind: str | None = None
     """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, Notebook, or another."""
     server: str | None = None
-    """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve, trimtab-batcher."""
+    """Model server, for the names of its metrics: vllm or another of those under Model servers."""
     metrics: DeclaredMetrics | None = None
     """Names of its metrics, where its server is none of those; they go over `server`."""
     capacity_req_s: Annotated[float, Field(gt=0)] | None = None
@@ -212,8 +243,9 @@ def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> W
     service = known.service
     if service is not None and declared.server is not None:
         service = replace(service, signals=server_signals(declared.server), server_is_known=True)
-    if service is not None and declared.metrics is not None:
-        service = replace(service, signals=declared.metrics.as_fact(), server_is_known=True)
+    signals = declared.metrics.as_fact() if declared.metrics is not None else None
+    if service is not None and signals is not None:
+        service = replace(service, signals=signals, server_is_known=True)
     if service is not None and declared.capacity_req_s is not None:
         service = replace(service, capacity_req_s=declared.capacity_req_s)
     return replace(known, **changes, service=service)

@@ -4,6 +4,10 @@ The replay sees, at the end of each step, the replicas that the step's arrivals 
 replica-seconds over one decision interval. Servers count answers, not arrivals; arrivals are answers plus the growth of the
 queue. So, per pod: (rate(completed) + growth of waiting + waiting / 15 s) / capacity. Unlike a duty cycle it does not saturate.
 
+A policy that counts tokens has, in place of the answers, the work of the tokens that were computed, in mean requests:
+rate(prompt tokens) x what one takes + rate(answers' tokens) x what one takes, less what prompt tokens from the cache save. What
+waits counts as mean requests, since no server tells how long those are that it has not begun.
+
 An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric,
 which is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for
 fewer than there are, so that both controllers decide alike.
@@ -15,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.signals import ServerSignals
+from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_MIN
 
@@ -41,6 +46,8 @@ _COUNTED_KINDS = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _MISSED_SCRAPES = 3
 """A rate still stands when so many scrapes in a row have failed."""
 _LEAST_WINDOW_S = S_PER_MIN
+_RESTART_S = 30 * S_PER_MIN
+"""How far back a counter is looked up from before its container restarted: weights take minutes to load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +100,20 @@ def _of_replica_set(name: str) -> str:
 
 
 def pod_selector(known: WorkloadFacts) -> str:
-    """Return the selector of what a workload's pods export themselves."""
+    """Return the selector of what is told of a workload's pods."""
     return f'{{namespace="{known.namespace}",pod=~"{pods_of(known)}"}}'
 
 
-def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> DemandRules:
-    """Return the expressions of a service's demand: from its requests where known, else from GPU activity.
+def server_selector(known: WorkloadFacts) -> str:
+    """Return the selector of what the server in a workload's pods exports, without what is no request to it."""
+    only = known.service.signals.only if known.service else ()
+    return ",".join((pod_selector(known)[:-1], *only)) + "}"
+
+
+def demand_rules(
+    known: WorkloadFacts, facts: EmitFacts, metric: Metric, tokens: TokenWork | None = None
+) -> DemandRules:
+    """Return the expressions of a service's demand: from its requests or `tokens` where known, else from GPU activity.
 
     A duty cycle is answers alone, which saturate.
     """
@@ -107,7 +122,7 @@ def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> Dema
     else:
         signals = known.service.signals
         seen = replace(signals, arrived=None, waiting=None) if metric is Metric.DUTY_CYCLE else signals
-        arriving, queue = _arriving_and_queue(known, seen, facts)
+        arriving, queue = _arriving_and_queue(known, seen, tokens, facts)
         per_replica = _per_capacity(f"{arriving} + {queue}" if queue else arriving, known.service)
         arriving = _per_capacity(arriving, known.service)
     return DemandRules(
@@ -156,27 +171,90 @@ def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
     return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"
 
 
-def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: EmitFacts) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """What a server counts as PromQL by pod: its rate by the last two scrapes, and all since the server began."""
+
+    rate: str
+    since_start: str
+    counter: str
+    """The counter by which a pod is told to be there, and to have begun anew."""
+    at_arrival: bool
+    """Whether it counts what comes, and not what was done."""
+
+
+def _requests(signals: ServerSignals, pods: str, last: str) -> _Counted:
+    counter = signals.arrived or signals.completed
+    return _Counted(
+        rate=f"sum by (namespace, pod) (irate({counter}{last}))",
+        since_start=f"sum by (namespace, pod) ({counter}{pods})",
+        counter=counter,
+        at_arrival=signals.arrived is not None,
+    )
+
+
+def _tokens(signals: ServerSignals, work: TokenWork, pods: str, last: str) -> _Counted:
+    """Return the work of the tokens computed, in mean requests; raises ValueError where a server counts none."""
+    prompts, answers = signals.prompt_tokens, signals.answer_tokens
+    if prompts is None or answers is None:
+        raise ValueError(f"{signals.server} exports no counters of tokens")
+    saved = (signals.cached_tokens, work.cached_req - work.input_req)
+    counted = [(prompts, work.input_req), (answers, work.output_req), *([saved] if saved[0] and saved[1] else [])]
+    return _Counted(
+        rate=_sum_of_work([(f"irate({name}{last})", each) for name, each in counted]),
+        since_start=_sum_of_work([(f"{name}{pods}", each) for name, each in counted]),
+        counter=prompts,
+        at_arrival=False,
+    )
+
+
+def _sum_of_work(counted: list[tuple[str, float]]) -> str:
+    """Return the work by pod of (series, what one takes): of the first, and of the others where they are there.
+
+    A hit in the cache is counted when a prompt is admitted, the prompt when it is computed: for a moment that may be below 0.
+    """
+    first, *others = (f"sum by (namespace, pod) ({series}) * {each:.8g}" for series, each in counted)
+    terms = [first, *(f"({other} or 0 * {first})" for other in others)]
+    return f"clamp_min({' + '.join(terms)}, 0)"
+
+
+def _arriving_and_queue(
+    known: WorkloadFacts, signals: ServerSignals, tokens: TokenWork | None, facts: EmitFacts
+) -> tuple[str, str]:
     """Return requests/s that arrive at each pod, and its queue over one decision interval (empty where not exported)."""
     scrape_s = facts.scrape_s(known)
     # irate and idelta take the last two scrapes: a longer average is calmer, but late, and the replayed rule saw each step as
     # it ended. The window is wider only so that a missed scrape leaves two in it.
-    pods = pod_selector(known)
-    last = f"{pods}[{rate_window_s(scrape_s)}s]"
-    counter = signals.arrived or signals.completed
+    pods, window = server_selector(known), f"[{rate_window_s(scrape_s)}s]"
+    last = pods + window
+    seen = _requests(signals, pods, last) if tokens is None else _tokens(signals, tokens, pods, last)
     # Pods that still report: a rate alone would count one that is gone until its window has passed. One whose last scrape
     # failed, and which is ready all the same, is there: without it the demand of two would be read as that of one.
-    ready = f'sum by (namespace, pod) (kube_pod_status_ready{pods[:-1]},condition="true"}}) > 0'
-    reports = _last_seen(counter, pods, last, ready)
-    answered = f"sum by (namespace, pod) (irate({counter}{last})) and {reports}"
+    readiness = f'kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}}'
+    ready = f"sum by (namespace, pod) ({readiness}) > 0"
+    reports = _last_seen(seen.counter, pods, last, ready)
+    answered = f"{seen.rate} and {reports}"
+    came, restarted = seen.since_start, _restarted(seen.counter + pods, readiness + window)
     if signals.waiting is None:
-        return answered, ""
+        return f"({came} / {scrape_s} and {restarted} or {answered})", ""
     waiting = _last_seen(signals.waiting, pods, last, ready)
     growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
     # A server that answered nothing yet has no counter: its rate is 0. One whose counter is there has no rate only where a
     # scrape failed: that is not known, and never 0.
     idle = f"(0 * {waiting} unless {reports})"
-    return f"({answered} or {idle}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
+    usual = f"({answered} or {idle}){'' if seen.at_arrival else growth}"
+    came = came if seen.at_arrival else f"({came} + sum by (namespace, pod) ({signals.waiting}{pods}))"
+    return f"({came} / {scrape_s} and {restarted} or {usual})", f"{waiting} / {SYNC_S}"
+
+
+def _restarted(counter: str, readiness: str) -> str:
+    """Return what is there for pods whose container came back since the scrape before: a counter that fell, after no readiness.
+
+    A rate would spread the requests since then over all the time that the pod was away. It came back within the last scrape
+    interval, or it would have been scraped. The condition on readiness keeps a reset that was nobody's restart out.
+    """
+    fell = f"count by (namespace, pod) (idelta({counter}[{_RESTART_S}s]) < 0)"
+    return f"{fell} and sum by (namespace, pod) (min_over_time({readiness})) == 0"
 
 
 def _last_seen(metric: str, pods: str, last: str, ready: str) -> str:

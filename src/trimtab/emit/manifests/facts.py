@@ -10,9 +10,11 @@ from types import MappingProxyType
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
-from trimtab.emit.manifests.objects import Plain
+from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
+from trimtab.physics.transfer import SAME_SPEED
+from trimtab.provenance import Estimate
 
 SCALE_APIS: Mapping[str, str] = MappingProxyType(
     {
@@ -168,6 +170,8 @@ class WorkloadFacts:
     gpu: str | None = None
     pool: Pool | None = None
     gpus_per_node: int = 1
+    home_speed: Estimate = SAME_SPEED
+    """How fast a service is on `gpu` alone, beside all types that it was measured on together."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     """Those it has: a patch replaces the list, so it must repeat them."""
@@ -204,7 +208,13 @@ class WorkloadFacts:
         """Return what it runs on today; None where nobody knows it."""
         if self.pool is None:
             return None
-        return HomeNodes(pool=self.pool, gpu=self.gpu, gpus_per_node=self.gpus_per_node, gpus_per_pod=self.gpus_per_pod)
+        return HomeNodes(
+            pool=self.pool,
+            gpu=self.gpu,
+            gpus_per_node=self.gpus_per_node,
+            gpus_per_pod=self.gpus_per_pod,
+            home_speed=self.home_speed,
+        )
 
     @property
     def namespace(self) -> str:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import ReleaseNodes
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld, node_name
 from trimtab.emit.manifests.facts import NodeFacts
-from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.manifests.scope import Scope
 
 KARPENTER = "karpenter.sh/nodepool"

@@ -9,9 +9,9 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND, READY, series
+from trimtab.emit.manifests.emission import ACTION, SAVING, Plain, action_notes
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.latency_guards import latency_quantile
-from trimtab.emit.manifests.objects import ACTION, SAVING, Plain, action_notes
 from trimtab.plan.model import Action
 from trimtab.units import usd
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.catalog.kinds import Isolation
-from trimtab.emit.manifests.cuts import Cut
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
-from trimtab.emit.manifests.objects import node_name
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, node_name
+from trimtab.emit.manifests.gpu_sharing import Cut
 from trimtab.emit.manifests.pool_specs import PoolSpec
 
 _HEAD = """#!/usr/bin/env bash

@@ -12,10 +12,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from trimtab.deployment.effects import BuyCommitment
-from trimtab.emit.manifests.cuts import Cut
+from trimtab.emit.manifests.emission import Plain, metadata, node_name
 from trimtab.emit.manifests.facts import EmitFacts, NodeClass
-from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
-from trimtab.emit.manifests.objects import Plain, metadata, node_name
+from trimtab.emit.manifests.gpu_sharing import Cut, node_label, slot_resource
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.plan.model import Action
 from trimtab.units import MICRO_PER_USD, S_PER_MIN

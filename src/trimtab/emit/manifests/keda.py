@@ -15,13 +15,13 @@ from typing import cast
 
 from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.behaviour import behaviour
+from trimtab.emit.manifests.cron_files import CronSpan
 from trimtab.emit.manifests.demand_rules import READY, series
+from trimtab.emit.manifests.emission import Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.kubernetes import scale_target
 from trimtab.emit.manifests.latency_guards import KV_CACHE, guard_query, kv_cache_query, latency_guards
-from trimtab.emit.manifests.objects import Plain, dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series
-from trimtab.emit.manifests.week import CronSpan
 from trimtab.plan.model import Action
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
+from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.latency_guards import GUARD_LOAD, guard_loads
-from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 

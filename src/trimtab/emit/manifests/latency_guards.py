@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.emit.manifests.demand_rules import LOAD, READY, pod_selector, series
+from trimtab.emit.manifests.demand_rules import LOAD, READY, series, server_selector
+from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
-from trimtab.emit.manifests.objects import Plain
 from trimtab.fleet.model import Target
 from trimtab.policies.metrics import (
     GUARD_CHANCE_SDS,
@@ -62,7 +62,7 @@ def _quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, share
     histogram = _histogram(service, target)
     if histogram is None:
         return None
-    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{server_selector(known)}[{window}]))"
     return f"histogram_quantile({share}, {buckets})"
 
 
@@ -73,7 +73,7 @@ def _histogram(service: ServiceFacts, target: Target) -> str | None:
 
 def _beyond_chance(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str:
     """Return PromQL of the share that must be in time of the window's requests, lest more were late than chance explains."""
-    selector = f'{pod_selector(known)[:-1]},le="+Inf"}}'
+    selector = f'{server_selector(known)[:-1]},le="+Inf"}}'
     came = f"sum(increase({_histogram(service, target)}_bucket{selector}[{GUARD_WINDOW}]))"
     chance = GUARD_CHANCE_SDS * math.sqrt(target.required_frac * (1 - target.required_frac))
     return f"scalar(clamp_min({target.required_frac:.6g} - {chance:.6g} / sqrt(clamp_min({came}, 1)), 0))"
@@ -134,7 +134,7 @@ def kv_cache_query(known: WorkloadFacts) -> str | None:
     """Return the replicas that the guard on the KV cache asks for, 0 while its limit is kept; None where it is not exported."""
     if known.service is None or known.service.signals.kv_cache is None:
         return None
-    use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
+    use = f"max by (namespace) ({known.service.signals.kv_cache}{server_selector(known)})"
     return f"{served_then(known)} * {proportion(use, KV_CACHE_LIMIT_FRAC)} or vector(0)"
 
 

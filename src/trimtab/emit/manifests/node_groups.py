@@ -8,15 +8,25 @@ EKS user guide, "Create a managed node group with Capacity Blocks for ML" (a lau
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
+from trimtab.emit.manifests.emission import (
+    ApplyStage,
+    ManifestFile,
+    Piece,
+    Plain,
+    Withheld,
+    dns_name,
+    metadata,
+    yaml_text,
+)
 from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SPOT_TAINT, node_limit
-from trimtab.emit.manifests.objects import Plain, dns_name, metadata, yaml_text
+from trimtab.emit.manifests.gpu_sharing import GKE_MOST_CLIENTS, Cut, node_label, slot_resource
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SPOT_TAINT, SPREAD, node_limit
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.units import S_PER_MIN
 
@@ -70,15 +80,24 @@ def group_script_path(spec: PoolSpec) -> str:
 def by_hand(spec: PoolSpec) -> str | None:
     """Return what of a need no node group carries; None where one does."""
     what = None
-    if spec.one_in:
-        what = f"1 of {spec.one_in} replicas on demand"
-    elif spec.blocks and spec.pool.provider != "aws":
+    if spec.blocks and spec.pool.provider != "aws":
         what = "capacity blocks"
-    elif spec.cut is not None and spec.pool.provider == "gcp":
-        what = "cut GPUs, which GKE sets on the node pool (`gpu-partition-size`, `gpu-sharing-strategy`),"
+    elif spec.cut is not None and spec.provider_cuts:
+        what = _not_by_gke(spec, spec.cut)
     if what is None:
         return None
     return f"{what} in a node group of {spec.pool.instance_type} ({spec.pool.provider}): set up by hand"
+
+
+def _not_by_gke(spec: PoolSpec, cut: Cut) -> str | None:
+    """Return which cut of GPUs GKE does not make: it cuts all GPUs of a node pool alike, and gives a container one part."""
+    if len(cut.kinds) > 1:
+        return "GPUs cut into several profiles"
+    if not spec.each_asks_one:
+        return "several parts of a GPU for one replica, or parts that are claimed,"
+    if not cut.isolated and cut.per_gpu > GKE_MOST_CLIENTS:
+        return f"more than {GKE_MOST_CLIENTS} shares of a GPU"
+    return None
 
 
 def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
@@ -90,7 +109,8 @@ def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
     )
     make = {"aws": _eks, "gcp": _gke, "azure": _aks}[spec.pool.provider]
     # what is to be filled in is asked for once, whatever the number of groups
-    lines = dict.fromkeys(line for spot in _holdings(spec) for line in make(spec, most, spot=spot))
+    most = math.ceil(most / max(1, spec.one_in))
+    lines = dict.fromkeys(line for group in _groups(spec) for line in make(spec, group, most))
     if not spec.blocks:
         return head + "\n".join(lines) + "\n"
     first, *others = lines
@@ -99,36 +119,57 @@ def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
     return head + first + body + _block_group(spec) + "\n"
 
 
-def _holdings(spec: PoolSpec) -> tuple[bool, ...]:
-    """Return whether each of its groups is spot: a group holds nodes in one way, so a spot need has one on demand behind it."""
-    return (True, False) if spec.spot else (False,)
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """One node group of a need: it holds nodes in one way."""
+
+    spot: bool
+    share: int = 0
+    """Which share of the replicas of a hedged service it takes, counted from 1; 0: all."""
 
 
-def group_name(spec: PoolSpec, *, spot: bool) -> str:
+def _groups(spec: PoolSpec) -> tuple[_Group, ...]:
+    """Return the node groups of a need: behind each on spot there is one on demand.
+
+    Of a hedged service the replicas are spread evenly over shares, each a label that one group gives to its nodes; the first
+    share is on demand alone (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split", with groups for pools).
+    """
+    if not spec.spot:
+        return (_Group(False),)
+    if not spec.one_in:
+        return (_Group(True), _Group(False))
+    shares = range(2, spec.one_in + 1)
+    return (_Group(False, 1), *(_Group(spot, share) for share in shares for spot in (True, False)))
+
+
+def group_name(spec: PoolSpec, group: _Group) -> str:
     """Return the name of a group, within what its provider allows."""
-    wanted = f"{spec.name}-fallback" if (spec.spot and not spot) or spec.blocks else spec.name
+    parts = [spec.name, *([f"share-{group.share}"] if group.share else [])]
+    wanted = "-".join([*parts, "fallback"] if (spec.spot and not group.spot) or spec.blocks else parts)
     match spec.pool.provider:
         case "azure":
             return ("tt" + hashlib.sha256(wanted.encode()).hexdigest())[:_AKS_NAME_LENGTH]
         case "gcp":
             return dns_name(wanted, length=_GKE_NAME_LENGTH)
         case _:
-            return wanted
+            return dns_name(wanted, length=_EKS_NAME_LENGTH)
 
 
-def _labels(spec: PoolSpec) -> dict[str, str]:
+def _labels(spec: PoolSpec, group: _Group) -> dict[str, str]:
     labels = {COMPUTE_CLASS if spec.pool.provider == "gcp" else GROUP_LABEL: spec.name}
     labels |= {SLICES: spec.beside} if spec.beside else {}
-    return labels | (dict([node_label(spec.cut)]) if spec.cut is not None else {})
+    labels |= {SPREAD: str(group.share)} if group.share else {}
+    # GKE labels nodes by how it cuts their GPUs itself
+    return labels | (dict([node_label(spec.cut)]) if spec.cut is not None and not spec.provider_cuts else {})
 
 
 def _taint(spec: PoolSpec) -> Mapping[str, Plain]:
     return SPOT_TAINT if spec.spot else GPU_TAINT
 
 
-def _eks(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
-    name, taint, region = group_name(spec, spot=spot), _taint(spec), shlex.quote(spec.pool.region)
-    labels = ",".join(f"{key}={value}" for key, value in _labels(spec).items())
+def _eks(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
+    name, taint, region = group_name(spec, group), _taint(spec), shlex.quote(spec.pool.region)
+    labels = ",".join(f"{key}={value}" for key, value in _labels(spec, group).items())
     yield """
 # FILL IN: the cluster, the role of its nodes, the subnets (separated by blanks), an AMI type with NVIDIA's driver
 : "${CLUSTER:?name of the EKS cluster}" "${NODE_ROLE:?ARN of the IAM role of its nodes}" "${SUBNETS:?subnet ids}"
@@ -137,7 +178,7 @@ AMI_TYPE="${AMI_TYPE:-AL2023_x86_64_NVIDIA}"
     yield f"""# shellcheck disable=SC2086  # subnets are several words
 aws eks create-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name {name} \\
   --node-role "$NODE_ROLE" --subnets $SUBNETS --ami-type "$AMI_TYPE" \\
-  --instance-types {shlex.quote(spec.pool.instance_type)} --capacity-type {"SPOT" if spot else "ON_DEMAND"} \\
+  --instance-types {shlex.quote(spec.pool.instance_type)} --capacity-type {"SPOT" if group.spot else "ON_DEMAND"} \\
   --scaling-config minSize=0,maxSize={most},desiredSize=0 \\
   --labels {shlex.quote(labels)} \\
   --taints key={taint["key"]},value={taint["value"]},effect={_EFFECTS[str(taint["effect"])]}
@@ -159,7 +200,7 @@ aws autoscaling create-or-update-tags --region {region} --tags \\"""
 def _block_group(spec: PoolSpec) -> str:
     """Return what makes the group of one block that was bought: a launch template holds its reservation."""
     taint, region = _taint(spec), shlex.quote(spec.pool.region)
-    labels = ",".join(f"{key}={value}" for key, value in _labels(spec).items())
+    labels = ",".join(f"{key}={value}" for key, value in _labels(spec, _Group(False)).items())
     return f"""
 # For each block that was bought: RESERVATION=cr-... NODES=4 SUBNETS=<those of its zone> bash this-script.
 # Its nodes are taken back half an hour before it ends; delete its group afterwards:
@@ -183,25 +224,26 @@ def block_group_prefix(spec: PoolSpec) -> str:
     return dns_name(spec.name, length=_EKS_NAME_LENGTH - _RESERVATION_LENGTH)
 
 
-def _gke(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
-    name, taint = group_name(spec, spot=spot), _taint(spec)
-    ((key, value),) = _labels(spec).items()
+def _gke(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
+    name, taint, value = group_name(spec, group), _taint(spec), spec.name
+    labels = ",".join(f"{key}={said}" for key, said in _labels(spec, group).items())
+    cut = "".join(f",{option}={said}" for option, said in spec.provider_cuts.items())
     yield f"""
 # FILL IN: the cluster, and the accelerator of {spec.pool.instance_type} as `gcloud compute accelerator-types list` spells it
 : "${{CLUSTER:?name of the GKE cluster}}" "${{ACCELERATOR:?such as nvidia-tesla-a100}}"
 """
     yield f"""gcloud container node-pools create {name} --cluster "$CLUSTER" --location {shlex.quote(spec.pool.region)} \\
-  --machine-type {shlex.quote(spec.pool.instance_type)}{" --spot" if spot else ""} \\
-  --accelerator "type=$ACCELERATOR,count={spec.gpus_per_node},gpu-driver-version=default" \\
+  --machine-type {shlex.quote(spec.pool.instance_type)}{" --spot" if group.spot else ""} \\
+  --accelerator "type=$ACCELERATOR,count={spec.gpus_per_node}{cut},gpu-driver-version=default" \\
   --num-nodes 0 --enable-autoscaling --total-min-nodes 0 --total-max-nodes {most} --location-policy ANY \\
-  --node-labels {key}={value} \\
-  --node-taints {key}={value}:NoSchedule,{taint["key"]}={taint["value"]}:{taint["effect"]}"""
+  --node-labels {labels} \\
+  --node-taints {COMPUTE_CLASS}={value}:NoSchedule,{taint["key"]}={taint["value"]}:{taint["effect"]}"""
 
 
-def _aks(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
-    name, taint = group_name(spec, spot=spot), _taint(spec)
-    labels = " ".join(shlex.quote(f"{key}={value}") for key, value in _labels(spec).items())
-    held = " \\\n  --priority Spot --eviction-policy Delete --spot-max-price -1" if spot else ""
+def _aks(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
+    name, taint = group_name(spec, group), _taint(spec)
+    labels = " ".join(shlex.quote(f"{key}={value}") for key, value in _labels(spec, group).items())
+    held = " \\\n  --priority Spot --eviction-policy Delete --spot-max-price -1" if group.spot else ""
     yield """
 # FILL IN: the resource group and the cluster. A spot pool gets the taint kubernetes.azure.com/scalesetpriority=spot from AKS.
 : "${GROUP:?resource group}" "${CLUSTER:?name of the AKS cluster}"
@@ -219,7 +261,11 @@ def compute_class(spec: PoolSpec) -> dict[str, Plain]:
         "kind": "ComputeClass",
         "metadata": metadata(spec.name, spec.actions),
         "spec": {
-            "priorities": [{"nodepools": [group_name(spec, spot=spot)]} for spot in _holdings(spec)],
+            "priorities": [
+                {"nodepools": names}
+                for spot in (True, False)
+                if (names := [group_name(spec, group) for group in _groups(spec) if group.spot is spot])
+            ],
             "whenUnsatisfiable": "DoNotScaleUp",
             "autoscalingPolicy": {
                 "consolidationDelayMinutes": _kept_min([spec]),
@@ -243,7 +289,7 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
     actions = list({action.id: action for spec in grouped for action in spec.actions}.values())
     names = tuple(action.id for action in actions)
     groups = {
-        kind: [_scaling_group(spec, spot=spot) for spec in grouped for spot in _holdings(spec) if spot is kind]
+        kind: [_scaling_group(spec, group) for spec in grouped for group in _groups(spec) if group.spot is kind]
         for kind in (True, False)
     }
     groups[True] += [f"^eks-{block_group_prefix(spec)}-[0-9a-f]+-.*" for spec in grouped if spec.blocks]
@@ -282,9 +328,9 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
         )
 
 
-def _scaling_group(spec: PoolSpec, *, spot: bool) -> str:
+def _scaling_group(spec: PoolSpec, group: _Group) -> str:
     """Return a regular expression for the scaling group that the provider makes for a node group."""
-    name = group_name(spec, spot=spot)
+    name = group_name(spec, group)
     return f"^aks-{name}-.*" if spec.pool.provider == "azure" else f"^eks-{name}-[0-9a-f]{{8}}-.*"
 
 
@@ -308,3 +354,5 @@ def group_needs(specs: Sequence[PoolSpec]) -> Iterator[str]:
         )
     if "gcp" in providers:
         yield "GKE 1.30.3 or later, for ComputeClasses (1.33 for `gpuConsolidationThreshold`)"
+    if any(spec.provider_cuts for spec in grouped):
+        yield "no device plugin of NVIDIA's GPU operator on nodes whose GPUs GKE cuts: GKE's own does it"

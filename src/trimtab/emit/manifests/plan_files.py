@@ -12,21 +12,16 @@ from dataclasses import dataclass, replace
 
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.emit.manifests.action_files import action_files, page_file, purchase_pages, shared_files
-from trimtab.emit.manifests.apply_order import apply_order
-from trimtab.emit.manifests.clusters import actions_in, clusters_of, facts_in
-from trimtab.emit.manifests.decision_record import decision_index, decision_record
-from trimtab.emit.manifests.emission import ApplyStage, Emission, ManifestFile, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, Emission, ManifestFile, Withheld, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.machine_files import machine_files
-from trimtab.emit.manifests.node_files import layout_files, node_class_templates, pool_files
-from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
-from trimtab.emit.manifests.scope import Scope, scope_of
+from trimtab.emit.manifests.plan_pages import apply_order, decision_index, decision_record, year_page
+from trimtab.emit.manifests.scope import Scope, actions_in, clusters_of, facts_in, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
-from trimtab.emit.manifests.workload_files import workload_files
-from trimtab.emit.manifests.year_page import year_page
+from trimtab.emit.manifests.workload_files import layout_files, node_class_templates, pool_files, workload_files
 from trimtab.errors import UnknownName
 from trimtab.plan.model import Action, Plan, Schedule
 

@@ -10,8 +10,8 @@ from typing import assert_never
 from trimtab.deployment.effects import BatchForm, SetBatchPolicy, SetPrecision, SetTrainingMemory
 from trimtab.emit.launch import serve_format, trainer_fsdp, trainer_optimizer
 from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.emit.manifests.placed import PlacedWorkload
-from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.emit.manifests.pool_specs import PlacedWorkload
+from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Action
 
 

@@ -15,14 +15,14 @@ from trimtab.emit.manifests.demand_rules import (
     DemandRules,
     demand_rules,
     followed_series,
-    pod_selector,
     scaling_demand,
     series,
+    server_selector,
 )
+from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import forecast_records
 from trimtab.emit.manifests.latency_guards import guard_load_records, guard_records, latency_guards, latency_quantile
-from trimtab.emit.manifests.objects import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
@@ -40,7 +40,7 @@ def prometheus_rule(
     action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
 ) -> dict[str, Plain]:
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
-    rules = demand_rules(known, facts, effect.hpa.metric)
+    rules = demand_rules(known, facts, effect.hpa.metric, effect.tokens)
     records = [*_records(effect, known, rules, loads=any(latency_guards(known))), *guard_records(effect, known)]
     if facts.autoscaler is Autoscaler.HPA:
         records += guard_load_records(effect, known)
@@ -173,7 +173,7 @@ def _scraped_too_seldom(
     """Return the alert that the rules were made for more scrapes than there are: growth of the queue would be read too high."""
     counter = service.signals.waiting or service.signals.arrived or service.signals.completed
     expected = _SCRAPES_OVER_S / facts.scrape_s(known)
-    seen = f"max by (namespace) (count_over_time({counter}{pod_selector(known)}[{_SCRAPES_OVER_S}s]))"
+    seen = f"max by (namespace) (count_over_time({counter}{server_selector(known)}[{_SCRAPES_OVER_S}s]))"
     return _alert(
         action,
         "TrimtabScrapedTooSeldom",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Plain, Withheld, dns_name, yaml_text
 from trimtab.emit.manifests.facts import SCALABLE, SERVING, Autoscaler, EmitFacts, WorkloadFacts, own_bounds
 from trimtab.emit.manifests.keda import scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
 from trimtab.emit.manifests.latency_guards import latency_guards
-from trimtab.emit.manifests.objects import Plain, dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.workload_patch import autoscaled_component, patchable
 from trimtab.fleet.model import Target
@@ -106,6 +105,9 @@ def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -
         return own_bounds(known.owner_kind, policy.min_replicas, policy.max_replicas)
     if known.owner_kind not in SCALABLE:
         return f"an autoscaler cannot scale a {known.owner_kind}: set its replicas by hand as demand goes"
+    if effect.tokens is not None and (known.service is None or not known.service.signals.counts_tokens):
+        server = "its server" if known.service is None else known.service.signals.server
+        return f"the policy counts tokens, and {server} exports no counters of them: name its server in --cluster"
     if policy.max_replicas >= NO_LIMIT:
         return "the policy has no ceiling: set max_replicas in workloads.yaml, then audit again"
     if policy.metric is Metric.SIGNAL and not isinstance(effect.policy, ForecastPolicy):

@@ -1,17 +1,19 @@
-"""What is to be emitted: the actions asked for, the workloads as they will be, the node pools underneath."""
+"""What is to be emitted: the actions asked for, the workloads and node pools as they will be, for each cluster by itself.
+
+A bundle of several clusters says `prod/chat@east`; the cluster itself says `prod/chat`, and the files that are for it too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from trimtab.deployment.effects import Relocate
-from trimtab.emit.manifests.facts import OFF_KUBERNETES, EmitFacts, NodeMaker, is_kubernetes_name
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, FleetEffect, ReleaseNodes, Relocate
+from trimtab.emit.manifests.facts import OFF_KUBERNETES, EmitFacts, NodeFacts, NodeMaker, is_kubernetes_name
 from trimtab.emit.manifests.karpenter import node_class
 from trimtab.emit.manifests.node_groups import by_hand
-from trimtab.emit.manifests.placed import PlacedWorkload, here, placed_workloads
-from trimtab.emit.manifests.pool_specs import PoolSpec, pool_specs
-from trimtab.plan.model import Action, Plan
+from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec, here, placed_workloads, pool_specs
+from trimtab.plan.model import Action, Change, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +75,85 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         off=here(others, away),
         away=away,
     )
+
+
+_AT = "@"
+
+
+def cluster_of(name: str) -> str:
+    """Return the cluster behind the name of a workload or node; empty where the bundle has just one."""
+    return name.rpartition(_AT)[2] if _AT in name else ""
+
+
+def local_name(name: str) -> str:
+    """Return the name that the cluster itself knows."""
+    return name.rpartition(_AT)[0] if _AT in name else name
+
+
+def clusters_of(facts: EmitFacts, actions: Iterable[Action]) -> tuple[str, ...]:
+    """Return the clusters of a fleet in order; one of no name where there is just one, or none."""
+    subjects = [
+        change.subject for action in actions for change in action.changes if not isinstance(change.effect, FleetEffect)
+    ]
+    known = [*(workload.name for workload in facts.workloads), *(node.name for node in facts.nodes)]
+    named = {cluster_of(name) for name in (*known, *subjects)}
+    return tuple(sorted(named)) or ("",)
+
+
+def facts_in(facts: EmitFacts, cluster: str) -> EmitFacts:
+    """Return what is known of one cluster, in its own names."""
+    return replace(
+        facts,
+        workloads=tuple(
+            replace(workload, name=local_name(workload.name))
+            for workload in facts.workloads
+            if cluster_of(workload.name) == cluster
+        ),
+        nodes=tuple(_node(node) for node in facts.nodes if cluster_of(node.name) == cluster),
+    )
+
+
+def _node(node: NodeFacts) -> NodeFacts:
+    return replace(
+        node,
+        name=local_name(node.name),
+        held_by=tuple(local_name(workload) for workload in node.held_by),
+        held_before=tuple(local_name(workload) for workload in node.held_before),
+    )
+
+
+def actions_in(actions: Iterable[Action], facts: EmitFacts, cluster: str) -> tuple[Action, ...]:
+    """Return the actions that change something in a cluster, with those changes alone and in its names.
+
+    A purchase belongs to each cluster that has nodes it covers: there its price is shown.
+    """
+    found = []
+    for action in actions:
+        changes = tuple(here for change in action.changes if (here := _change_in(change, facts, cluster)) is not None)
+        if changes:
+            found.append(replace(action, changes=changes))
+    return tuple(found)
+
+
+def _change_in(change: Change, facts: EmitFacts, cluster: str) -> Change | None:
+    match change.effect:
+        case ReleaseNodes(nodes=nodes):
+            names = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
+            return Change(subject=", ".join(names), effect=replace(change.effect, nodes=names)) if names else None
+        case BuyCommitment(pool=pool):
+            pools = [
+                *(node.pool for node in facts.nodes if cluster_of(node.name) == cluster),
+                *(
+                    workload.pool
+                    for workload in facts.workloads
+                    if workload.pool and cluster_of(workload.name) == cluster
+                ),
+            ]
+            sites = {(site.provider, site.region) for site in pools}
+            return change if (pool.provider, pool.region) in sites else None
+        case BuySpendPlan():
+            return None
+        case _:
+            if cluster_of(change.subject) != cluster:
+                return None
+            return replace(change, subject=local_name(change.subject))

@@ -16,7 +16,8 @@ class ServerSignals:
     """Series that a server exports for each pod; None where it has none.
 
     `completed` and `arrived` are counters of requests, `waiting` a gauge of requests queued, `kv_cache` a gauge 0..1, `ttft`
-    and `latency` histograms in seconds without their suffix.
+    and `latency` histograms in seconds without their suffix; the others are counters of tokens, those of prompts with what the
+    prefix cache held.
     """
 
     server: str
@@ -26,23 +27,42 @@ class ServerSignals:
     kv_cache: str | None = None
     ttft: str | None = None
     latency: str | None = None
+    prompt_tokens: str | None = None
+    answer_tokens: str | None = None
+    cached_tokens: str | None = None
+    only: tuple[str, ...] = ()
+    """Matchers without which its series count other things too."""
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Tell whether a rule can go by its tokens."""
+        return self.prompt_tokens is not None and self.answer_tokens is not None
 
 
-def _signals(metrics: ServerMetrics) -> ServerSignals:
+def signals_of(metrics: ServerMetrics) -> ServerSignals:
+    """Return the series that rules read; histograms of other units than seconds are none of them."""
     in_seconds = metrics.bucket_s == 1
     return ServerSignals(
         server=metrics.server,
         completed=metrics.completed[0],
         arrived=metrics.arrived or None,
-        waiting=metrics.waiting[0] if metrics.waiting else None,
-        kv_cache=metrics.kv_cache[0] if metrics.kv_cache else None,
+        waiting=_newest(metrics.waiting),
+        kv_cache=_newest(metrics.kv_cache),
         ttft=(metrics.ttft or None) if in_seconds else None,
         latency=(metrics.latency or None) if in_seconds else None,
+        prompt_tokens=_newest(metrics.prompt_tokens),
+        answer_tokens=_newest(metrics.answer_tokens),
+        cached_tokens=_newest(metrics.cached_tokens),
+        only=metrics.only,
     )
 
 
+def _newest(names: tuple[str, ...]) -> str | None:
+    return names[0] if names else None
+
+
 SERVERS: Mapping[str, ServerSignals] = MappingProxyType(
-    {server.server: _signals(server) for server in model_servers.SERVERS}
+    {server.server: signals_of(server) for server in model_servers.SERVERS}
 )
 
 

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.deployment.effects import BookBlocks
 from trimtab.emit.manifests.behaviour import DEFAULT_TOLERANCE_FRAC
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
-from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING
-from trimtab.emit.manifests.mig import LAYOUTS, UNCUT
+from trimtab.emit.manifests.emission import ACTION, ApplyStage, ManifestFile, Plain, yaml_text
+from trimtab.emit.manifests.gpu_sharing import CONFIGS, LAYOUTS, NO_SHARING, UNCUT
 from trimtab.emit.manifests.node_groups import group_needs
-from trimtab.emit.manifests.objects import ACTION, Plain, yaml_text
 from trimtab.emit.manifests.scope import Scope
 
 FOLDERS: Mapping[str, ApplyStage] = {
@@ -83,7 +81,7 @@ def helm_files(scope: Scope) -> Iterator[ManifestFile]:
 
 def _karpenter(scope: Scope) -> dict[str, Plain]:
     gates: dict[str, Plain] = {}
-    if any(spec.cut is not None for spec in scope.specs):
+    if any(spec.cut is not None and not spec.by_group for spec in scope.specs):
         gates["nodeOverlay"] = True
     if any(spec.blocks for spec in scope.specs):
         gates["reservedCapacity"] = True
@@ -91,7 +89,7 @@ def _karpenter(scope: Scope) -> dict[str, Plain]:
 
 
 def _gpu_operator(scope: Scope) -> dict[str, Plain]:
-    cuts = [spec.cut for spec in scope.specs if spec.cut is not None]
+    cuts = [spec.cut for spec in scope.specs if spec.cut is not None and not spec.provider_cuts]
     values: dict[str, Plain] = {}
     if any(cut.isolated for cut in cuts):
         values["mig"] = {"strategy": "mixed"}
@@ -115,7 +113,7 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
         )
     if any(isinstance(change.effect, BookBlocks) for action in scope.actions for change in action.changes):
         yield "Karpenter v1.6 or later with the feature gate `ReservedCapacity=true`"
-    if any(spec.cut is not None for spec in scope.specs):
+    if any(spec.cut is not None and not spec.provider_cuts for spec in scope.specs):
         yield (
             "NVIDIA's GPU operator with `helm/gpu-operator.values.yaml`: its default `mig.strategy` is `single`, under which "
             "the resources asked for here do not exist"

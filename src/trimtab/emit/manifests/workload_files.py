@@ -1,19 +1,36 @@
-"""What a plan changes in the manifests of workloads, merged over its actions."""
+"""What a plan changes, merged over its actions: manifests of workloads, node pools under them, layouts of GPUs that are cut.
+
+The templates are for clusters that have no node class yet and lie apart from what is applied: no history tells a site's
+subnets, roles and images, and what must be filled in is marked. Fields are those of karpenter.k8s.aws/v1,
+karpenter.azure.com/v1beta1 and karpenter.k8s.gcp/v1alpha1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trimtab.deployment.effects import SetCapacityType
 from trimtab.emit.manifests.claim_templates import ClaimChange, claims_by_hand, new_claims
-from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
+from trimtab.emit.manifests.emission import (
+    ApplyStage,
+    ManifestFile,
+    Piece,
+    Plain,
+    Withheld,
+    dns_name,
+    metadata,
+    node_name,
+    yaml_text,
+)
 from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, own_bounds
-from trimtab.emit.manifests.gpu_sharing import slot_resource
-from trimtab.emit.manifests.karpenter import leaves_no_room
-from trimtab.emit.manifests.objects import Plain, dns_name, yaml_text
-from trimtab.emit.manifests.placed import PlacedWorkload
-from trimtab.emit.manifests.pool_specs import PoolSpec
+from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, layouts, sharing_configs, slot_resource
+from trimtab.emit.manifests.karpenter import NODE_CLASSES, leaves_no_room, node_class, node_pools, slice_overlay
+from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
+from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import (
+    POD_GRACE_S,
+    RUNS,
     GpuAsk,
     claim_file,
     component,
@@ -21,15 +38,17 @@ from trimtab.emit.manifests.workload_patch import (
     pool_selector,
     pool_tolerations,
     rollback_component,
+    spot_grace_s,
     stale_affinity,
 )
+from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 
 def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
-        asked, replicas = gpu_ask(placed), placed.set_replicas
+        asked, replicas = gpu_ask(placed, spec), placed.set_replicas
         if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
             continue
         change = claim_change(placed, scope)
@@ -59,7 +78,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             former = rollback_component(known, placed.actions, asks=asks, former_gpus=gpus, claims=claims)
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
-            yield from _doubts(placed)
+            yield from _doubts(placed, spec)
 
 
 def claim_change(placed: PlacedWorkload, scope: Scope) -> ClaimChange | None:
@@ -128,9 +147,19 @@ def _by_hand(
     return said if claimed is None else f"{said} ({claimed})"
 
 
-def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
+def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
     """Yield what a patch cannot know of a workload's pods."""
     known = placed.known
+    if spec.spot and known.owner_kind in RUNS:
+        grace_s = spot_grace_s(spec)
+        told = f", with TRIMTAB_GRACE_S={grace_s} in its environment" if grace_s != POD_GRACE_S else ""
+        reason = (
+            "its command, which no patch knows, has to save when a node is taken: put `trimtab-runtime spot-run --` in front"
+            f"{told}, or have it save at SIGTERM and exit with {REQUEUE_EXIT_CODE} (docs: Train on spot capacity)"
+        )
+        for action in placed.actions:
+            if any(isinstance(change.effect, SetCapacityType) for change in action.changes):
+                yield Withheld(action=action.id, subject=placed.name, reason=reason)
     if stale := stale_affinity(known):
         yield from _withheld(
             placed,
@@ -183,10 +212,132 @@ def _beside(placed: PlacedWorkload, name: str, body: Mapping[str, Plain]) -> Man
     )
 
 
-def gpu_ask(placed: PlacedWorkload) -> GpuAsk | None:
-    """Return what its container must ask for; None where that stays as it is."""
+def gpu_ask(placed: PlacedWorkload, nodes: PoolSpec | None = None) -> GpuAsk | None:
+    """Return what its container must ask for on such nodes; None where that stays as it is."""
     shared = placed.place.shared
+    if shared is not None and nodes is not None and nodes.provider_cuts:
+        return GpuAsk(count=shared.slots)
     if shared is not None:
         return GpuAsk(resource=slot_resource(shared.shared), count=shared.slots) if shared.shared.is_cut else None
     changes = placed.deployment.gpu_count is not None or placed.deployment.memory is not None
     return GpuAsk(count=round(placed.place.gpus_per_pod)) if changes else None
+
+
+def pool_files(scope: Scope) -> Iterator[Piece]:
+    """Yield each node pool that Karpenter can make, with the overlay that makes slices known to it, or its node groups."""
+    yield from autoscaler_files(scope.specs)
+    for spec in scope.specs:
+        if spec.by_group:
+            yield from group_files(spec, scope.facts)
+            continue
+        owner = node_class(spec.pool.provider, scope.facts)
+        names = tuple(action.id for action in spec.actions)
+        if owner is None:
+            reason = f"Karpenter does not run on {spec.pool.provider}: size the node group of {spec.pool.instance_type}"
+            for action in names:
+                yield Withheld(action=action, subject=", ".join(spec.workloads), reason=reason)
+            continue
+        comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
+        for name, pool in zip((spec.name, spec.floor_name), node_pools(spec, owner, scope.facts), strict=False):
+            yield ManifestFile(
+                path=f"nodes/{name.removeprefix('trimtab-')}.nodepool.yaml",
+                text=yaml_text(pool, comment=comment),
+                kind="NodePool",
+                actions=names,
+                stage=ApplyStage.NODES,
+            )
+        if spec.cut is not None:
+            overlay = slice_overlay(spec, spec.cut)
+            yield ManifestFile(
+                path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodeoverlay.yaml",
+                text=yaml_text(overlay, comment=comment),
+                kind="NodeOverlay",
+                actions=names,
+                stage=ApplyStage.NODES,
+            )
+
+
+def layout_files(scope: Scope) -> Iterator[Piece]:
+    """Yield the MIG layouts of the pools whose GPUs are cut, and the device plugin's configurations of those shared."""
+    cuts = [
+        (spec, spec.cut)
+        for spec in scope.specs
+        if spec.cut and not spec.provider_cuts and scope.spec(spec.workloads[0])
+    ]
+    for name, table, isolated, comment in (
+        (
+            "mig-layouts",
+            layouts,
+            True,
+            "for the GPU operator: migManager.config.name",
+        ),
+        (
+            "gpu-sharing",
+            sharing_configs,
+            False,
+            f"for the GPU operator: devicePlugin.config.name={CONFIGS}, default={NO_SHARING}",
+        ),
+    ):
+        alike = [(spec, cut) for spec, cut in cuts if cut.isolated is isolated]
+        if not alike:
+            continue
+        actions = tuple({action.id: action for spec, _ in alike for action in spec.actions}.values())
+        yield ManifestFile(
+            path=f"nodes/{name}.configmap.yaml",
+            text=yaml_text(table([cut for _, cut in alike], actions), comment=comment),
+            kind="ConfigMap",
+            actions=tuple(action.id for action in actions),
+            stage=ApplyStage.NODES,
+        )
+
+
+_FILL_IN = "fill-in"
+_VERSIONS: Mapping[str, str] = {"aws": "v1", "azure": "v1beta1", "gcp": "v1alpha1"}
+_ROOT_GIB = 200
+"""Room for an image with CUDA and a model's libraries; the providers' defaults of 20 to 30 GiB fill up while it is pulled."""
+
+
+def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
+    """Yield a template for each provider whose NodePools refer to a class that nobody said is there."""
+    for provider in sorted({spec.pool.provider for spec in scope.specs if not spec.by_group}):
+        if provider not in NODE_CLASSES or provider in scope.facts.node_classes:
+            continue
+        node_class = NODE_CLASSES[provider]
+        specs = [spec for spec in scope.specs if spec.pool.provider == provider]
+        actions = list({action.id: action for spec in specs for action in spec.actions}.values())
+        body: dict[str, Plain] = {
+            "apiVersion": f"{node_class.group}/{_VERSIONS[provider]}",
+            "kind": node_class.kind,
+            "metadata": metadata(node_class.name, actions),
+            "spec": _SPECS[provider],
+        }
+        yield ManifestFile(
+            path=f"templates/{node_name(node_class.kind, node_class.name)}.yaml",
+            text=yaml_text(
+                body,
+                comment=f"only where `kubectl get {node_class.kind.lower()}s` shows no {node_class.name}: replace each "
+                f"{_FILL_IN}, then\n"
+                "apply it before the node pools; with another class, say so in `node_classes` of the cluster file",
+            ),
+            kind=f"template of {node_class.kind}",
+            actions=tuple(action.id for action in actions),
+            stage=ApplyStage.DECIDE,
+        )
+
+
+_SPECS: Mapping[str, Mapping[str, Plain]] = {
+    "aws": {
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "role": f"KarpenterNodeRole-{_FILL_IN}",
+        "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": _FILL_IN}}],
+        "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": _FILL_IN}}],
+        "blockDeviceMappings": [
+            {"deviceName": "/dev/xvda", "ebs": {"volumeSize": f"{_ROOT_GIB}Gi", "volumeType": "gp3", "encrypted": True}}
+        ],
+    },
+    "azure": {"imageFamily": "Ubuntu2204", "osDiskSizeGB": _ROOT_GIB},
+    "gcp": {
+        "imageSelectorTerms": [{"alias": "ContainerOptimizedOS@latest"}],
+        "serviceAccount": f"{_FILL_IN}@{_FILL_IN}.iam.gserviceaccount.com",
+    },
+}

@@ -8,12 +8,15 @@ from types import MappingProxyType
 
 import yaml
 
+from trimtab.catalog.kinds import Isolation
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
+from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.facts import INFERENCE_SERVICE, NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
-from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.plan.model import Action
+from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 API_VERSIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -77,11 +80,22 @@ _PROVIDERS_OWN: Mapping[str, tuple[Mapping[str, Plain], ...]] = MappingProxyType
     }
 )
 """Taints that providers put on spot groups with GPUs by themselves (AKS, "Add a spot node pool"; GKE, "GPUs in Standard")."""
-_RUNS = frozenset({"Job", "CronJob"})
+RUNS = frozenset({"Job", "CronJob"})
 _LOSSES_DO_NOT_COUNT: Mapping[str, Plain] = MappingProxyType(
-    {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+    {
+        "rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [REQUEUE_EXIT_CODE]}},
+        ]
+    }
 )
-"""A lost spot node is no failure of the run: it must not use up `backoffLimit` (Kubernetes, Jobs, "Pod failure policy")."""
+"""A lost spot node is no failure of the run, whether its pod was evicted or its program ended by itself at the notice: it must
+not use up `backoffLimit` (Kubernetes, Jobs, "Pod failure policy")."""
+_SPOT_NOTICE_S = MappingProxyType({"aws": 120})
+"""Notice of a loss where it is longer than the 30 s that Kubernetes leaves a pod unless told (EC2, "Spot Instance interruption
+notices"): all of it is for the run to save in."""
+POD_GRACE_S = 30
+"""Time between SIGTERM and SIGKILL where a pod says nothing (Kubernetes, "Pod Lifecycle")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +220,7 @@ def _component(
     kustomize compares a target's namespace before it sets that of the kustomization, so that a target with one would be passed
     over without a word; where a kustomization holds two of one kind and name, each has to have its own.
     """
-    runs = _RUN_SUFFIX if known.owner_kind in _RUNS else ""
+    runs = _RUN_SUFFIX if known.owner_kind in RUNS else ""
     target: Mapping[str, Plain] = {
         "kind": known.owner_kind,
         "name": known.short_name.replace(".", "[.]") + runs,
@@ -237,7 +251,7 @@ def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpe
         about: dict[str, Plain] = {}
         if tight and known.owner_kind == "Deployment":
             about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-        if nodes.spot and known.owner_kind in _RUNS:
+        if nodes.spot and known.owner_kind in RUNS:
             about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
         body["spec"] = _of_pods(known, _template(known, nodes), about)
     return yaml.safe_dump(body, sort_keys=False)
@@ -271,14 +285,25 @@ def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
         "nodeSelector": {**dict.fromkeys(stale_labels(known)), **pool_selector(nodes)},
         "tolerations": [*_kept(known), *pool_tolerations(nodes)],
     }
-    if nodes.spot and known.owner_kind in _RUNS:
+    if nodes.spot and known.owner_kind in RUNS:
         pod["restartPolicy"] = "Never"  # what podFailurePolicy asks for
+        if (grace_s := spot_grace_s(nodes)) != POD_GRACE_S:
+            pod["terminationGracePeriodSeconds"] = grace_s
+    if GKE_STRATEGIES[Isolation.MPS] in nodes.provider_cuts.values():
+        pod["hostIPC"] = (
+            True  # how it reaches the MPS daemon (GKE, "Share GPUs with multiple workloads using NVIDIA MPS")
+        )
     if nodes.spot and not nodes.empties:
         pod["topologySpreadConstraints"] = _spread(known, nodes)
     stay = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
     held: dict[str, Plain] = {"metadata": {"annotations": stay}}
     # a Notebook's template has no metadata (Kubeflow v1, NotebookTemplateSpec)
     return {**(held if nodes.empties and known.owner_kind != NOTEBOOK else {}), "spec": pod}
+
+
+def spot_grace_s(nodes: PoolSpec) -> int:
+    """Return how long a run on spot nodes has between SIGTERM and its end."""
+    return _SPOT_NOTICE_S.get(nodes.pool.provider, POD_GRACE_S)
 
 
 def stale_labels(known: WorkloadFacts) -> tuple[str, ...]:
@@ -297,7 +322,8 @@ def pool_selector(nodes: PoolSpec) -> dict[str, Plain]:
     if nodes.beside:
         return {SLICES: nodes.beside}
     if nodes.by_group:
-        return {COMPUTE_CLASS if nodes.pool.provider == "gcp" else GROUP_LABEL: nodes.name}
+        cut: dict[str, Plain] = {f"{GKE_LABEL}{option}": said for option, said in nodes.provider_cuts.items()}
+        return {COMPUTE_CLASS if nodes.pool.provider == "gcp" else GROUP_LABEL: nodes.name} | cut
     return {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
 
 
@@ -308,6 +334,8 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
     """
     revision = "controller-revision-hash" if known.owner_kind == "StatefulSet" else "pod-template-hash"
     keys = [("topology.kubernetes.io/zone", "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
+    # shares of groups without a node are seen by nobody: as many as there are must be filled before one takes a second replica
+    shares: dict[str, Plain] = {"minDomains": nodes.one_in} if nodes.by_group else {}
     return [
         {
             "maxSkew": 1,
@@ -315,6 +343,7 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
             "whenUnsatisfiable": otherwise,
             "labelSelector": {},
             "matchLabelKeys": [revision],
+            **(shares if key == SPREAD else {}),
         }
         for key, otherwise in keys
     ]

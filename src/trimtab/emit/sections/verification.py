@@ -19,12 +19,11 @@ from trimtab.emit.blocks import (
     code,
     strong,
 )
-from trimtab.emit.html.charts import bill_bridge
+from trimtab.emit.html.charts import bill_bridge, phone_bridge
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import days
-from trimtab.plan.verify.drift import Drift
-from trimtab.plan.verify.purchases import NodePurchase, PurchaseOption
-from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, Verification
+from trimtab.plan.verify.enactment import Drift
+from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, NodePurchase, PurchaseOption, Verification
 
 _STATUS = {
     ActionStatus.ON_TRACK: ("✓ on track", Tone.GOOD),
@@ -54,7 +53,10 @@ def verification_page(found: Verification, fleet: str) -> Page:
                 title="From the bill then to the bill now",
                 gloss=f"dollars a month; the plan was to save {dollars(found.predicted_usd_mo)}",
                 blocks=(
-                    Chart(draw=lambda: bill_bridge(found.then_usd_mo, _bridge(found), found.now_usd_mo)),
+                    Chart(
+                        draw=lambda: bill_bridge(found.then_usd_mo, _bridge(found), found.now_usd_mo),
+                        on_phone=lambda: phone_bridge(found.then_usd_mo, _bridge(found), found.now_usd_mo),
+                    ),
                     *_notes(found),
                 ),
             ),

@@ -17,16 +17,16 @@ def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]
     if name not in workload_names(document):
         return ()
     row = next(row for row in document.spend.by_workload if row.name == name)
-    parts: tuple[tuple[str, Sequence[Block]], ...] = (
-        ("What it costs", [Paragraph(words=_cost(row))]),
-        ("What its readings say", list(_verdict(document, name))),
-        ("What the plan does to it", list(_done(document, name))),
-        ("Why not more", list(_refused(document, name))),
-        ("Its targets in the proof", list(_targets(document, name))),
-        ("How it answers under load", list(_law(document, name))),
-        ("What declaring would save", list(_undeclared(document, name))),
+    parts: tuple[tuple[str, str, Sequence[Block]], ...] = (
+        ("cost", "What it costs", [Paragraph(words=_cost(row))]),
+        ("readings", "What its readings say", list(_verdict(document, name))),
+        ("actions", "What the plan does to it", list(_done(document, name))),
+        ("refused", "Why not more", list(_refused(document, name))),
+        ("targets", "Its targets in the proof", list(_targets(document, name))),
+        ("laws", "How it answers under load", list(_law(document, name))),
+        ("undeclared", "What declaring would save", list(_undeclared(document, name))),
     )
-    return tuple(Section(title=title, blocks=tuple(blocks)) for title, blocks in parts if blocks)
+    return tuple(Section(title=title, name=key, blocks=tuple(blocks)) for key, title, blocks in parts if blocks)
 
 
 def workload_names(document: AuditDocument) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -32,13 +34,19 @@ from trimtab.emit.blocks import (
     spans,
 )
 from trimtab.emit.html.markup import Html, join, tag
-from trimtab.emit.html.style import STYLE
+from trimtab.emit.html.style import SCRIPT, STYLE
 from trimtab.safe_text import for_terminal
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+_POLICY = (
+    f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_SCRIPT_HASH}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 _FEW_SECTIONS = 3
 """A page of so many needs no list of contents."""
 _FOLDED_NOTES = 3
+_FEW_COLUMNS = 4
+"""A table of so many has room on a phone."""
 
 
 def write_page(page: Page, *, style: str = "") -> str:
@@ -60,7 +68,8 @@ def _framed(title: str, *body: Html, style: str = "") -> str:
         tag("link", rel="icon", href="data:,"),
         tag("style", Html(STYLE + style)),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
+    script = tag("script", Html(SCRIPT)) if any("<table" in part for part in body) else Html()
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body, script), lang='en')}\n"
 
 
 def _header(page: Page) -> Html:
@@ -198,7 +207,8 @@ def _table(table: Table) -> Html:
     # a row with something folded beneath is a body of its own, which holds both
     bodies = rows if foldable else [tag("tbody", *rows)]
     total = tag("tbody", _row(table.total, columns, grouped, style="total")) if table.total else Html()
-    whole = tag("table", caption, _thead(head, columns), *bodies, total, class_="plan" if foldable else None)
+    style = "plan" if foldable else "few" if len(columns) <= _FEW_COLUMNS else None
+    whole = tag("table", caption, _thead(head, columns), *bodies, total, class_=style)
     words = legend(table.columns)
     foot = tag("p", _safe(words), class_="soft") if words else Html()
     return join([_scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])

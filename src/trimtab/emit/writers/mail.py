@@ -1,7 +1,8 @@
-"""A page as the HTML body of a mail: tables for layout, every style inline, no script, nothing fetched from elsewhere.
+"""A page as the HTML body of a mail: tables for layout, styles inline, no script, nothing fetched from elsewhere.
 
 Mail programs drop style sheets, scripts and remote parts, and some know no CSS layout; what they all show is tables with inline
-styles (https://www.caniemail.com). Colours are those of the HTML page on light paper.
+styles (https://www.caniemail.com). One rule stands in a sheet: phones leave out columns that a narrow screen can do without;
+where it is dropped, a table that is too wide scrolls in its place. Colours are those of the HTML page on light paper.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _FONT = "font-family:'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 _MONO = "font-family:Menlo,Consolas,monospace;font-size:13px"
 _WIDTH = 680
 """Pixels: what mail programs show beside their list of mails."""
+_PHONE, _OPTIONAL = 480, "optional"
+"""Pixels of a phone at most, and the class of the cells that it leaves out."""
 _TEXT = f"{_FONT};font-size:15px;line-height:1.5;color:{_INK}"
 
 
@@ -60,20 +63,21 @@ def write_page(page: Page) -> str:
         _note(page.foot, Tone.SOFT) if page.foot else Html(),
     ]
     inner = _layout(
-        tag("tr", tag("td", *parts, style=f"padding:24px 28px;background-color:{_CARD}")),
+        tag("tr", tag("td", *parts, style=f"padding:24px 16px;background-color:{_CARD}")),
         width=_WIDTH,
-        style=f"max-width:{_WIDTH}px;width:100%;border:1px solid {_RULE}",
+        style=f"max-width:{_WIDTH}px;width:100%;table-layout:fixed;border:1px solid {_RULE}",
     )
     outer = _layout(
         tag("tr", tag("td", inner, align="center", style="padding:16px 8px")),
         width="100%",
-        style=f"background-color:{_PAPER}",
+        style=f"table-layout:fixed;background-color:{_PAPER}",
     )
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", _safe(page.heading)),
+        tag("style", Html(f"@media (max-width:{_PHONE}px){{.{_OPTIONAL}{{display:none}}}}")),
     )
     body = tag("body", outer, style=f"margin:0;padding:0;background-color:{_PAPER}")
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
@@ -87,12 +91,16 @@ def _layout(*rows: Html, width: int | str, style: str) -> Html:
 def _figures(figures: Sequence[Figure]) -> Html:
     if not figures:
         return Html()
-    share = f"{100 // len(figures)}%"
-    cells = (tag("td", *_figure(figure), width=share, valign="top", style=_FIGURE) for figure in figures)
-    return _layout(tag("tr", *cells), width="100%", style="margin:10px 0")
+    # blocks in a line, not cells of a row: where there is no room for all beside one another, they stand in two rows
+    style = f"{_FIGURE};width:{100 // len(figures) - 1}%"
+    blocks = (tag("div", *_figure(figure), style=style) for figure in figures)
+    return tag("div", *blocks, style="margin:10px 0")
 
 
-_FIGURE = f"padding:10px 12px 10px 0;border-top:2px solid {_RULE}"
+_FIGURE = (
+    "display:inline-block;vertical-align:top;box-sizing:border-box;min-width:145px;padding:10px 12px 10px 0;"
+    f"border-top:2px solid {_RULE}"
+)
 
 
 def _figure(figure: Figure) -> Iterator[Html]:
@@ -182,13 +190,21 @@ def _table(table: Table) -> Html:
     missing = len(table.rows) - len(shown)
     more = _note(f"{missing} more {table.of} are in the JSON form.", Tone.SOFT) if missing else Html()
     words = legend(table.columns)
-    return join([whole, more, _note(words, Tone.SOFT) if words else Html()])
+    return join([tag("div", whole, style="overflow-x:auto"), more, _note(words, Tone.SOFT) if words else Html()])
 
 
 def _head(column: TableColumn, *, first: bool) -> Html:
     font = f"{_FONT};font-size:12px;font-weight:bold;color:{_SOFT}"
     style = f"{font};padding:5px 0 5px {_apart(first)};border-bottom:1px solid {_RULE}"
-    return tag("th", _safe(column.title), align=_side(column), valign="bottom", scope="col", style=style)
+    return tag(
+        "th",
+        _safe(column.title),
+        class_=_OPTIONAL if column.optional else None,
+        align=_side(column),
+        valign="bottom",
+        scope="col",
+        style=style,
+    )
 
 
 def _row(row: TableRow, columns: Sequence[TableColumn], grouped: bool, *, total: bool = False) -> Html:
@@ -199,14 +215,15 @@ def _row(row: TableRow, columns: Sequence[TableColumn], grouped: bool, *, total:
 
 def _apart(first: bool) -> str:
     """Return the space left of a column: none before the first, so that it stands under the titles."""
-    return "0" if first else "14px"
+    return "0" if first else "12px"
 
 
 def _td(cell: Cell, column: TableColumn, *, first: bool, total: bool) -> Html:
     edge = f"border-top:1px solid {_SOFT}" if total else f"border-bottom:1px solid {_RULE}"
-    whole = ";white-space:nowrap" if column.right or column.whole else ""
+    whole = ";white-space:nowrap" if column.right else ""
     style = f"{_FONT};font-size:14px;line-height:1.4;color:{_INK};padding:6px 0 6px {_apart(first)};{edge}{whole}"
-    return tag("td", _cell(cell), align=_side(column), valign="top", style=style)
+    hidden = _OPTIONAL if column.optional else None
+    return tag("td", _cell(cell), class_=hidden, align=_side(column), valign="top", style=style)
 
 
 def _side(column: TableColumn) -> str:

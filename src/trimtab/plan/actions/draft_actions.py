@@ -1,35 +1,126 @@
-"""From the chosen options to actions a person can enact: one per lever and class of workloads."""
+"""From the chosen options to actions a person can enact: one per lever and class, with its risk and what it rests on."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     Effect,
+    HedgeOnSpot,
     PlanRate,
+    ReleaseIdle,
     ReleaseNodes,
     Relocate,
+    SetBatchPolicy,
+    SetCapacityType,
+    SetPrecision,
+    SetReplicaPolicy,
+    SetReplicas,
+    SetSchedule,
+    StartBeforeRuns,
     Tranche,
     UseSlots,
 )
 from trimtab.deployment.placement import resolve
-from trimtab.fleet.model import Fleet
-from trimtab.ledger import Commitment, nodes_committed
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Bands
+from trimtab.ledger import Bill, Commitment, nodes_committed
 from trimtab.levers import commitments, idle_release
-from trimtab.levers.lever import Risk
+from trimtab.levers.lever import AppliedLever, Fact, FleetPurchase, Risk
 from trimtab.levers.registry import lever_named
-from trimtab.plan.actions.hazards import Hazard, hazards_of, risk_of
 from trimtab.plan.effort import UNHELD, together_of
 from trimtab.plan.model import Change
 from trimtab.plan.program.fleet_problem import FleetBill
-from trimtab.replay.outcomes.change_cost import entries_of
+from trimtab.provenance import Evidence
+from trimtab.replay.outcomes.outcome import Attained, entries_of, is_unchanged
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import usd
+
+
+class Hazard(Enum):
+    """What can happen, in words."""
+
+    BINDS = "it is paid to the end of its term, used or not"
+    ONE_REPLICA = "one replica is left: the loss of its node is an outage"
+    ANSWERS_CHANGE = "answers may change"
+    ONE_FAULT_STOPS_ALL = "one fault stops all who share a GPU"
+    FAR_AWAY = "it goes to another cloud"
+    CAPACITY = "capacity given back may not be there when it is asked for again"
+    NOTICED = "people notice where the prediction is off"
+
+    @property
+    def risk(self) -> Risk:
+        """Return the risk of an action that bears it."""
+        return Risk.MEDIUM if self in (Hazard.CAPACITY, Hazard.NOTICED) else Risk.HIGH
+
+
+_NEEDS_NODES_AGAIN = (
+    ReleaseIdle,
+    SetSchedule,
+    StartBeforeRuns,
+    SetReplicaPolicy,
+    SetCapacityType,
+    HedgeOnSpot,
+    BookBlocks,
+)
+_ANSWERED = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
+"""Kinds of workloads that people wait for."""
+
+
+def hazards_of(changes: Sequence[Change], workloads: Mapping[str, Workload]) -> tuple[Hazard, ...]:
+    """Return what can happen once some changes are made, the worst first; `workloads` are those of the changes, by name."""
+    found = {hazard for change in changes for hazard in _of(change, workloads.get(change.subject))}
+    return tuple(hazard for hazard in Hazard if hazard in found)
+
+
+def risk_of(usual: Risk, hazards: Sequence[Hazard]) -> Risk:
+    """Return the risk of an action that bears some hazards: no less than is usual for its lever."""
+    risks = {usual, *(hazard.risk for hazard in hazards)}
+    return next(risk for risk in (Risk.HIGH, Risk.MEDIUM, Risk.LOW) if risk in risks)
+
+
+def _of(change: Change, workload: Workload | None) -> Iterator[Hazard]:
+    effect = change.effect
+    if isinstance(effect, BuyCommitment | BuySpendPlan):
+        yield Hazard.BINDS
+    if isinstance(effect, SetPrecision):
+        yield Hazard.ANSWERS_CHANGE
+    if isinstance(effect, UseSlots) and not effect.shared.is_isolated:
+        yield Hazard.ONE_FAULT_STOPS_ALL
+    if isinstance(effect, Relocate) and effect.cloud:
+        yield Hazard.FAR_AWAY
+    if isinstance(effect, _NEEDS_NODES_AGAIN):
+        yield Hazard.CAPACITY
+    if workload is not None and workload.kind in _ANSWERED:
+        yield Hazard.NOTICED
+        if workload.spec.min_replicas is None and _fewest(effect) <= 1 < _had(workload):
+            yield Hazard.ONE_REPLICA
+
+
+def _fewest(effect: object) -> float:
+    """Return the fewest replicas that an effect leaves; infinite where it says nothing of them."""
+    match effect:
+        case SetReplicas():
+            return effect.replicas
+        case SetReplicaPolicy():
+            return effect.hpa.min_replicas
+        case SetBatchPolicy() if effect.replicas is not None:
+            return effect.replicas
+        case _:
+            return float("inf")
+
+
+def _had(workload: Workload) -> int:
+    return 1 if workload.service is None else workload.service.most_replicas
+
 
 _NAMED = 6
 """Sharers of the same nodes that a subject names one by one."""
@@ -259,3 +350,73 @@ def _committed(pools: Iterable[Pool], held: Sequence[Commitment]) -> set[Hashabl
         things |= {("pool", pool)} if pool in nodes else set()
         things |= {("spend", pool.provider)} if pool in spend else set()
     return things
+
+
+_SHOWN = 3
+
+
+def evidence_of(
+    draft: DraftAction,
+    fleet: Fleet,
+    enacted: FleetBill,
+    deployments: Mapping[int, Deployment],
+    left: Bill,
+    bands: Bands,
+) -> tuple[Evidence, ...]:
+    """Return the evidence of an action; of a class of workloads, that of the largest few.
+
+    `left` is the bill of what the whole plan leaves: what commitments rest on.
+    """
+    window, lever = str(fleet.window), lever_named(draft.lever)
+    if not draft.workloads:
+        bought = FleetPurchase(discounts=draft.discounts, owned=enacted.owned, left=left, rates=enacted.rates)
+        return tuple(_lines(lever.fleet_evidence(bought), window))
+    largest = sorted(draft.workloads, key=lambda index: -fleet.workloads[index].gpu_hours)[:_SHOWN]
+    lines: list[Evidence] = []
+    for index in largest:
+        workload, evaluator = fleet.workloads[index], enacted.evaluators[index]
+        applied = AppliedLever(
+            lever=draft.lever,
+            evaluator=evaluator,
+            market=enacted.market,
+            deployment=deployments[index],
+            place=evaluator.place(deployments[index]),
+            outcome=enacted.outcome(index, deployments[index]),
+        )
+        attained = (
+            _attained(workload, met)
+            for met in applied.outcome.attained
+            if not is_unchanged(workload, deployments[index], met.target)
+        )
+        facts = (_activity(workload, bands), *lever.evidence(applied), *attained)
+        lines += _lines(facts, window, of=f"{workload.name}: ")
+    return tuple(lines)
+
+
+def _lines(facts: Iterable[Fact], window: str, *, of: str = "") -> list[Evidence]:
+    return [
+        Evidence(what=f"{of}{fact.what}", query=fact.query, window=window, value=fact.value, threshold=fact.threshold)
+        for fact in facts
+    ]
+
+
+def _activity(workload: Workload, bands: Bands) -> Fact:
+    activity = workload.activity
+    if activity.signal == "none":
+        query = f"gpu_usage where workload = '{workload.name}'"
+        return Fact("GPU activity", query, "not measured; when it needs nodes is known by its runs")
+    return Fact(
+        what=f"mean {activity.signal}",
+        query=f"gpu_usage.{activity.signal}_mean where workload = '{workload.name}'",
+        value="not measured" if activity.mean_frac is None else f"{activity.mean_frac:.0%}",
+        threshold=f"healthy {bands.find_cause_frac:.0%}-{bands.healthy_frac:.0%}",
+    )
+
+
+def _attained(workload: Workload, attained: Attained) -> Fact:
+    return Fact(
+        what=f"replayed {attained.target.describe()}",
+        query=f"replay of {workload.name}",
+        value=f"{attained.frac:.2%}",
+        threshold=f">= {attained.target.required_frac * 100:g}% ({attained.target.because})",
+    )

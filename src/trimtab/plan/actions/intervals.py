@@ -15,8 +15,7 @@ import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
 from trimtab.deployment.placement import is_measured_same
-from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.model import FloatArray, JobsObservation
+from trimtab.fleet.model import RUN_KINDS, FloatArray, JobsObservation
 from trimtab.levers.registry import lever_named
 from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.model import Plan, RunsSpend
@@ -79,10 +78,10 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     """Return a plan's whole monthly saving with an 80 % interval: what later weeks would show.
 
     Independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
-    window that was seen and in one to come; how fast they are on other GPUs, which is wrong for all of them together; and how
-    early requests wait at replicas that were never seen full, each service for itself. The speed of runs is left out where
-    later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its targets hold, and the number
-    of its replicas goes by the capacity that was emitted.
+    window that was seen and in one to come; how fast they are on other GPUs, and how often spot is there, which are wrong for
+    all of them together; and how early requests wait at replicas that were never seen full, each service for itself. The speed
+    of runs is left out where later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its
+    targets hold, and the number of its replicas goes by the capacity that was emitted.
     """
     saving, bill = plan.usd_mo(plan.joint_saving_micro_usd), plan.usd_mo(plan.before_micro_usd)
     drift = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
@@ -91,14 +90,18 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     dearer = sum(cost * (speed.value / speed.low - 1) for cost, speed in known)
     cheaper = sum(cost * (1 - speed.value / speed.high) for cost, speed in known)
     queues = math.hypot(*(plan.usd_mo(micro_usd) for micro_usd in plan.queues_micro_usd))
+    spot = [(plan.usd_mo(run.spot_micro_usd), run.spot_up_frac) for run in plan.runs if run.spot_up_frac]
+    rarer = sum(saved * max(0.0, 1 - _SPOT_UP_FRAC[0] / up_frac) for saved, up_frac in spot)
+    oftener = sum(saved * max(0.0, _SPOT_UP_FRAC[1] / up_frac - 1) for saved, up_frac in spot)
     because = ["the drift of whole plans, predicted against replayed on later weeks"]
     because += ["how much the work of the runs differs from window to window"] if lumps else []
     because += ["how fast runs are on other GPUs"] if known else []
     because += ["how early requests wait at replicas never seen full"] if queues else []
+    because += ["how often spot is there"] if rarer or oftener else []
     return Estimate(
         value=saving,
-        low=saving - math.hypot(drift, lumps, dearer, queues),
-        high=saving + math.hypot(drift, lumps, cheaper),
+        low=saving - math.hypot(drift, lumps, dearer, queues, rarer),
+        high=saving + math.hypot(drift, lumps, cheaper, oftener),
         basis=Basis.CALIBRATED,
         because="; ".join(because),
     )
@@ -120,11 +123,15 @@ def spend_of_runs(drafted: DraftPlan) -> Iterator[RunsSpend]:
         work = held_s[np.isfinite(held_s)]
         if not work.sum() > 0:
             continue
-        usage = drafted.enacted.outcome(index, deployment).usage(place)
+        outcome = drafted.enacted.outcome(index, deployment)
+        spend = fixed_cost(outcome.usage(place), drafted.enacted.market) // S_PER_HR
+        without_spot = replace(outcome, on_demand=outcome.on_demand + outcome.spot, spot=np.zeros_like(outcome.spot))
         yield RunsSpend(
-            micro_usd=fixed_cost(usage, drafted.enacted.market) // S_PER_HR,
+            micro_usd=spend,
             lumps_frac=math.hypot(float(math.sqrt((work**2).sum()) / work.sum()), _expected_frac(jobs)),
             speed=_speed_of_work(place.speeds_of(jobs.gpu, jobs.count), held_s),
+            spot_micro_usd=fixed_cost(without_spot.usage(place), drafted.enacted.market) // S_PER_HR - spend,
+            spot_up_frac=0.0 if place.spot is None else 1.0 - place.spot.unavailable_frac,
         )
 
 

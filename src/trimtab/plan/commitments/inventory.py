@@ -12,7 +12,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.ledger import Bill, Commitment, CommitmentOffer, Usage, bill, nodes_committed
-from trimtab.levers.commit_table import CommitmentPrice
+from trimtab.levers.commit_advice import CommitmentPrice
 from trimtab.units import HR_PER_DAY, HR_PER_YEAR, MICRO_PER_USD, S_PER_HR, micro_usd, per_month, usd
 
 _NAMED = 5

@@ -1,4 +1,4 @@
-"""Every consistent way to run a workload, composed from what the levers propose, stage by stage (`levers.lever.Stage`).
+"""Every consistent way to run a workload, composed stage by stage from what levers propose; and shared nodes no plan needs.
 
 1. *Place*: each lever goes on from the places that the levers before it proposed; the present place comes first.
 2. *Hold*: at each place as it is held today, and by each way of holding of each lever: one of them.
@@ -7,18 +7,72 @@
 
 Nobody else decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
 What a replay of unseen history forbids is left out (`Veto`).
+
+Services in time slices and under MPS are offered every number of shares, and each class of busy neighbours. Replaying each
+rule of each of them is most of an audit's work, and nearly all are for nothing: where everybody stands among busier neighbours,
+nobody needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps the targets; where no way of
+its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the same pool, if all who could
+use `s` have a standing way in `t`, and
+
+- take no more of a node of `t` than the least that they could take of one of `s`; or
+- all who could use `s` or `t` stand in `t`, on one node together.
+
+Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can stand in `t`, in each hour on no
+more nodes of that pool, and with no more work asked of the team. Sites leave one by one, each dominated by one that stays, so
+that no two leave for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from trimtab.catalog.kinds import Isolation
+from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.fleet.model import Target
+from trimtab.deployment.placement import resolve
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import IntArray, Target
+from trimtab.levers import autoscaling, replica_count, sharing
 from trimtab.levers.lever import CompositionStage, Lever, LeverRequest
 from trimtab.levers.registry import serving
-from trimtab.replay.outcomes.outcome import Outcome
+from trimtab.plan.effort import Effort, effort_of_deployment
+from trimtab.replay.outcomes.outcome import Case, Outcome, entries_of, own_micro_usd
+from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
+from trimtab.tables.workloads import WorkloadKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A deployment of a workload, what it would use by pool and hold in shared ones, and what it attained."""
+
+    deployment: Deployment
+    usage: Mapping[Pool, IntArray]
+    outcome: Outcome
+    slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)
+    own_micro_usd: int = 0
+    """What it costs over the window besides nodes."""
+    needs: frozenset[str] = frozenset()
+    """Entries that must be paid for it: other clouds."""
+    effort: Effort = field(default_factory=dict)
+    """What it asks of the team."""
+
+
+def candidate_of(case: Case, deployment: Deployment, outcome: Outcome, market: Market) -> Candidate | None:
+    """Return the candidate that a deployment with this outcome makes; None where it would share nodes and fills them alone."""
+    place = resolve(case.workload, deployment)
+    slots = outcome.slots(place)
+    if place.shared is not None and not slots:
+        return None
+    return Candidate(
+        deployment=deployment,
+        usage=outcome.usage(place),
+        slots=slots,
+        outcome=outcome,
+        own_micro_usd=own_micro_usd(case.workload, deployment, market, case.settings, case.window.hours),
+        needs=entries_of(case.workload, deployment),
+        effort=effort_of_deployment(case.workload, deployment, case.settings),
+    )
 
 
 def places(ask: LeverRequest) -> tuple[Deployment, ...]:
@@ -88,3 +142,102 @@ class Veto:
             target: max(self.safe_frac.get(target, 0.0), other.safe_frac.get(target, 0.0)) for target in targets
         }
         return Veto(safe_frac=safe_frac, keeps=self.keeps or other.keeps)
+
+
+_NEVER_FEWER = frozenset({autoscaling.NAME, replica_count.NAME})
+"""Levers that never hold fewer replicas than the fewest to plan with."""
+_ROUNDING = 1e-9
+
+
+@dataclass(slots=True, kw_only=True)
+class _User:
+    """What one workload could take of a site's nodes, in nodes."""
+
+    least: float
+    """The least that any of its ways takes in any hour; 0 where some way may hold fewer replicas than history had."""
+    standing: float | None = None
+    """The least that a standing way takes; None where it has none."""
+
+
+_Users = dict[int, _User]
+"""By workload."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Sites:
+    """Who could use which site."""
+
+    users: dict[Site, _Users] = field(default_factory=dict)
+
+    def is_dominated(self, site: Site, other: Site) -> bool:
+        """Tell whether another site takes a site's place in any plan."""
+        mine, others = self.users[site], self.users[other]
+        if site.pool != other.pool or not mine.keys() <= others.keys():
+            return False
+        there = {name: others[name].standing for name in mine}
+        if all(stands is not None and 0 < stands <= mine[name].least + _ROUNDING for name, stands in there.items()):
+            return True
+        everybody = [user.standing for user in others.values()]
+        steady = all(user.least > 0 for users in (mine, others) for user in users.values())
+        return steady and None not in everybody and sum(standing or 0.0 for standing in everybody) <= 1 + _ROUNDING
+
+
+def dominated_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
+    """Return the sites that no plan of these workloads needs; standing ways are replayed.
+
+    A way that a veto refuses does not stand. None is dominated where the share of spot is limited: fewer nodes on demand make
+    it larger.
+    """
+    if any(ask.settings.limits.spot_max_frac < 1 for ask in asks):
+        return frozenset()
+    sites = _Sites()
+    for number, ask in enumerate(asks):
+        for site, user in _uses(ask, vetoes.get(ask.workload.name)):
+            known = sites.users.setdefault(site, {}).setdefault(number, user)
+            known.least = min(known.least, user.least)
+            standing = [standing_frac for standing_frac in (known.standing, user.standing) if standing_frac is not None]
+            known.standing = min(standing, default=None)
+    dominated: set[Site] = set()
+    # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
+    for site in sorted(sites.users, reverse=True):
+        if any(
+            other != site and other not in dominated and sites.is_dominated(site, other)
+            for other in sorted(sites.users)
+        ):
+            dominated.add(site)
+    return frozenset(dominated)
+
+
+def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
+    """Yield each place of a workload in slots that no hardware keeps apart; owners of others would have to admit them first."""
+    if sharing.asked(ask) is Isolation.HARDWARE or ask.workload.kind is not WorkloadKind.SERVING:
+        return
+    replicas = demand_of(ask.case).most_replicas
+    is_least = replicas <= floor_replicas(ask.case)
+    for place in places(ask):
+        slot = place.sharing
+        if slot is None or slot.shared.is_isolated or ask.evaluator.hopeless(place) is not None:
+            continue
+        taken = replicas * slot.slots / slot.shared.slots_per_node
+        steady = is_least and place.relocation is None and not _may_hold_fewer(place, ask)
+        stands = steady and place.levers == {sharing.NAME} and _stands(place, ask, veto)
+        yield slot.shared.site, _User(least=taken if steady else 0.0, standing=taken if stands else None)
+    ask.evaluator.forget_replays()
+
+
+def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
+    """Tell whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
+    levers = [
+        lever
+        for lever in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
+        if lever.name not in _NEVER_FEWER
+    ]
+    return any(True for lever in levers for _ in lever.ways(place, ask))
+
+
+def _stands(place: Deployment, ask: LeverRequest, veto: Veto | None) -> bool:
+    """Tell whether the replicas that history had keep the targets at a place, as slots beside others'."""
+    if not ask.evaluator.keeps_targets(place):
+        return False
+    outcome = ask.evaluator.outcome(place)
+    return bool(outcome.slots(ask.evaluator.place(place))) and (veto is None or not veto.refuses(outcome))

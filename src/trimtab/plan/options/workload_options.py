@@ -18,16 +18,15 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
-from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Target
+from trimtab.fleet.reach import Quota, quotas_of
 from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
-from trimtab.plan.options.candidate import Candidate, candidate_of
-from trimtab.plan.options.composition import Veto, at_place, bought, places
-from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
+from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of, places
+from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator, Replayed
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
@@ -138,6 +137,53 @@ def options_of(
             for way in at_place(place, ask):
                 _judge(sieve, way)
     return sieve.judged() if as_needed else sieve.judged().explained()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedWorkload:
+    """A workload's ways as another process judged them: all but what is there anyway, so that little is sent back."""
+
+    considered: int
+    dropped: Counter[str]
+    missed: Counter[str]
+    kept: Sequence[Candidate]
+    without_headroom: Sequence[Candidate]
+    standing: frozenset[Deployment]
+    waiting: Sequence[Candidate]
+    replayed: Replayed
+
+    @classmethod
+    def of(cls, options: WorkloadOptions) -> JudgedWorkload:
+        """Return options that nobody has asked to explain yet, as they are sent."""
+        sieve = options.sieve
+        if not isinstance(sieve, Sieve):
+            raise TypeError(f"{options.evaluator.case.workload.name}: its ways were not judged by a sieve")
+        return cls(
+            considered=sieve.considered,
+            dropped=sieve.dropped,
+            missed=sieve.missed,
+            kept=sieve.kept,
+            without_headroom=sieve.without_headroom,
+            standing=frozenset(sieve.standing),
+            waiting=sieve.waiting,
+            replayed=options.evaluator.replayed(),
+        )
+
+    def options(self, ask: LeverRequest, owned: Sequence[Commitment]) -> WorkloadOptions:
+        """Return the options, as if they had been judged here for the same workload in the same world."""
+        ask.evaluator.take(self.replayed)
+        return Sieve(
+            ask=ask,
+            coupling=Coupling.of(ask.settings.limits, ask.market, owned),
+            dropped=self.dropped,
+            considered=self.considered,
+            kept=[*self.kept],
+            without_headroom=[*self.without_headroom],
+            missed=self.missed,
+            standing={*self.standing},
+            as_needed=True,
+            waiting=[*self.waiting],
+        ).judged()
 
 
 def _judge(sieve: Sieve, way: Deployment) -> None:
@@ -286,8 +332,10 @@ class Sieve:
         return is_service and way == way.only(*_WHERE) and self.ask.once(_most_replicas) > self.ask.once(_floor)
 
     def _waits(self, way: Deployment) -> bool:
-        """Take a way at the least that it could use; tell whether that is known."""
+        """Take a way at the least that it could use; tell whether that is known well enough."""
         evaluator = self.ask.evaluator
+        if isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none:
+            return False  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
         least = evaluator.least(way)
         candidate = None if least is None else candidate_of(evaluator.case, way, least, self.ask.market)
         if candidate is None or least is None:

@@ -13,23 +13,22 @@ import numpy as np
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.errors import ConservationError
-from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
+from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import IDLE, Bill, Commitment, CommitmentOffer, nodes_committed
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
-from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.composition import Candidate
 from trimtab.plan.options.workload_options import WorkloadOptions
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.best_discounts import best_of
+from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.couplings.shared_nodes import shared_usage
-from trimtab.plan.program.exact_cost import exact_bill
-from trimtab.plan.program.pool_use import summed
-from trimtab.replay.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
+from trimtab.plan.program.table import exact_bill
 from trimtab.replay.outcomes.evaluate import Evaluator
-from trimtab.replay.outcomes.outcome import Outcome
+from trimtab.replay.outcomes.outcome import Outcome, entries_of, entry_micro_usd, own_micro_usd
 
 _MOST_NAMED = 5
 """Nodes that an error names."""

@@ -171,8 +171,17 @@ def solve_integral(
     return _solution(solver, integral=any(program.integer))
 
 
+class _Silent(highspy.Highs):
+    """A solver that writes nothing: its banner on standard output would be in the way of `-o json`."""
+
+    def enableCallbacks(self) -> None:
+        # since 1.16 the constructor, which calls this, prints the banner here, before any option could be set from outside
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]  # highspy ships no annotation for it
+
+
 def _solver() -> highspy.Highs:
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no annotation for its constructor
+    solver = _Silent()  # type: ignore[no-untyped-call]  # highspy ships no annotation for its constructor
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)

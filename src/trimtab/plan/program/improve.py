@@ -23,8 +23,7 @@ from trimtab.plan.program.couplings.quotas import QuotaBreach
 from trimtab.plan.program.couplings.shared_nodes import SharedNodesInUse
 from trimtab.plan.program.couplings.spend_plans import HeldSpendPlans, spend_pools
 from trimtab.plan.program.couplings.spot_share import SpotBreach
-from trimtab.plan.program.exact_cost import total_usage
-from trimtab.plan.program.table import OptionTable
+from trimtab.plan.program.table import OptionTable, total_usage
 from trimtab.units import S_PER_HR, usd
 
 MAX_SWEEPS = 20

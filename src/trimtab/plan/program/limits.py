@@ -16,11 +16,9 @@ from trimtab.plan.program.couplings.parts import Limit, LimitUse
 from trimtab.plan.program.couplings.quotas import PoolQuota, least_nodes, quotas_in
 from trimtab.plan.program.couplings.spot_share import spot_limits_in
 from trimtab.plan.program.decompose import mix
-from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.highs import INFINITY
-from trimtab.plan.program.master import Master
-from trimtab.plan.program.periods import gather
-from trimtab.plan.program.table import OptionTable
+from trimtab.plan.program.master import Master, gather
+from trimtab.plan.program.table import OptionTable, total_usage
 from trimtab.units import HR_PER_DAY
 
 _MAX_NODES = 200

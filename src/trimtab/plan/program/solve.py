@@ -1,6 +1,6 @@
-"""Solve the joint problem: column generation over every option, pruning with proof, a small MILP, an exact re-bill.
+"""Solve the joint problem: column generation over every option, pruning with proof, a small program; what each limit costs.
 
-1. The linear relaxation is solved by column generation (`decompose`) over periods gathered by level of use (`periods`); its
+1. The linear relaxation is solved by column generation (`decompose`) over periods gathered by level of use (`master`); its
    bound covers all options, not only those that entered. Its plan, improved on the exact bill, says where to cut the
    periods next.
 2. An option whose reduced cost exceeds the distance between the best known plan and the bound cannot be in a better plan: it
@@ -8,11 +8,15 @@
 3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
    improved on the exact bill one workload at a time, is the plan. Where too many options are left and limits bind, a MILP
    chooses anew for the workloads that the relaxation splits between options, and the bound stays that of step 1.
+
+The bill alone may fall where a limit tightens, since the plan then does work that did not pay before: both together cannot.
+A quota does more than bar plans: replays stood under it, so that options which it made miss their targets are not in the
+problem. Who asks says which problem there is without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,15 +27,22 @@ from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.best_discounts import best_discounts
-from trimtab.plan.program.couplings.one_time_costs import choice_without
+from trimtab.plan.program.couplings.one_time_costs import choice_without, one_time_micro_usd
+from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.decompose import heaviest, mix, relax
-from trimtab.plan.program.exact_cost import cost_with, total_usage
 from trimtab.plan.program.improve import improved
-from trimtab.plan.program.limits import broken, limits_in_words, limits_of, refuse_conflict, shortfall
-from trimtab.plan.program.master import Master
-from trimtab.plan.program.periods import gather
-from trimtab.plan.program.table import OptionTable
-from trimtab.units import MICRO_PER_USD
+from trimtab.plan.program.limits import (
+    LimitPrice,
+    broken,
+    limits_in_words,
+    limits_of,
+    refuse_conflict,
+    shortfall,
+    uses_of_limits,
+)
+from trimtab.plan.program.master import Master, gather
+from trimtab.plan.program.table import OptionTable, cost_with, total_usage
+from trimtab.units import MICRO_PER_USD, per_month, usd
 
 REDUCED_COST = "cannot be in a better plan (reduced cost)"
 LEAST_USE = "not replayed: cannot be in a better plan, even at the least that it could use (reduced cost)"
@@ -312,3 +323,45 @@ def _drop_one_time_costs(search: _Search) -> None:
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under the best commitments to nodes and spend, with what it costs besides nodes."""
     return cost_with(problem, choice, best_discounts(problem, total_usage(problem, choice)))
+
+
+MOST_PRICED = 8
+"""More binding limits than this are named without their price: each price is a plan of its own."""
+
+
+Lifted = tuple[Problem, Sequence[int]]
+"""A problem without a limit, and the plan's choice in it, to start from."""
+
+
+def price_limits(
+    problem: Problem, chosen: ChosenPlan, planning: Planning, lifted: Callable[[Limit], Lifted | None]
+) -> tuple[LimitPrice, ...]:
+    """Price the limits that shape a plan; one at which neither the plan nor any option stands costs nothing.
+
+    `lifted` tells of a limit that options were replayed under which problem there is without it; None where none was.
+    """
+    found, priced = [], 0
+    for limit, use in uses_of_limits(problem, chosen.choice).items():
+        without = lifted(limit)
+        # neither the plan nor any option stands at it, so that lifting it changes nothing
+        if without is None and not use.binds:
+            found.append(LimitPrice(use=use, cost_usd_mo=0.0, bill_usd_mo=0.0))
+            continue
+        priced += 1
+        if priced > MOST_PRICED:
+            found.append(LimitPrice(use=use, cost_usd_mo=None, bill_usd_mo=None))
+            continue
+        other, start = without or (limit.lifted(problem), chosen.choice)
+        cost, bill = _saved(problem, chosen, other, solve_problem(other, planning, start=start))
+        found.append(LimitPrice(use=use, cost_usd_mo=cost, bill_usd_mo=bill))
+    return tuple(found)
+
+
+def _saved(problem: Problem, chosen: ChosenPlan, other: Problem, free: ChosenPlan) -> tuple[float, float]:
+    """Return what bill and work together, and the bill alone, would be less; nothing where the plan without is no better."""
+    # a search that ends dearer without the limit than with it has found no price, only its own gap
+    saved = chosen.cost_micro_usd - free.cost_micro_usd
+    if saved <= 0:
+        return 0.0, 0.0
+    work = one_time_micro_usd(problem, chosen.choice) - one_time_micro_usd(other, free.choice)
+    return per_month(usd(saved), problem.hours), per_month(usd(saved - work), problem.hours)

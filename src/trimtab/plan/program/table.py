@@ -1,4 +1,6 @@
-"""Every option of a problem in arrays: what costs a fixed sum, and the nodes per hour of the pools that are shared.
+"""Every option of a problem in arrays: fixed sums, nodes per hour of coupled pools, and what a choice costs exactly.
+
+The program works on means of gathered hours and on dollars; its objective is a bound, never the answer.
 
 Row 0 of each workload is staying as it is, with the nodes that it alone held; then come its options; after all workloads the
 linked rows: groups of nodes that several of them held, and costs that are paid once for several options. A pool is tracked if a
@@ -7,23 +9,57 @@ commitment, a quota or shared nodes couple the workloads on it; use of any other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger import Bill, Commitment, Usage, bill, nodes_committed
 from trimtab.ledger.arrays import charge
-from trimtab.plan.problem import Problem
-from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, linked_groups
+from trimtab.plan.problem import KEEP, Option, Problem
+from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, held_usage, linked_groups
 from trimtab.plan.program.couplings.node_commitments import committed_pools
-from trimtab.plan.program.couplings.one_time_costs import linked_costs
-from trimtab.plan.program.couplings.shared_nodes import sharing_of, worth_in_nodes
+from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd
+from trimtab.plan.program.couplings.parts import Sharing, Slots, Tracked, Uses, summed
+from trimtab.plan.program.couplings.shared_nodes import shared_usage, sharing_of, worth_in_nodes
 from trimtab.plan.program.couplings.spend_plans import cut_together, spend_pools
 from trimtab.plan.program.couplings.spot_share import spot_excess_hr
-from trimtab.plan.program.exact_cost import total_usage
-from trimtab.plan.program.pool_use import Sharing, Slots, Tracked, Uses
 from trimtab.units import S_PER_HR, usd
+
+
+def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]:
+    """Return node-seconds per pool under a choice (an option index or KEEP per workload); shared nodes round up jointly."""
+    options = _chosen(problem, choice)
+    alone = [option.usage for option in options]
+    return summed([*alone, *held_usage(problem, choice), shared_usage(option.slots for option in options)])
+
+
+def own_cost(problem: Problem, choice: Sequence[int]) -> int:
+    """Return what a choice costs besides nodes, micro-dollars: its options' own sums and each cost they need, once."""
+    return sum(option.own_micro_usd for option in _chosen(problem, choice)) + one_time_micro_usd(problem, choice)
+
+
+def exact_bill(
+    usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Sequence[Commitment], hours: int
+) -> Bill:
+    """Return the exact hourly bill of a use under commitments: what is reported."""
+    # committed nodes are paid for also where nobody uses the pool
+    pools = tuple(sorted({*usage, *nodes_committed(paid)}))
+    seconds = np.zeros((len(pools), hours), dtype=np.int64)
+    for row, pool in enumerate(pools):
+        seconds[row] = usage.get(pool, 0)
+    return bill(Usage(pools=pools, node_seconds=seconds), rates, paid)
+
+
+def cost_with(problem: Problem, choice: Sequence[int], bought: Sequence[Commitment]) -> int:
+    """Return the exact bill of a choice under what is owned and bought, with what it costs besides nodes."""
+    usage, paid = total_usage(problem, choice), (*problem.owned, *bought)
+    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)
+
+
+def _chosen(problem: Problem, choice: Sequence[int]) -> list[Option]:
+    return [problem.options[workload][option] for workload, option in enumerate(choice) if option != KEEP]
 
 
 class OptionTable:

@@ -26,8 +26,8 @@ from trimtab.levers.batching import profile_here
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import places
 from trimtab.plan.program.fleet_problem import groups_of
-from trimtab.replay.outcomes.change_cost import own_micro_usd
 from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import own_micro_usd
 from trimtab.replay.outcomes.service_outcome import hourly_demand_gpus
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, micro_usd

@@ -5,7 +5,6 @@ Only a few ways are tried, those near the plan's own, so that what is found is p
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -15,10 +14,9 @@ from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Workload
+from trimtab.fleet.model import RUN_KINDS, Workload
+from trimtab.fleet.reach import asked_isolation
 from trimtab.fleet.targets import observed_s, targets_of
 from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, scale_to_zero, sharing
 from trimtab.levers.lever import LeverRequest
@@ -29,7 +27,7 @@ from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.evaluate import Evaluator, law_of
 from trimtab.replay.outcomes.jobs_outcome import undeclared_checkpoints
 from trimtab.replay.outcomes.outcome import Case, Outcome
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, outside_hours
+from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, outside_hours, planned_start_of
 from trimtab.tables.workloads import (
     DeclaredOpenHours,
     DeclaredTarget,
@@ -58,6 +56,8 @@ _MOST_REFUSED_FRAC = 0.05
 """Hours are no candidates for closing where more than this share of the requests comes outside them."""
 _MOST_OPEN_FRAC = 0.75
 """Nor where it would be open for more of the week."""
+_LEAST_SHORTER_FRAC = 0.1
+"""What shortens a start by a smaller part of it is not worth a question."""
 _WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")
 _WEEK: tuple[Weekday, ...] = (*_WORKDAYS, "sat", "sun")
 
@@ -83,7 +83,21 @@ class PlannedWorkloadState:
         return self.evaluator.place(self.deployment)
 
 
-Ways = Callable[[LeverRequest], Iterator[Deployment]]
+Worth = Callable[[Deployment], bool]
+"""Tell whether a way might still be of use: where none of those left is, a search ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Search:
+    """Alike ways, of which one is taken if it keeps the targets, with the ways to buy its nodes."""
+
+    least: Sequence[Deployment]
+    """Ways of which one uses no more in any hour than whatever is found; none where no such way is known."""
+    found: Callable[[Worth], Iterator[Deployment]]
+    """Looks for it, by replays."""
+
+
+Ways = Callable[[LeverRequest], Iterator[Search]]
 """What a permission admits, given the workload as if it were declared."""
 
 
@@ -108,6 +122,8 @@ class Permission:
     """Tell whether a way is possible only with the permission."""
     price: Callable[[Deployment, Outcome], str]
     """Say what its owner gives up."""
+    is_stricter: bool = False
+    """Whether it frees nothing where the permission before it in its sequence does not."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "case", declared(self.asked_of, self.fields))
@@ -136,6 +152,8 @@ def permissions(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
             yield from _formats(now)
         if spec.open_hours is None:
             yield from _hours(now)
+        if spec.cold_start_s is None:
+            yield from _shorter_starts(now, near)
 
 
 def askable(case: Case) -> bool:
@@ -199,11 +217,15 @@ def _interruptible_runs(case: Case) -> Permission:
     )
 
 
-def _bought(ask: LeverRequest) -> Iterator[Deployment]:
+def _bought(ask: LeverRequest) -> Iterator[Search]:
     """Yield what can be bought in place of every way that keeps the targets, wherever it runs."""
-    for way in on_demand(ask):
-        if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
-            yield from bought(way, ask)
+
+    def found(_: Worth) -> Iterator[Deployment]:
+        for way in on_demand(ask):
+            if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
+                yield from bought(way, ask)
+
+    yield Search(least=(), found=found)
 
 
 def _interruptible_service(now: PlannedWorkloadState) -> Permission:
@@ -222,11 +244,15 @@ def _interruptible_service(now: PlannedWorkloadState) -> Permission:
     )
 
 
-def _hedged(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
+def _hedged(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
     """Yield the plan's own way, and that of today, on spot."""
-    for base in dict.fromkeys((planned.without("buying"), AS_IT_IS)):
-        if ask.evaluator.keeps_targets(base):
-            yield from bought(base, ask)
+
+    def found(_: Worth) -> Iterator[Deployment]:
+        for base in dict.fromkeys((planned.without("buying"), AS_IT_IS)):
+            if ask.evaluator.keeps_targets(base):
+                yield from bought(base, ask)
+
+    yield Search(least=(), found=found)
 
 
 def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permission]:
@@ -245,6 +271,7 @@ def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permi
             ways=lambda ask: _held(ask, now.deployment, near),
             needs=lambda way: not now.evaluator.keeps_targets(way),
             price=lambda *_: "p95 may rise to it, and nothing bounds p99",
+            is_stricter=True,
         )
 
     return [of(limit_s) for limit_s in dict.fromkeys(rounded(factor * seen_s) for factor in _LOOSER)]
@@ -332,7 +359,7 @@ def _who_waits(case: Case, outcome: Outcome) -> str:
     )
 
 
-def _asleep(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+def _asleep(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Search]:
     """Yield, at the plan's place and the cheapest others, by cooldown and window the rule that runs replicas hottest."""
     for base in dict.fromkeys((_place_of(planned), *_cheapest(near, ask)[:_PLACES])):
         if ask.evaluator.hopeless(base) is not None:
@@ -343,7 +370,7 @@ def _asleep(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) 
                 policy = way.scaling.policy
                 alike.setdefault((policy.cooldown_s, policy.hpa.window_s), []).append(way)
         for ways in alike.values():
-            yield from _hottest(sorted(ways, key=_heat), ask)
+            yield _hottest(ways, ask)
 
 
 def _floor(way: Deployment) -> int | None:
@@ -377,7 +404,7 @@ def _format(now: PlannedWorkloadState, stored: WeightFormat, known: str) -> Perm
     )
 
 
-def _quantized(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
+def _quantized(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
     """Yield ways of holding replicas on the places that are cheapest for what a replica then serves."""
     formats = quantization.formats_of(ask.workload)
     if isinstance(formats, str):
@@ -441,12 +468,15 @@ def _requests_by_week_hour(case: Case) -> np.ndarray[tuple[int], np.dtype[np.flo
     return np.asarray(came / max(came.sum(), 1.0), dtype=np.float64)
 
 
-def _closed(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
-    for base in dict.fromkeys((_place_of(planned), AS_IT_IS)):
-        yield from closed_hours.LEVER.ways(base, ask)
+def _closed(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
+    def found(_: Worth) -> Iterator[Deployment]:
+        for base in dict.fromkeys((_place_of(planned), AS_IT_IS)):
+            yield from closed_hours.LEVER.ways(base, ask)
+
+    yield Search(least=(), found=found)
 
 
-def _held(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+def _held(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Search]:
     """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
     now = _place_of(planned)
     place = ask.evaluator.place(now)
@@ -460,23 +490,73 @@ def _place_of(planned: Deployment) -> Deployment:
     return planned.only("offering", "relocation", "sharing", "precision")
 
 
-def _at(base: Deployment, ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
+def _at(base: Deployment, ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
     """Yield, at a place, the constant number and the rule that run replicas hottest, on demand and not."""
     if ask.evaluator.hopeless(base) is not None:
         return
-    found = [base, *replica_count.LEVER.ways(base, ask)]
+    yield _and_bought(Search(least=(base,), found=lambda _: iter((base,))), ask)
+    yield _and_bought(_fewest(base, ask), ask)
     for forecasts in {False, isinstance(planned.scaling, SetReplicaPolicy) and not _is_hpa(planned)}:
         alike = [way for way in autoscaling.LEVER.ways(base, ask) if _is_hpa(way) is not forecasts]
-        found += _hottest(sorted(alike, key=_heat), ask)
-    for way in found:
-        yield way
-        yield from bought(way, ask)
+        yield _and_bought(_hottest(alike, ask), ask)
 
 
-def _hottest(ways: Sequence[Deployment], ask: LeverRequest) -> list[Deployment]:
-    """Return the first way that keeps the targets, or nothing: those after one that does are taken to keep them too."""
-    at = bisect_left(ways, True, key=ask.evaluator.keeps_targets)
-    return list(ways[at : at + 1])
+def _fewest(base: Deployment, ask: LeverRequest) -> Search:
+    """Return a search for the fewest replicas, the same at all times, that keep the targets at a place."""
+    likely = replica_count.fewest_likely(base, ask)
+
+    def found(worth: Worth) -> Iterator[Deployment]:
+        if likely is None or worth(likely):
+            yield from replica_count.LEVER.ways(base, ask)
+
+    return Search(least=() if likely is None else (likely,), found=found)
+
+
+def _hottest(ways: Sequence[Deployment], ask: LeverRequest) -> Search:
+    """Return a search for the first way that keeps the targets, the hottest first: those after it are taken to keep them too.
+
+    Of rules that differ in their heat alone the hottest holds the fewest replicas.
+    """
+    ordered = sorted(ways, key=_heat)
+    least: dict[object, Deployment] = {}
+    for way in ordered:
+        least.setdefault(_but_for_heat(way), way)
+
+    def found(worth: Worth) -> Iterator[Deployment]:
+        low, high = 0, len(ordered)
+        while low < high:
+            # the first that keeps them is one of these, or there is none
+            if not any(worth(way) for way in ordered[low : high + 1]):
+                return
+            middle = (low + high) // 2
+            if ask.evaluator.keeps_targets(ordered[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        yield from ordered[low : low + 1]
+
+    return Search(least=tuple(least.values()), found=found)
+
+
+def _and_bought(search: Search, ask: LeverRequest) -> Search:
+    """Return a search with the other ways to buy the nodes of what it finds: of these no least use is known."""
+
+    def found(worth: Worth) -> Iterator[Deployment]:
+        for way in search.found(worth):
+            yield way
+            yield from bought(way, ask)
+
+    sold_otherwise = any(True for way in search.least[:1] for _ in bought(way, ask))
+    return Search(least=() if sold_otherwise else search.least, found=found)
+
+
+def _but_for_heat(way: Deployment) -> object:
+    """Return what tells a rule from those of another heat."""
+    scaling = way.scaling
+    if not isinstance(scaling, SetReplicaPolicy):
+        return None
+    hpa, policy = scaling.hpa._replace(target_frac=1.0), scaling.policy
+    return hpa if isinstance(policy, HpaPolicy) else policy._replace(hpa=hpa)
 
 
 def _is_hpa(way: Deployment) -> bool:
@@ -518,6 +598,67 @@ def _is_quiet(now: PlannedWorkloadState) -> bool:
     return float(np.nanmean(busy)) <= _BUSY_ALONE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShorterStart:
+    """What would shorten a service's start on a node, by how much as its own starts were measured."""
+
+    shorter_s: float
+    known: str
+    permits: str
+    price: str
+
+
+def _shorter_starts(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
+    """Yield starts that are shorter by what was measured: ways that keep the targets only with them, the shortest first.
+
+    What is declared is no wish of its owner's but what a start then takes.
+    """
+    start_s = now.case.workload.start_s
+    if start_s is None or planned_start_of(now.case) != start_s:
+        return
+    levers = [lever for lever in _start_levers(now.case.workload) if lever.shorter_s >= _LEAST_SHORTER_FRAC * start_s]
+    together = [levers] if len(levers) > 1 else []
+    alone = sorted(([lever] for lever in levers), key=lambda lever: -lever[0].shorter_s)
+    if levers:
+        yield [_shorter_start(now, near, start_s, chosen) for chosen in (*together, *alone)]
+
+
+def _start_levers(workload: Workload) -> Iterator[_ShorterStart]:
+    """Yield what its measured starts say that could be shorter: pulls of images, and loads, where one was far shorter."""
+    if workload.pull_s is not None:
+        yield _ShorterStart(
+            shorter_s=workload.pull_s,
+            known=f"pulls of images {workload.pull_s:.0f} s",
+            permits="images that are pulled before, or streamed",
+            price=f"the images of {workload.name} on every node's disk, or a registry that streams them",
+        )
+    if workload.load_s is not None and workload.short_load_s is not None:
+        yield _ShorterStart(
+            shorter_s=workload.load_s - workload.short_load_s,
+            known=f"{workload.load_s:.0f} s from its containers' start to ready, {workload.short_load_s:.0f} s in the shortest",
+            permits="weights on the node's disk or streamed and the compile cache kept, so that all load as the shortest did",
+            price=f"the weights of {workload.name} on every node's disk or a store that streams them, and a volume for what it "
+            "compiles; find out first what made its shortest start short",
+        )
+
+
+def _shorter_start(
+    now: PlannedWorkloadState, near: Sequence[Deployment], start_s: float, levers: Sequence[_ShorterStart]
+) -> Permission:
+    left_s = max(start_s - sum(lever.shorter_s for lever in levers), 0.0)
+    price = "; ".join(lever.price for lever in levers)
+    return Permission(
+        name="cold_start_s",
+        asked_of=now.case,
+        fields={"cold_start_s": round(left_s, 1)},
+        known=f"starts of {start_s:.0f} s on a node, of which {' and '.join(lever.known for lever in levers)}",
+        permits=f"{' and '.join(lever.permits for lever in levers)} ({left_s:.0f} s)",
+        ways=lambda ask: _held(ask, now.deployment, near),
+        needs=lambda way: not now.evaluator.keeps_targets(way),
+        price=lambda *_: price,
+    )
+
+
 def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
     seen_s = None if looser is None else _seen_s(now.case)
     limit = {} if looser is None or seen_s is None else _limit(now.case, rounded(looser * seen_s))
@@ -530,10 +671,11 @@ def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
         ways=lambda ask: _shared(ask, now.deployment),
         needs=lambda way: way.sharing is not None,
         price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
+        is_stricter=True,
     )
 
 
-def _shared(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
+def _shared(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
     """Yield the cheapest shares of a node for a replica, those of nodes like its own first: others who share are there.
 
     As replicas are held today and by the hottest rule.

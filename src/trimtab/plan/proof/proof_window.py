@@ -21,9 +21,9 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
 from trimtab.deployment.fitting import speeds_of_types
 from trimtab.errors import ConservationError
-from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.service_law import ServiceLaw, as_seen_in
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
@@ -239,6 +239,7 @@ def _as_learnt(workload: Workload, learnt: Workload) -> Workload:
         gpu=learnt.gpu,
         gpus_per_node=learnt.gpus_per_node,
         gpus_per_pod=learnt.gpus_per_pod,
+        home_speed=learnt.home_speed,
         targets=learnt.targets,
     )
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy
-from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, Target
+from trimtab.fleet.model import RUN_KINDS, Fleet, FloatArray, Target
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import MeasuredStarts, SlowStarts

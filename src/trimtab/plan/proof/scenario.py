@@ -8,7 +8,7 @@ from datetime import date
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.catalog.price_changes import PriceChange
+from trimtab.catalog.registry import PriceChange
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.reach import listed
 from trimtab.fleet.settings import Settings

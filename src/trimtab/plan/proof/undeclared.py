@@ -21,13 +21,13 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import with_effort
 from trimtab.plan.needed_replays import NeededReplays
-from trimtab.plan.options.candidate import Candidate, candidate_of
+from trimtab.plan.options.composition import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
 from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import ChosenPlan, solve_problem
-from trimtab.plan.proof.permissions import Permission, PlannedWorkloadState, askable, permissions, sharers
+from trimtab.plan.proof.permissions import Permission, PlannedWorkloadState, Search, askable, permissions, sharers
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
@@ -35,7 +35,7 @@ from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
 _ASKED = 12
 """Workloads, the largest ones, of which it is asked."""
 _AT_ONCE = 2
-"""Permissions whose ways are replayed at once: compiled replays let go of the lock."""
+"""Workloads that are asked about at once: compiled replays let go of the lock."""
 _MOST_OF = 0.8
 """Of several declarations of one kind the strictest is shown that frees this share of what the loosest does."""
 
@@ -64,20 +64,16 @@ def undeclared(
     rest = _Rest(planned=planned, market=market, settings=settings)
     largest = sorted(planned.cases.values(), key=lambda case: (-case.workload.gpu_hours, case.workload.name))
     asked = [now for now in map(rest.present, largest) if askable(now.case)][:_ASKED]
-    questions = [[[permission] for permission in ladder] for now in asked for ladder in permissions(now)]
-    questions.append(list(sharers(asked)))
-    admitted = rest.admitted(
-        [permission for ladder in questions for together in ladder for permission in together], progress
-    )
-    found = [_strictest([rest.priced(together, admitted) for together in ladder]) for ladder in questions]
+    alone = [[[[permission] for permission in ladder] for ladder in permissions(now)] for now in asked]
+    found: list[Undeclared | None] = []
+    # one workload's questions one after the other: they share its replays
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        answers = pool.map(lambda questions: [rest.strictest(question) for question in questions], alone)
+        for number, (now, answered) in enumerate(zip(asked, answers, strict=True)):
+            progress(f"pricing what was not declared of {now.case.workload.name}", number / len(asked))
+            found += answered
+    found.append(rest.strictest(list(sharers(asked))))
     return tuple(sorted((answer for answer in found if answer is not None), key=lambda answer: -answer.saves_usd_mo))
-
-
-def _strictest(priced: Sequence[Undeclared | None]) -> Undeclared | None:
-    """Return the last that frees nearly as much as the one that frees most."""
-    found = [answer for answer in priced if answer is not None]
-    enough = _MOST_OF * max((answer.saves_usd_mo for answer in found), default=0.0)
-    return next((answer for answer in reversed(found) if answer.saves_usd_mo >= enough), None)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,22 +105,25 @@ class _Rest:
             formats_save=any(quantization.EVALUATE in refusal.reason for refusal in refused),
         )
 
-    def admitted(
-        self, asked: Sequence[Permission], progress: Callable[[str, float], None]
-    ) -> dict[Permission, WorkloadOptions]:
-        """Return what each permission may admit; those that admit nothing of use are left out."""
-        found: dict[Permission, WorkloadOptions] = {}
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            for number, (permission, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
-                progress(f"pricing what was not declared of {permission.case.workload.name}", number / len(asked))
-                if options is not None:
-                    found[permission] = options
-        return found
+    def strictest(self, question: Sequence[Sequence[Permission]]) -> Undeclared | None:
+        """Return the answer for the last permission that frees nearly as much as the one that frees most."""
+        found: list[Undeclared] = []
+        for together in question:
+            answer = self._priced(together)
+            if answer is not None:
+                found.append(answer)
+            elif not found and all(permission.is_stricter for permission in together):
+                break  # those that follow free nothing either
+        enough = _MOST_OF * max((answer.saves_usd_mo for answer in found), default=0.0)
+        return next((answer for answer in reversed(found) if answer.saves_usd_mo >= enough), None)
 
-    def priced(self, together: Sequence[Permission], admitted: dict[Permission, WorkloadOptions]) -> Undeclared | None:
+    def _priced(self, together: Sequence[Permission]) -> Undeclared | None:
         """Return what permissions save together; None where that is too little, or not all of them are used."""
+        admitted = {
+            permission: options for permission in together if (options := self._admitted(permission)) is not None
+        }
         names = [workload.name for workload in self.planned.fleet.workloads]
-        if not any(permission in admitted for permission in together):
+        if not admitted:
             return None
         try:
             rows, chosen = self._chosen_with({names.index(one.case.workload.name): one for one in together}, admitted)
@@ -178,16 +177,15 @@ class _Rest:
                     admitted[permission] = options
 
     def _admitted(self, permission: Permission) -> WorkloadOptions | None:
-        """Return the plan's way beside those that only the permission admits and that use less; None where there are none."""
+        """Return the plan's way beside those that only the permission may admit and that use less; None without."""
         case = permission.case
         evaluator = Evaluator(case=case)
         ask = LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
         now = self._planned(self.planned.cases[case.workload.name])
         most = self._list_cost(now[0]) if now else self._list_cost_now(case)
-        found = _Admitted(ask=ask, now=now, most=most)
-        for way in permission.ways(ask):
-            if permission.needs(way) and evaluator.hopeless(way) is None:
-                found.consider(way)
+        found = _Admitted(permission=permission, ask=ask, now=now, most=most)
+        for search in permission.ways(ask):
+            found.consider(search)
         return found.judged() if found.kept or found.waiting else None
 
     def _list_cost(self, candidate: Candidate) -> int:
@@ -230,48 +228,69 @@ class _Rest:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Admitted:
-    """The ways that a permission admits, beside the plan's own: those known to keep the targets, and those that wait."""
+    """The ways that a permission admits, beside the plan's own: those known to keep the targets, and searches that wait.
 
+    A search waits as the least that it might find (`Search.least`), and is made where the joint choice asks for that.
+    """
+
+    permission: Permission
     ask: LeverRequest
     now: tuple[Candidate, ...]
     most: int
     """What the plan's way costs at list prices: others on nodes of their own must cost less."""
     kept: list[Candidate] = field(default_factory=list)
-    waiting: list[Candidate] = field(default_factory=list)
+    waiting: list[tuple[Candidate, Search]] = field(default_factory=list)
 
-    def consider(self, way: Deployment) -> None:
-        """Take a way: at the least that it could use where that is known, else replayed."""
-        least = self.ask.evaluator.least(way)
-        candidate = None if least is None else candidate_of(self.ask.case, way, least, self.ask.market)
-        if candidate is None:
-            self._judge(way)
-        elif self._is_cheaper(candidate):
-            self.waiting.append(candidate)
+    def consider(self, search: Search) -> None:
+        """Take a search: at the least that it might find where that is known, else made."""
+        least = [self._at_least(way) for way in search.least]
+        known = [candidate for candidate in least if candidate is not None]
+        if known and len(known) == len(least):
+            self.waiting += [(candidate, search) for candidate in known if self._is_cheaper(candidate)]
+        else:
+            self._made(search)
 
     def copy(self) -> _Admitted:
         """Return the same ways, to go on from."""
         return replace(self, kept=[*self.kept], waiting=[*self.waiting])
 
     def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
-        """Replay a way that waits; return what it makes where it keeps the targets and costs less."""
-        self.waiting.remove(way)
-        return self._judge(way.deployment)
+        """Make the search of which a way waits; return the cheapest that it finds, which keeps the targets and costs less."""
+        search = next((search for candidate, search in self.waiting if candidate is way), None)
+        if search is None:  # made already, for another of its ways
+            return None
+        self.waiting = [(candidate, other) for candidate, other in self.waiting if other is not search]
+        found = self._made(search)
+        return min(found, key=lambda candidate: _list_cost(candidate, self.ask.market), default=None)
 
     def judged(self) -> WorkloadOptions:
         """Return the options as they are known by now."""
         self.ask.evaluator.forget_histories()
         found = _options(self.ask.evaluator, (*self.now, *self.kept))
-        return replace(found, waiting=tuple(self.waiting), sieve=self)
+        return replace(found, waiting=tuple(candidate for candidate, _ in self.waiting), sieve=self)
 
-    def _judge(self, way: Deployment) -> Candidate | None:
+    def _made(self, search: Search) -> list[Candidate]:
+        """Make a search, and keep what it finds where only the permission admits it."""
+        found = [self._judged(way) for way in search.found(self._may_pay) if self.permission.needs(way)]
+        kept = [candidate for candidate in found if candidate is not None]
+        self.kept += kept
+        return kept
+
+    def _judged(self, way: Deployment) -> Candidate | None:
         evaluator = self.ask.evaluator
-        if not evaluator.keeps_targets(way):
+        if evaluator.hopeless(way) is not None or not evaluator.keeps_targets(way):
             return None
         candidate = candidate_of(self.ask.case, way, evaluator.outcome(way), self.ask.market)
-        if candidate is None or not self._is_cheaper(candidate):
-            return None
-        self.kept.append(candidate)
-        return candidate
+        return candidate if candidate is not None and self._is_cheaper(candidate) else None
+
+    def _at_least(self, way: Deployment) -> Candidate | None:
+        """Return a way at the least that it could use; None where that is not known, or it was replayed."""
+        least = self.ask.evaluator.least(way)
+        return None if least is None else candidate_of(self.ask.case, way, least, self.ask.market)
+
+    def _may_pay(self, way: Deployment) -> bool:
+        candidate = self._at_least(way)
+        return candidate is None or self._is_cheaper(candidate)
 
     def _is_cheaper(self, candidate: Candidate) -> bool:
         return bool(candidate.slots) or _list_cost(candidate, self.ask.market) < self.most

@@ -18,15 +18,17 @@ from pydantic import BaseModel
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.fitting import speeds_of_types
+from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.fitting import home_speed, speeds_of_types
 from trimtab.deployment.placement import Placement, Resized, resolve
-from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
-from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import RUN_KINDS, Fleet, Workload
+from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.token_work import TokenWork, in_tokens, token_work
+from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.replay.outcomes.jobs_outcome import felt_by_runs, jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import (
     Case,
@@ -55,7 +57,10 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
         return None
     healthy = settings.bands.healthy_frac
     if workload.service is not None:
-        return tested_law(workload, healthy)
+        tokens = token_work(workload)
+        counted = in_tokens(workload.service, tokens) if isinstance(tokens, TokenWork) else workload.service
+        law = tested_law(replace(workload, service=counted), healthy)
+        return law if isinstance(law, str) else replace(law, tokens=tokens)
     return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
 
 
@@ -104,7 +109,7 @@ def cases_of(
             cases[workload.name] = speeds
         else:
             cases[workload.name] = Case(
-                workload=workload,
+                workload=replace(workload, home_speed=home_speed(learnt, market)),
                 window=fleet.window,
                 targets=workload.targets,
                 law=law,
@@ -114,6 +119,16 @@ def cases_of(
                 type_speeds=speeds,
             )
     return cases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """All that an evaluator has replayed, to be taken by one of the same case in another process."""
+
+    known: Mapping[Placement, Outcome]
+    judged: Mapping[Placement, Outcome]
+    """Outcomes of replays that ended once a target was out of reach."""
+    replays: ServiceReplays
 
 
 @dataclass(slots=True)
@@ -208,7 +223,8 @@ class Evaluator:
         if cramped is not None:
             return cramped
         if workload.kind is WorkloadKind.SERVING:
-            return None if place.batching is not None else _too_slow_at_any_load(self.case, place)
+            at_any_load = None if place.batching is not None else _too_slow_at_any_load(self.case, place)
+            return at_any_load or _overloads_slow_replicas(self.case, place)
         required = [target.required_frac for target in self.case.targets if target.metric is TargetMetric.THROUGHPUT]
         return "slower than the target allows" if required and place.speed.low < max(required) else None
 
@@ -246,6 +262,19 @@ class Evaluator:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
         return least_number(self.case, self._as_replayed(deployment), self._replays)
 
+    def replayed(self) -> Replayed:
+        """Return all that was replayed so far."""
+        return Replayed(known=self._known, judged=self._judged, replays=self._replays)
+
+    def take(self, replayed: Replayed) -> None:
+        """Know what was replayed elsewhere for the same case, and keep it as if it had been replayed here."""
+        self._known |= replayed.known
+        self._judged |= replayed.judged
+        self._replays = replayed.replays
+        for outcomes in (replayed.known, replayed.judged):
+            for seen, outcome in outcomes.items():
+                self._keep(seen, outcome)
+
     def forget_histories(self) -> None:
         """Give back the memory of what is replayed, and keep what replays attained and held."""
         self._replays.forget_histories()
@@ -266,19 +295,24 @@ class Evaluator:
         store = self.case.store
         if store is None:
             return self._replay(seen, may_stop=may_stop)
-        # the same for all placements: worked out once
-        self._digest = self._digest or case_digest(self.case)
-        whole = outcome_key(self._digest, seen)
-        # a stopped replay says something only for the margin under which it stopped
-        stopped = outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac)
-        known = store.get(whole)
+        known = store.get(self._key(seen, stopped=False))
         # a whole outcome answers both questions, a stopped one only this one
         if known is None and may_stop:
-            known = store.get(stopped)
+            known = store.get(self._key(seen, stopped=True))
         if known is None:
             known = self._replay(seen, may_stop=may_stop)
-            store.put(stopped if known.stopped else whole, known)
+            self._keep(seen, known)
         return known
+
+    def _keep(self, seen: Placement, outcome: Outcome) -> None:
+        if self.case.store is not None:
+            self.case.store.put(self._key(seen, stopped=outcome.stopped), outcome)
+
+    def _key(self, seen: Placement, *, stopped: bool) -> str:
+        # the same for all placements: worked out once
+        self._digest = self._digest or case_digest(self.case)
+        # a stopped replay says something only for the margin under which it stopped
+        return outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac if stopped else None)
 
     def keeps_targets(self, deployment: Deployment) -> bool:
         """Tell whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
@@ -336,6 +370,29 @@ def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:
                 return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
             return "slower than the latency target allows at any load"
     return None
+
+
+def _overloads_slow_replicas(case: Case, place: Placement) -> str | None:
+    """Say that a rule would keep replicas, at the low end of their speed, at more than they serve.
+
+    It divides demand by the number written in it. Where replicas serve less than its target of that, requests queue until the
+    queue asks for more replicas: targets may hold with it, at a cost that no plan states. A rule on activity sees how busy
+    slow replicas are.
+    """
+    scaling = place.scaling
+    if case.law is None or case.workload.service is None or not isinstance(scaling, SetReplicaPolicy):
+        return None
+    policy = scaling.policy
+    hpa = policy if isinstance(policy, HpaPolicy) else policy.hpa
+    if hpa.metric is Metric.DUTY_CYCLE:
+        return None
+    stated, slow = (
+        place.replica_req_s(case.law.capacity_req_s, low=low, faster_counts=case.law.faster_counts)
+        for low in (False, True)
+    )
+    if hpa.target_frac * stated <= slow:
+        return None
+    return "at the low end of the speed there, its rule would give replicas more than they serve"
 
 
 def case_digest(case: Case) -> str:

@@ -10,8 +10,7 @@ from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions
 from trimtab.fleet.starts import SlowStarts
 from trimtab.policies.deferral import start_s
-from trimtab.replay.blocks import Blocks, booked_node_seconds
-from trimtab.replay.droughts import draw_droughts
+from trimtab.replay.job_nodes import Blocks, booked_node_seconds, draw_droughts
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
 from trimtab.replay.outcomes.outcome import (
     Attained,

@@ -14,17 +14,18 @@ from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplica
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
-from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
+from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Assumptions
 from trimtab.fleet.starts import SlowStarts
 from trimtab.fleet.targets import histogram_of, share_within
+from trimtab.fleet.token_work import TokenWork, in_tokens
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
+from trimtab.replay.compiled import CountArray, Flags
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.hedged import SpotZones
-from trimtab.replay.outcomes.least_held import EvenSplit, is_bounded, least_held
 from trimtab.replay.outcomes.outcome import (
     AS_PREDICTED,
     Attained,
@@ -36,8 +37,16 @@ from trimtab.replay.outcomes.outcome import (
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import replica_law
-from trimtab.replay.outcomes.service_replays import JudgedReplay, LeastUse, OnSpot, ServiceReplays
-from trimtab.replay.series import CountArray, Flags
+from trimtab.replay.outcomes.service_replays import (
+    BoundedPolicy,
+    EvenSplit,
+    JudgedReplay,
+    LeastUse,
+    OnSpot,
+    ServiceReplays,
+    is_bounded,
+    least_held,
+)
 from trimtab.replay.services import (
     NO_GUARDS,
     QUEUE_LIMIT_S,
@@ -45,8 +54,9 @@ from trimtab.replay.services import (
     ServiceHistory,
     ServiceModel,
     seconds_held,
+    shared_out,
+    usual_demand,
 )
-from trimtab.replay.within_steps import usual_demand
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -60,8 +70,11 @@ JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.TPOT, TargetMetr
 
 
 def demand_of(case: Case) -> ServiceObservation:
-    """Return the demand to replay: requests, or activity where there are none."""
-    return case.workload.service or activity_as_demand(case.workload)
+    """Return the demand to replay: requests, or the work of their tokens by the case's law; activity where there are none."""
+    service = case.workload.service
+    if service is None:
+        return activity_as_demand(case.workload)
+    return in_tokens(service, case.law.counted if case.law is not None else None)
 
 
 def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
@@ -136,7 +149,7 @@ def least_outcome(case: Case, place: Placement, replays: ServiceReplays) -> Outc
     if not is_bounded(policy):
         return None
     nodes = (model.gpus_per_replica, model.gpus_per_node, place.gpus_per_pod)
-    key = (model.capacity_req_s, *nodes, type(policy).__name__, policy, replicas)
+    key = (history.seen_as, model.capacity_req_s, *nodes, type(policy).__name__, policy, replicas)
     least = replays.least(key, lambda: _least_use(case, place, replays, history, model, policy))
     on_demand, spot = held_as(place, least.node_seconds)
     return Outcome(on_demand=on_demand, spot=spot, attained=(), gpus=least.gpu_seconds, replicas=least.most)
@@ -148,7 +161,7 @@ def _least_use(
     replays: ServiceReplays,
     history: ServiceHistory,
     model: ServiceModel,
-    policy: StaticReplicas | HpaPolicy | ForecastPolicy,
+    policy: BoundedPolicy,
 ) -> LeastUse:
     """Return what a bounded rule uses at least."""
     recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
@@ -201,7 +214,8 @@ def _world(
         raise ValueError(f"{case.workload.name} has no service law")
     closed = isinstance(place.holding, SetSchedule)
     growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
-    history = replays.history((growth, closed), lambda: _history(case, replays, growth, closed=closed))
+    counts = place.scaling.tokens if isinstance(place.scaling, SetReplicaPolicy) else None
+    history = replays.history((growth, closed, counts), lambda: _history(case, replays, growth, counts, closed=closed))
     model = service_model(case, law, place, targets_at(targets, place), low=stressed)
     # the number that is written into the manifest, whichever speed is tried here
     emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
@@ -209,10 +223,15 @@ def _world(
     return _World(history=history, model=model, policy=policy)
 
 
-def _history(case: Case, replays: ServiceReplays, growth: float, *, closed: bool) -> ServiceHistory:
-    """Return so many times the demand that a case had; `closed`: nobody asks outside the hours declared open."""
+def _history(
+    case: Case, replays: ServiceReplays, growth: float, counts: TokenWork | None, *, closed: bool
+) -> ServiceHistory:
+    """Return so many times the demand that a case had; `closed`: nobody asks outside the hours declared open.
+
+    Rules see requests, or the work of tokens as they count it.
+    """
     demand = demand_of(case)
-    asked, within = demand.arrivals, _within(case, demand, replays)
+    asked, within = demand.arrivals, _within(case, demand, replays, counts)
     if closed:
         # declared closed: nobody need be answered, so nobody is taken to ask
         is_there = is_open(case, demand)
@@ -223,6 +242,7 @@ def _history(case: Case, replays: ServiceReplays, growth: float, *, closed: bool
         step_s=demand.step_s,
         start_hour=case.window.first_week_hour,
         within=None if within is None else within * growth,
+        seen_as=counts,
     )
 
 
@@ -252,13 +272,21 @@ def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outco
     return replace(found, attained=attained, stopped=found.stopped or while_up.stopped)
 
 
-def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> FloatArray | None:
+def _within(
+    case: Case, demand: ServiceObservation, replays: ServiceReplays, counts: TokenWork | None
+) -> FloatArray | None:
     """Return demand by decision as the emitted rule sees it, with gaps of the history filled; None where it is the steps' own.
 
-    Requests are drawn within each step. Activity is averaged by the rule and needs no more than its gaps filled.
+    Requests are drawn within each step, and tokens come with them. Activity is averaged by the rule and needs no more than its
+    gaps filled.
     """
-    if case.workload.service is not None:
-        return replays.drawn(demand, seed_of(case, case.window))
+    service = case.workload.service
+    if service is not None:
+        requests = replays.drawn(service, seed_of(case, case.window))
+        if counts is None:
+            return requests
+        counted = in_tokens(service, counts).arrivals
+        return shared_out(usual_demand(counted, step_s=service.step_s), requests)
     if not np.isnan(demand.arrivals).any():
         return None
     decisions = int(demand.step_s) // SYNC_S
@@ -454,9 +482,12 @@ def warm_start_of(case: Case) -> float:
 
 
 def planned_start_of(case: Case) -> float:
-    """Return the service's own start that plans take: declared, else the stated assumption."""
-    declared = case.workload.spec.cold_start_s
-    return case.settings.assumptions.service_cold_start_s if declared is None else declared
+    """Return the service's own start that plans take: declared, else stated for all, else measured, else assumed."""
+    declared, stated = case.workload.spec.cold_start_s, case.settings.assumptions.service_cold_start_s
+    if declared is not None:
+        return declared
+    measured = case.workload.start_s
+    return stated if measured is None or stated != Assumptions().service_cold_start_s else measured
 
 
 def service_model(

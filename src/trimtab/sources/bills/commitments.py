@@ -19,10 +19,9 @@ import pyarrow as pa
 from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
-from trimtab.inputs.csv_rows import csv_rows, read_csv_rows
-from trimtab.inputs.files import read_text
-from trimtab.inputs.json_text import load_json
-from trimtab.levers.commit_table import CommitmentPrice
+from trimtab.inputs.documents import load_json
+from trimtab.inputs.files import csv_rows, read_csv_rows, read_text
+from trimtab.levers.commit_advice import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend
 from trimtab.sources.bills.cells import find_instance_type
 from trimtab.units import HR_PER_YEAR, S_PER_HR, hours_between

@@ -25,13 +25,14 @@ from trimtab.sources.bills.cells import (
     find_instance_type,
     first_known,
     instance_type_in_details,
+    is_cur,
     mapped,
     read_labels,
     read_number,
     read_time,
     texts,
+    to_focus,
 )
-from trimtab.sources.bills.cur import is_cur, to_focus
 from trimtab.tables.arrow import arrow_schema, arrow_type, conform, empty_table
 from trimtab.tables.bundle import open_parquet
 from trimtab.tables.overlaps import charged_twice

@@ -6,6 +6,7 @@ the bundle says so. Where no activity is told but power is, power over the board
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -81,9 +82,10 @@ def _gpu_name(reading: CloudReading, device: str, catalog: Catalog) -> str:
 
 def _limit_w(name: str, catalog: Catalog) -> float | None:
     try:
-        return catalog.gpu(name).tdp_w
+        limit_w = catalog.gpu(name).tdp_w
     except UnknownName:
         return None
+    return None if math.isnan(limit_w) else limit_w
 
 
 def _device_row(reading: CloudReading, device: str, name: str, catalog: Catalog) -> dict[str, object]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trimtab.catalog import CapacityType
 from trimtab.errors import InputError
-from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.inputs.files import read_csv_rows
 from trimtab.safe_text import csv_text
 
 

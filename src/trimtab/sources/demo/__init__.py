@@ -11,34 +11,26 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.errors import UnknownName
-from trimtab.sources.demo import (
-    finetune_7b,
-    moderation,
-    ninety_k_peak,
-    quad_a100,
-    three_small_models,
-    trace,
-    two_hundred_k,
-)
+from trimtab.sources.demo import quad_a100, small_fleets, trace, two_hundred_k
 
 Fleet = tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]
 """Tables of the bundle, content of workloads.yaml, content of bundle.yaml."""
 
 DEMO_FLEETS: dict[str, str] = {
     two_hundred_k.NAME: "$200k a month on AWS, all on demand: three services, experiments, training, batch, notebooks",
-    ninety_k_peak.NAME: "$90k a month on GCP: a shop's inference cluster sized for its peak, 30 % used",
+    small_fleets.NINETY_K_PEAK: "$90k a month on GCP: a shop's inference cluster sized for its peak, 30 % used",
     quad_a100.NAME: "$10.7k a month: four A100s answering one request at a time, in bursts, 15 % used",
-    three_small_models.NAME: "$8k a month: three models of 1,000 requests a day, each alone on an A100",
-    finetune_7b.NAME: "$16k a month: eight A100s fine-tuning a 7B model by day, idle at night",
-    moderation.NAME: "$5.9k a month: a million images a day in real time, though four hours would do",
+    small_fleets.THREE_SMALL_MODELS: "$8k a month: three models of 1,000 requests a day, each alone on an A100",
+    small_fleets.FINETUNE_7B: "$16k a month: eight A100s fine-tuning a 7B model by day, idle at night",
+    small_fleets.MODERATION: "$5.9k a month: a million images a day in real time, though four hours would do",
 }
 _BUILDERS: dict[str, Callable[[int], Fleet]] = {
     two_hundred_k.NAME: two_hundred_k.build,
-    ninety_k_peak.NAME: ninety_k_peak.build,
+    small_fleets.NINETY_K_PEAK: small_fleets.build_ninety_k_peak,
     quad_a100.NAME: quad_a100.build,
-    three_small_models.NAME: three_small_models.build,
-    finetune_7b.NAME: finetune_7b.build,
-    moderation.NAME: moderation.build,
+    small_fleets.THREE_SMALL_MODELS: small_fleets.build_three_small_models,
+    small_fleets.FINETUNE_7B: small_fleets.build_finetune_7b,
+    small_fleets.MODERATION: small_fleets.build_moderation,
 }
 
 

@@ -213,7 +213,8 @@ def _with_tokens(served: ServedMinutes, series: RateSeries) -> ServedMinutes:
     known = {"input_tokens_mean": series.input_tokens, "output_tokens_mean": series.output_tokens}
     columns = served.columns | {name: tokens for name, tokens in known.items() if tokens is not None}
     if series.cached_tokens is not None:
-        columns["cached_tokens"] = columns["completed"] * np.nan_to_num(series.cached_tokens)
+        completed = columns["completed"]
+        columns["cached_tokens"] = np.where(completed == 0, 0.0, completed * series.cached_tokens)
     return ServedMinutes(
         columns=columns, latency_count=served.latency_count, ttft_count=served.ttft_count, rho=served.rho
     )

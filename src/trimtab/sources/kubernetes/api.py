@@ -54,7 +54,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Node", plural="nodes", needed=True),
     Resource(kind="Pod", plural="pods", needed=True),
     Resource(kind="Namespace", plural="namespaces", cost="teams named on namespaces"),
-    Resource(kind="Event", plural="events", cost="notices that spot nodes were taken back"),
+    Resource(kind="Event", plural="events", cost="notices that spot nodes were taken back, how long images took to pull"),
     Resource(kind="PersistentVolumeClaim", plural="persistentvolumeclaims", cost="volumes"),
     Resource(kind="ReplicaSet", plural="replicasets", group="apps", cost="owners of pods, which are then guessed"),
     Resource(kind="Deployment", plural="deployments", group="apps", cost="owners of ReplicaSets"),

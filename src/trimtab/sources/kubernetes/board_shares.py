@@ -106,6 +106,14 @@ def part_of_board(
     return amounts.get(names.boards, _WHOLE) * min(max(part, compute / _PERCENT), _WHOLE)
 
 
+def boards_of_cores(cores: float, per_board: float | None, tally: Tally) -> float:
+    """Return the chips' worth of NeuronCores; `per_board` is how many a chip of the node has, None where it does not tell."""
+    if not per_board:
+        tally.count("pods that ask for NeuronCores on nodes that do not tell how many a chip has, taken as whole chips")
+        return cores
+    return cores / per_board
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBoards:
     """What a node tells of its boards."""

@@ -194,10 +194,23 @@ def _gke(words: Sequence[str]) -> Object:
             "nodeConfig": {
                 "machineType": _first(options, "--machine-type", "-m"),
                 "spot": "--spot" in options or "--preemptible" in options,
+                "guestAccelerator": [_accelerator(_pairs(text)) for text in options.get("--accelerator", ())],
                 "labels": _pairs(_first(options, "--node-labels")),
                 "taint": [_taint(text) for text in _first(options, "--node-taints").split(",") if text],
             },
         },
+    }
+
+
+def _accelerator(said: Mapping[str, str]) -> Object:
+    """Return GPUs of a node pool of GKE as Config Connector spells them."""
+    strategy, clients = said.get("gpu-sharing-strategy", ""), said.get("max-shared-clients-per-gpu", "")
+    shared = {"gpuSharingStrategy": strategy.upper().replace("-", "_"), "maxSharedClientsPerGpu": _count(clients)}
+    return {
+        "type": said.get("type", ""),
+        "count": _count(said.get("count", "")),
+        "gpuPartitionSize": said.get("gpu-partition-size", ""),
+        "gpuSharingConfig": shared if strategy else None,
     }
 
 

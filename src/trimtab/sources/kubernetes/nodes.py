@@ -20,11 +20,11 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
-from trimtab.catalog.providers import provider_of_node_id
+from trimtab.catalog.providers import PROVIDER_ID, provider_of_node_id
 from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
+from trimtab.sources.kubernetes.owners import metric_label
 from trimtab.sources.prometheus.client import Floats, Prometheus
-from trimtab.tables.resource_ids import PROVIDER_ID
 from trimtab.units import BYTES_PER_GIB, S_PER_HR
 
 UNKNOWN = "unknown"
@@ -39,7 +39,32 @@ TYPED = "nodes without a label of their instance type, known by GPUs, CPUs and m
 _TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
-_PRODUCT_LABELS = ("label_nvidia_com_gpu_product", "label_cloud_google_com_gke_accelerator")
+_PRODUCT_LABELS = (
+    "label_nvidia_com_gpu_product", "label_cloud_google_com_gke_accelerator", "label_cloud_google_com_gke_tpu_accelerator",
+)  # fmt: skip
+BOARD_RESOURCES = (
+    "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neurondevice",
+    "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915", "gpu.intel.com/xe",
+)  # fmt: skip
+"""Resources of which a piece is a board, or a share of one where a node advertises each several times.
+
+Device plugins of NVIDIA, AMD, AWS (awsdocs-neuron v2.29.1, containers/kubernetes-getting-started), GKE, Intel Gaudi
+(docs.habana.ai 1.23, Orchestration) and Intel GPUs (intel/intel-device-plugins-for-kubernetes, cmd/gpu_plugin).
+"""
+CORE_RESOURCE = "aws.amazon.com/neuroncore"
+"""A node with NeuronCores advertises its chips and their cores: a pod asks for either."""
+
+
+def resource_label(resource: str) -> str:
+    """Return a resource as kube-state-metrics spells it.
+
+    >>> resource_label("aws.amazon.com/neuron")
+    'aws_amazon_com_neuron'
+    """
+    return metric_label(resource).removeprefix("label_")
+
+
+BOARD_LABELS = tuple(resource_label(resource) for resource in BOARD_RESOURCES)
 _CAPACITY_LABELS = {
     ("label_karpenter_sh_capacity_type", "spot"): CapacityType.SPOT,
     ("label_karpenter_sh_capacity_type", "on-demand"): CapacityType.ON_DEMAND,
@@ -77,6 +102,8 @@ class KubeNode:
     notes: tuple[str, ...] = ()
     vcpus: float | None = None
     memory_gib: float | None = None
+    cores_per_board: float | None = None
+    """NeuronCores of a chip; None where the node has none."""
 
 
 def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
@@ -85,7 +112,8 @@ def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
     seen = presence(server, "kube_node_info" + server.matching(), _PRESENCE_LABELS, grid)
     labels = _labels(server, grid)
     taints = _taints(server, grid)
-    capacity = _latest(server, "kube_node_status_capacity", grid, 'resource=~"nvidia_com_gpu(_shared)?"')
+    capacity = _latest(server, "kube_node_status_capacity", grid, f'resource=~"{"|".join(BOARD_LABELS)}"')
+    cores = _latest(server, "kube_node_status_capacity", grid, f'resource="{resource_label(CORE_RESOURCE)}"')
     created = _latest(server, "kube_node_created", grid)
     vcpus = _latest(server, "kube_node_status_capacity", grid, 'resource="cpu"')
     memory = _latest(server, "kube_node_status_capacity", grid, 'resource="memory"')
@@ -100,8 +128,14 @@ def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
             spans=_spans([seen[key] for key in keys], watch, created.get(name)),
         )
         memory_gib = memory[name] / BYTES_PER_GIB if name in memory else None
-        nodes.append(replace(node, vcpus=vcpus.get(name), memory_gib=memory_gib))
+        per_board = cores_per_board(cores.get(name), capacity.get(name))
+        nodes.append(replace(node, vcpus=vcpus.get(name), memory_gib=memory_gib, cores_per_board=per_board))
     return nodes
+
+
+def cores_per_board(cores: float | None, boards: float | None) -> float | None:
+    """Return the NeuronCores of a chip by what a node advertises of both; None where it does not advertise both."""
+    return cores / boards if cores and boards else None
 
 
 def _by_name(seen: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:

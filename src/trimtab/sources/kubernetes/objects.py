@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trimtab.errors import InputError
+from trimtab.inputs.documents import check_depth, load_yaml_documents
 from trimtab.inputs.files import read_text
-from trimtab.inputs.json_text import check_depth
-from trimtab.inputs.yaml_text import load_yaml_documents
 from trimtab.units import as_utc
 
 Object = Mapping[str, object]

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from trimtab.sources.hour_grid import Life
-from trimtab.sources.kubernetes.board_shares import BoardShares
-from trimtab.sources.kubernetes.health import pod_health
+from trimtab.sources.kubernetes.board_shares import BoardShares, boards_of_cores
+from trimtab.sources.kubernetes.health import pod_health, started_at
 from trimtab.sources.kubernetes.holds import DeviceShare, Hold, mig_share
+from trimtab.sources.kubernetes.nodes import BOARD_RESOURCES, CORE_RESOURCE, cores_per_board
 from trimtab.sources.kubernetes.objects import (
     Object,
     Objects,
@@ -31,7 +32,6 @@ from trimtab.sources.kubernetes.resource_claims import ResourceClaims
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu.shared")
 MIG_PREFIX = "nvidia.com/mig-"
 _WHOLE = 1.0
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
@@ -50,10 +50,15 @@ class PodResources:
     memory_request_bytes: float | None
     memory_limit_bytes: float | None
 
-    def gpus(self, product: str, replicas: float) -> float:
-        """Return the boards' worth of GPUs; `replicas` is how many shares one board is advertised as (1 = not shared)."""
+    def gpus(self, product: str, replicas: float, cores: float | None, tally: Tally) -> float:
+        """Return the boards' worth of GPUs; `replicas` is how many shares one board is advertised as (1 = not shared).
+
+        `cores` is how many NeuronCores a chip has.
+        """
         if self.gpu_resource is None:
             return 0.0
+        if self.gpu_resource == CORE_RESOURCE:
+            return boards_of_cores(self.gpu_pieces, cores, tally)
         if self.gpu_resource.startswith(MIG_PREFIX):
             return self.gpu_pieces * mig_share(self.gpu_resource.removeprefix(MIG_PREFIX), product)
         return self.gpu_pieces / max(replicas, _WHOLE)
@@ -61,7 +66,7 @@ class PodResources:
 
 def is_gpu_resource(name: str) -> bool:
     """Tell whether an extended resource is a GPU, a share of one or a MIG instance."""
-    return name in GPU_RESOURCES or name.startswith(MIG_PREFIX)
+    return name in BOARD_RESOURCES or name == CORE_RESOURCE or name.startswith(MIG_PREFIX)
 
 
 def asked_by(spec: object, claimable: frozenset[str] = frozenset()) -> PodResources:
@@ -199,10 +204,18 @@ def shares_of_a_board(labels: Mapping[str, str]) -> float:
     return max(next((replicas for replicas in told if replicas), 1.0), 1.0)
 
 
+def cores_of_boards(node: Object) -> float | None:
+    """Return the NeuronCores of a node's chips; None where it has none."""
+    capacity = mapping(node, "status", "capacity")
+    boards = max((quantity(capacity[name]) or 0.0 for name in BOARD_RESOURCES if name in capacity), default=0.0)
+    return cores_per_board(quantity(capacity.get(CORE_RESOURCE)), boards)
+
+
 def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: BoardShares) -> list[PlacedPod]:
     """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
+    cores = {text(node, "metadata", "name"): cores_of_boards(node) for node in objects.of("Node")}
     selectors = {
         f"{text(controller, 'metadata', 'namespace')}/{text(controller, 'metadata', 'name')}": mapping(
             controller, "spec", "selector", "matchLabels"
@@ -221,7 +234,9 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: 
         if not owners.knows(namespace, name):
             tally.count("pods without an owner")
         on, claimed = labels.get(node or "", {}), claims.of(pod)
-        asked_gpus = asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on))
+        asked_gpus = asked.gpus(
+            on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on), cores.get(node or ""), tally
+        )
         parts = shares.of(namespace, name)
         if parts is not None:
             asked_gpus = sum(part.gpus for part in parts)
@@ -307,9 +322,10 @@ def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: T
     return holds
 
 
-def pod_row(pod: PlacedPod) -> dict[str, object]:
-    """Return a pod's row of `pods`."""
+def pod_row(pod: PlacedPod, pull: tuple[float, float | None] | None = None) -> dict[str, object]:
+    """Return a pod's row of `pods`; `pull` is what its images took, in seconds and GiB, where that is known."""
     spec = at(pod.source, "spec")
+    pull_s, pulled_gib = pull or (None, None)
     request, limit = pod.asked.memory_request_bytes, pod.asked.memory_limit_bytes
     return {
         "pod": pod.name,
@@ -329,6 +345,9 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "created": pod.created,
         "scheduled": pod.scheduled,
         "ready": pod.ready,
+        "started": started_at(pod.source),
+        "pull_s": pull_s,
+        "pulled_gib": pulled_gib,
         "ended": pod.ended,
         "queue": queue_of(pod.source),
         "priority_class": text(spec, "priorityClassName") or None,

@@ -17,9 +17,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
-from trimtab.sources.kubernetes.board_shares import PART_NAMES, RESERVATION_NAMESPACES, part_of_board, vgpu_share
+from trimtab.sources.kubernetes.board_shares import (
+    PART_NAMES,
+    RESERVATION_NAMESPACES,
+    boards_of_cores,
+    part_of_board,
+    vgpu_share,
+)
 from trimtab.sources.kubernetes.holds import Hold, mig_share, nodes_by_pod, running
-from trimtab.sources.kubernetes.nodes import KubeNode
+from trimtab.sources.kubernetes.nodes import BOARD_LABELS, CORE_RESOURCE, KubeNode, resource_label
 from trimtab.sources.kubernetes.objects import quantity
 from trimtab.sources.kubernetes.owners import subject
 from trimtab.sources.prometheus.client import Prometheus
@@ -29,10 +35,10 @@ Named = tuple[str, str]
 """Namespace and name."""
 
 _MIG_RESOURCE = "nvidia_com_mig_"
-_WHOLE_RESOURCES = ("nvidia_com_gpu", "nvidia_com_gpu_shared")
-_ASKED = "nvidia_com_(gpu.*|mig_.*|GRID_.*|NVIDIA_.*)|volcano_sh_vgpu_.*"
+_CORES = resource_label(CORE_RESOURCE)
+_ASKED = f"{'|'.join(BOARD_LABELS)}|{_CORES}|nvidia_com_(gpu.*|mig_.*|GRID_.*|NVIDIA_.*)|volcano_sh_vgpu_.*"
 _PARTS = {
-    name.translate(str.maketrans("./-", "___")): name
+    resource_label(name): name
     for names in PART_NAMES
     for name in (names.boards, names.memory_mib, names.memory_percent, names.compute_percent)
 }
@@ -55,6 +61,8 @@ class BoardSharing:
 
     replicas: float = 1.0
     """Shares that each board is advertised as."""
+    cores: float | None = None
+    """NeuronCores of a chip."""
     board_mib: float | None = None
 
 
@@ -79,11 +87,14 @@ def with_boards(node: KubeNode, seen: int, hands_out_parts: bool, tally: Tally) 
     if labelled is None and advertised is not None:
         if told and told > 1:
             boards = max(round(advertised / told), 1)
-        elif seen and advertised > seen and advertised % seen == 0:
+        # neuron-monitor shows the chips on which a program runs: fewer than there are say nothing of sharing
+        elif seen and node.cores_per_board is None and advertised > seen and advertised % seen == 0:
             boards = seen
             tally.count("nodes that advertise each of their boards several times, by how many of them telemetry shows")
     replicas = advertised / boards if advertised and boards and advertised > boards else max(told or 1.0, 1.0)
-    return replace(node, gpu_count=boards), BoardSharing(replicas=1.0 if hands_out_parts else replicas)
+    return replace(node, gpu_count=boards), BoardSharing(
+        replicas=1.0 if hands_out_parts else replicas, cores=node.cores_per_board
+    )
 
 
 def asked_pods(
@@ -131,18 +142,20 @@ def _asked_pod(
         parts = [part_of_board(named, names, how.board_mib, tally) for names in PART_NAMES]
         part = next((part for part in parts if part is not None), None)
         if part is None:
-            gpus += sum(_boards_worth(name, amount, how) for name, amount in amounts.items())
+            gpus += sum(_boards_worth(name, amount, how, tally) for name, amount in amounts.items())
         else:
             gpus, in_parts = gpus + part, True
     return AskedPod(node=node, gpus=gpus, shared=in_parts or how.replicas > 1)
 
 
-def _boards_worth(resource: str, amount: float, how: BoardSharing) -> float:
+def _boards_worth(resource: str, amount: float, how: BoardSharing, tally: Tally) -> float:
     """Return the boards' worth of an amount of a resource, which no part of a board is asked for beside."""
     if resource.startswith(_MIG_RESOURCE):
         return amount * mig_share(resource.removeprefix(_MIG_RESOURCE), "")
-    if resource in _WHOLE_RESOURCES:
+    if resource in BOARD_LABELS:
         return amount / how.replicas
+    if resource == _CORES:
+        return boards_of_cores(amount, how.cores, tally)
     if _PARTS.get(resource) == PART_NAMES[1].boards:
         return amount
     virtual = vgpu_share("-".join(resource.replace("nvidia_com_", "nvidia.com/").rsplit("_", 1)), how.board_mib)

@@ -29,13 +29,20 @@ from trimtab.sources.kubernetes.cluster_objects import (
     scaler_rows,
     volume_rows,
 )
-from trimtab.sources.kubernetes.health import fault_rows
+from trimtab.sources.kubernetes.health import fault_rows, image_pulls
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
-from trimtab.sources.kubernetes.nodes import NO_TYPE, NO_TYPE_LABEL, UNKNOWN, KubeNode, described_node, spot_event_rows
+from trimtab.sources.kubernetes.nodes import (
+    BOARD_RESOURCES,
+    NO_TYPE,
+    NO_TYPE_LABEL,
+    UNKNOWN,
+    KubeNode,
+    described_node,
+    spot_event_rows,
+)
 from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
 from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
 from trimtab.sources.kubernetes.pods import (
-    GPU_RESOURCES,
     MIG_PREFIX,
     PlacedPod,
     holds_of,
@@ -45,7 +52,7 @@ from trimtab.sources.kubernetes.pods import (
 )
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
 from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
-from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name, typed
+from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name, product_of_type, typed
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
@@ -127,11 +134,12 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     claims = resource_claims(objects, gpus, tally, (node.name for node in nodes if node.gpu_count))
     shares = board_shares(objects, lambda product: board_gib(product, facts), tally)
     pods = placed_pods(objects, tally, claims, shares)
+    pulls = image_pulls(objects, tally)
     tables: dict[str, list[dict[str, object]]] = {
         "devices": [],
         "nodes": _node_rows(nodes, facts, tally),
         "gpu_usage": [],
-        "pods": [pod_row(pod) for pod in pods],
+        "pods": [pod_row(pod, pulls.get((pod.namespace, pod.name))) for pod in pods],
         "scalers": scaler_rows(objects),
         "queues": queue_rows(objects),
         "images": image_rows(objects),
@@ -216,6 +224,7 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
         memory_gib=None if memory is None else memory / BYTES_PER_GIB,
     )
     catalog = load_catalog()
+    node = replace(node, product=product or product_of_type(node, catalog))
     return typed(node, gpu_name(product, catalog, Tally()), node.gpu_count or 0, catalog)
 
 
@@ -231,7 +240,7 @@ def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
     if registered:
         return len(registered)
     capacity = mapping(node_object, "status", "capacity")
-    pieces = [quantity(capacity[name]) or 0.0 for name in GPU_RESOURCES if name in capacity]
+    pieces = [quantity(capacity[name]) or 0.0 for name in BOARD_RESOURCES if name in capacity]
     whole = max(pieces, default=0.0) / shares_of_a_board(labels)
     slices = sum(
         (quantity(count) or 0.0) * mig_share(name.removeprefix(MIG_PREFIX), labels.get("nvidia.com/gpu.product", ""))

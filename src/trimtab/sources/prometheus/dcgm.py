@@ -1,7 +1,19 @@
 """GPU telemetry as exporters spell it: metric names, label spellings, units. Facts, no queries.
 
 Names: NVIDIA/dcgm-exporter etc/default-counters.csv (2026), NVIDIA/DCGM dcgmlib/dcgm_fields.h 4.6.0 (its field naming standard
-of 2026-07-06), utkuozdemir/nvidia_gpu_exporter docs/METRICS.md. A mixed fleet has both the old and the new names.
+of 2026-07-06), utkuozdemir/nvidia_gpu_exporter docs/METRICS.md, ROCm/device-metrics-exporter
+docs/configuration/metricslist.md at 0778d3ab (AMD's GPU operator can put `amd_` in front of its names). A mixed fleet has both
+the old and the new names, and both vendors'. AMD's `gpu_gfx_activity` is the share of time in which the shaders had any work,
+as GPU_UTIL is; of its memory engine's use nobody says what it is a share of, so that it is not read.
+
+AWS: neuron-monitor-prometheus.py of aws-neuronx-tools (awsdocs-neuron.readthedocs-hosted.com v2.29.1,
+tools/neuron-sys-tools/neuron-monitor-user-guide; a scrape of it is in open-telemetry/opentelemetry-collector-contrib,
+receiver/awscontainerinsightreceiver/internal/neuron/neuron_monitor_scraper_test.go). It has a series a NeuronCore and no pod,
+and none while no program runs. Google: pkg/metrics/prom_metrics.go of ai-on-gke/tpu-device-plugin at 4626a9f4, which runs on
+GKE's nodes; duty cycle and memory are told by a pod's own runtime, so that a chip which nobody uses has
+`tensorcore_utilization_node` alone. Intel: rest/prometheus_exporter/prometheus_exporter.py of intel/xpumanager at 57e44f55 (a
+series a tile beside the board's: the board's is read), and the Prometheus metric exporter of Gaudi 1.23 (docs.habana.ai,
+Orchestration). Of Gaudi's `habanalabs_energy` nobody says the unit, so that it is not read.
 """
 
 from __future__ import annotations
@@ -11,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S
+from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S, MW_PER_W
 
 
 class MetricUnit(Enum):
@@ -23,9 +35,11 @@ class MetricUnit(Enum):
     MIB = "MiB"
     BYTES = "bytes"
     WATT = "W"
+    MILLIWATT = "mW"
     MILLIJOULE = "mJ"
     JOULE = "J"
     CELSIUS = "C"
+    MICROJOULE = "uJ"
     BITS = "bits"
     """A mask: NVML's reasons of clock events."""
     DURATION = "duration"
@@ -40,8 +54,10 @@ class MetricUnit(Enum):
             MetricUnit.MIB: 1.0 / MIB_PER_GIB,
             MetricUnit.BYTES: 1.0 / BYTES_PER_GIB,
             MetricUnit.WATT: 1.0,
+            MetricUnit.MILLIWATT: 1.0 / MW_PER_W,
             MetricUnit.MILLIJOULE: 1.0 / MJ_PER_KWH,
             MetricUnit.JOULE: MS_PER_S / MJ_PER_KWH,
+            MetricUnit.MICROJOULE: 1.0 / (MS_PER_S * MJ_PER_KWH),
         }.get(self, 1.0)
 
 
@@ -52,11 +68,110 @@ class ExportedMetric:
     name: str
     canonical: str
     unit: MetricUnit
+    uuid_label: str = "UUID"
+    """The label that carries a board's UUID, or what stands for it."""
+    number_label: str = "gpu"
+    """The label that carries a board's number on its node."""
+    labels: tuple[str, ...] = ()
+    """Labels that its queries group by besides `KEPT_LABELS`."""
+    only: tuple[str, ...] = ()
+    """Matchers of the series that are of whole boards."""
+    of_cores: bool = False
+    """It has a series for each core of a board: they are joined."""
+    of_unheld: bool = False
+    """It tells every board beside the series of pods: it is read in hours in which no pod has any."""
 
 
 def _metrics(canonical: str, **names: MetricUnit) -> tuple[ExportedMetric, ...]:
-    return tuple(ExportedMetric(name=name, canonical=canonical, unit=unit) for name, unit in names.items())
+    return tuple(_nvidia(name, canonical, unit) for name, unit in names.items())
 
+
+def _nvidia(name: str, canonical: str, unit: MetricUnit) -> ExportedMetric:
+    if name.startswith("nvidia_smi"):  # its series name their node by `instance` alone
+        return ExportedMetric(name=name, canonical=canonical, unit=unit, uuid_label="uuid", labels=("instance",))
+    return ExportedMetric(name=name, canonical=canonical, unit=unit)
+
+
+def _amd(canonical: str, unit: MetricUnit, *names: str) -> tuple[ExportedMetric, ...]:
+    spelled = [prefix + name for name in names for prefix in ("", "amd_")]
+    return tuple(
+        ExportedMetric(name=name, canonical=canonical, unit=unit, uuid_label="gpu_uuid", number_label="gpu_id")
+        for name in spelled
+    )
+
+
+_TPU_LABELS = ("accelerator_id", "model", "instance")
+_XPU_LABELS = ("dev_name", "kube_pod", "kube_namespace")
+
+
+def _tpu(name: str, canonical: str, unit: MetricUnit, *, of_unheld: bool = False) -> ExportedMetric:
+    return ExportedMetric(
+        name=name,
+        canonical=canonical,
+        unit=unit,
+        uuid_label="accelerator_id",
+        labels=_TPU_LABELS,
+        only=('make="cloud-tpu"',),
+        of_unheld=of_unheld,
+    )
+
+
+def _xpu(name: str, canonical: str, unit: MetricUnit) -> ExportedMetric:
+    return ExportedMetric(
+        name=name, canonical=canonical, unit=unit, uuid_label="uuid", labels=_XPU_LABELS, only=('sub_dev=""', 'card=""')
+    )
+
+
+def _gaudi(name: str, canonical: str, unit: MetricUnit) -> ExportedMetric:
+    return ExportedMetric(name=name, canonical=canonical, unit=unit, labels=("instance",))
+
+
+AMD_METRICS: tuple[ExportedMetric, ...] = (
+    *_amd("gpu_util", MetricUnit.PERCENT, "gpu_gfx_activity"),
+    *_amd("memory_used_gib", MetricUnit.MIB, "gpu_used_vram"),
+    *_amd("memory_free_gib", MetricUnit.MIB, "gpu_free_vram"),
+    *_amd("memory_total_gib", MetricUnit.MIB, "gpu_total_vram"),
+    *_amd("power_w", MetricUnit.WATT, "gpu_power_usage", "gpu_package_power", "gpu_average_package_power"),
+    *_amd("energy_kwh", MetricUnit.MICROJOULE, "gpu_energy_consumed"),
+)
+"""What AMD's device-metrics-exporter calls them."""
+
+NEURON_METRICS = (
+    ExportedMetric(
+        name="neuroncore_utilization_ratio",
+        canonical="gpu_util",
+        unit=MetricUnit.SHARE,
+        uuid_label="instance_id",
+        labels=("instance_id", "instance_type", "neuroncore"),
+        of_cores=True,
+    ),
+)
+NEURON_HARDWARE = "neuron_hardware_info"
+"""Its labels tell by `instance_id` how many NeuronCores a chip has (`neuroncore_per_device_count`)."""
+_CORES_OF_TYPE = {"inf1": 4, "inf2": 2, "trn1": 2, "trn1n": 2, "trn2": 8, "trn2u": 8, "trn3": 8}
+"""NeuronCores of a chip, by family of instance type (awsdocs-neuron v2.29.1, about-neuron/arch/neuron-hardware)."""
+
+TPU_METRICS = (
+    _tpu("duty_cycle", "gpu_util", MetricUnit.PERCENT),
+    _tpu("tensorcore_utilization_node", "gpu_util", MetricUnit.PERCENT, of_unheld=True),
+    _tpu("tensorcore_utilization", "tensor_active", MetricUnit.PERCENT),
+    _tpu("memory_bandwidth_utilization", "dram_active", MetricUnit.PERCENT),
+    _tpu("memory_used", "memory_used_gib", MetricUnit.BYTES),
+    _tpu("memory_total", "memory_total_gib", MetricUnit.BYTES),
+)
+
+INTEL_METRICS = (
+    _xpu("xpum_engine_ratio", "gpu_util", MetricUnit.SHARE),
+    _xpu("xpum_memory_bandwidth_ratio", "dram_active", MetricUnit.SHARE),
+    _xpu("xpum_memory_used_bytes", "memory_used_gib", MetricUnit.BYTES),
+    _xpu("xpum_power_watts", "power_w", MetricUnit.WATT),
+    _xpu("xpum_energy_joules_total", "energy_kwh", MetricUnit.JOULE),
+    _gaudi("habanalabs_utilization", "gpu_util", MetricUnit.PERCENT),
+    _gaudi("habanalabs_memory_used_bytes", "memory_used_gib", MetricUnit.BYTES),
+    _gaudi("habanalabs_memory_free_bytes", "memory_free_gib", MetricUnit.BYTES),
+    _gaudi("habanalabs_memory_total_bytes", "memory_total_gib", MetricUnit.BYTES),
+    _gaudi("habanalabs_power_mW", "power_w", MetricUnit.MILLIWATT),
+)
 
 METRICS: tuple[ExportedMetric, ...] = (
     *_metrics(
@@ -104,6 +219,10 @@ METRICS: tuple[ExportedMetric, ...] = (
         DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO=MetricUnit.SHARE,
         nvidia_smi_mig_graphics_activity_ratio=MetricUnit.SHARE,
     ),
+    *AMD_METRICS,
+    *NEURON_METRICS,
+    *TPU_METRICS,
+    *INTEL_METRICS,
 )
 """Every spelling known, the older first: where one device exports both, the first is taken."""
 
@@ -137,13 +256,24 @@ WATCHED_METRICS: tuple[ExportedMetric, ...] = (
 )
 """Readings that alerts and boards watch and that no bundle keeps (same sources)."""
 
+OTHER_MAKERS: Mapping[str, tuple[ExportedMetric, ...]] = {
+    "AMD's device-metrics-exporter": AMD_METRICS,
+    "AWS's neuron-monitor": NEURON_METRICS,
+    "GKE's TPU device plugin": TPU_METRICS,
+    "Intel's exporters": INTEL_METRICS,
+}
+"""What exports readings besides NVIDIA's."""
+
 SHARES = ("gpu_util", "sm_active", "tensor_active", "dram_active", "gr_engine_active")
 """Readings in 0..1."""
 
 ANY_METRIC = "|".join(sorted({metric.name for metric in METRICS}))
 """A regular expression of every name."""
 
-DEVICE_LABELS = ("UUID", "uuid", "gpu_uuid", "gpu", "modelName", "model_name", "GPU_I_PROFILE", "GPU_I_ID")
+DEVICE_LABELS = (
+    "UUID", "uuid", "gpu_uuid", "gpu", "gpu_id", "modelName", "model_name", "card_series", "card_model", "GPU_I_PROFILE",
+    "GPU_I_ID",
+)  # fmt: skip
 NODE_LABELS = ("Hostname", "hostname", "node", "nodename", "instance", "exported_node")
 OWNER_LABELS = (
     "exported_namespace",
@@ -155,10 +285,14 @@ OWNER_LABELS = (
     "exported_container",
     "hpc_job",
 )
+_NODE_NAMES = ("exported_node", "node", "nodename", "Hostname", "hostname")
 KEPT_LABELS = (*DEVICE_LABELS, *NODE_LABELS, *OWNER_LABELS)
 """What queries group by; everything else (driver version, bus address, scrape job) is dropped on the server."""
 
-_EXPORTER_POD = re.compile(r"dcgm|nvidia.*exporter|gpu-operator", re.IGNORECASE)
+_EXPORTER_POD = re.compile(
+    r"dcgm|nvidia.*exporter|metrics-exporter|gpu-operator|neuron-monitor|tpu-(device-plugin|metrics)|xpu-?m|metric-exporter",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"^(\d{1,3}\.){3}\d{1,3}(:\d+)?$|:\d+$")
 
 
@@ -177,16 +311,20 @@ class GpuLabels:
     """The label that carries the pod; empty where no pod held the device."""
 
 
-def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
+def read_labels(labels: Mapping[str, str], cores_of: Mapping[str, int] | None = None) -> GpuLabels | None:
     """Return what the labels of a GPU series say, whatever their spelling; None where they name no device.
 
     A MIG instance is `UUID/instance id`: DCGM reports the UUID of the board. Where both `pod` and `exported_pod` exist, the
-    exported one is the workload and the other the exporter's own pod.
+    exported one is the workload and the other the exporter's own pod. `cores_of` is how many NeuronCores a chip has, by EC2
+    instance; a core stands for its chip.
     """
-    uuid = _first(labels, ("UUID", "uuid", "gpu_uuid"))
+    if labels.get("neuroncore"):
+        return _neuron_chip(labels, cores_of or {})
+    uuid = _first(labels, ("UUID", "uuid", "gpu_uuid", "accelerator_id"))
     node = _node(labels)
-    if not uuid and labels.get("gpu") and node:
-        uuid = f"{node}/gpu{labels['gpu']}"
+    number = _first(labels, ("gpu", "gpu_id"))
+    if not uuid and number and node:
+        uuid = f"{node}/gpu{number}"
     if not uuid:
         return None
     instance = labels.get("GPU_I_ID", "")
@@ -194,7 +332,7 @@ def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
     return GpuLabels(
         device=f"{uuid}/{instance}" if instance else uuid,
         uuid=uuid,
-        product=_first(labels, ("modelName", "model_name")),
+        product=_first(labels, ("modelName", "model_name", "card_series", "card_model", "dev_name", "model")),
         node=node,
         mig_profile=labels.get("GPU_I_PROFILE", ""),
         namespace=namespace,
@@ -203,8 +341,27 @@ def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
     )
 
 
+def _neuron_chip(labels: Mapping[str, str], cores_of: Mapping[str, int]) -> GpuLabels | None:
+    """Return the chip of a NeuronCore, known by its number on its EC2 instance; no pod is told of it."""
+    instance, family = labels.get("instance_id", ""), labels.get("instance_type", "").partition(".")[0]
+    cores, number = cores_of.get(instance) or _CORES_OF_TYPE.get(family), labels["neuroncore"]
+    if not instance or not cores or not number.isdigit():
+        return None
+    chip = f"{instance}/neuron{int(number) // cores}"
+    node = _first(labels, _NODE_NAMES) or instance
+    return GpuLabels(device=chip, uuid=chip, product=family, node=node, mig_profile="", namespace="", pod="")
+
+
+def neuron_cores(hardware: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    """Return how many NeuronCores a chip has by EC2 instance, from the labels of `neuron_hardware_info`."""
+    told = ((labels.get("instance_id", ""), labels.get("neuroncore_per_device_count", "")) for labels in hardware)
+    return {instance: int(cores) for instance, cores in told if instance and cores.isdigit() and int(cores)}
+
+
 def _owner(labels: Mapping[str, str]) -> tuple[str, str, str]:
     """Return the namespace and pod that held the device, and the label that says so."""
+    if "kube_pod" in labels:
+        return labels.get("kube_namespace", ""), labels["kube_pod"], "kube_pod"
     if "exported_pod" in labels or "exported_namespace" in labels:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", ""), "exported_pod"
     if "pod_name" in labels:
@@ -217,7 +374,7 @@ def _owner(labels: Mapping[str, str]) -> tuple[str, str, str]:
 
 def _node(labels: Mapping[str, str]) -> str:
     """Return the node: an explicit `node` beats a host name that is the exporter's own pod, or an address."""
-    candidates = [labels.get(name, "") for name in ("exported_node", "node", "nodename", "Hostname", "hostname")]
+    candidates = [labels.get(name, "") for name in _NODE_NAMES]
     named = [name for name in candidates if name]
     plain = [name for name in named if not _EXPORTER_POD.search(name)]
     if plain or named:

@@ -3,6 +3,9 @@
 A counter's rise over an interval is the difference between its last sample in it and its last sample before it (at most one
 interval further back); where the later is smaller the counter was reset and the later one is the rise. An interval in which a
 series has no sample is a gap: its rise is unknown, not 0.
+
+A workload's requests are read from one place: the series that somebody declared for it, else those that its own pods export,
+else those of the router, mesh or gateway closest to them. So no request is counted twice, however many saw it.
 """
 
 from __future__ import annotations
@@ -10,15 +13,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.catalog.model_servers import SERVERS, ServerMetrics
-from trimtab.sources.hour_grid import EDGE_S, HourGrid
+from trimtab.catalog.model_servers import PROXIES, SERVERS, ProxyTarget, ServerMetrics
+from trimtab.sources.hour_grid import EDGE_S, HourGrid, Life
 from trimtab.sources.prometheus.client import Floats, Prometheus, Series, any_of
 from trimtab.sources.prometheus.gpu_readings import nearest_step_s
+from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -29,6 +33,9 @@ FALLBACK_LABELS = ("application", "deployment", "exported_service", "service", "
 """Labels that name a service where no pod is told, the surest first."""
 
 
+_SLICE = "kube_endpointslice_endpoints"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A workload that serves: the server's spelling, and the matchers that select its series."""
@@ -36,6 +43,26 @@ class Service:
     workload: str
     metrics: ServerMetrics
     matchers: tuple[str, ...]
+    counts: bool = True
+    """Whether its counter of requests is among the series."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedWorkloads:
+    """What is known of workloads besides the series of servers.
+
+    `pods` are the lives of the pods that hold GPUs, pod by pod, by workload: proxies are read for these alone, and no proxy
+    tells how many replicas there were. `declared` are the series that somebody named, by workload.
+    """
+
+    workload_of: Callable[[str, str], str | None]
+    pods: Mapping[str, Sequence[Sequence[Life]]] = field(default_factory=dict)
+    declared: Mapping[str, ServerMetrics] = field(default_factory=dict)
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Return the namespaces of workloads with GPUs."""
+        return sorted({workload.partition("/")[0] for workload in self.pods})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,36 +83,186 @@ class Steps:
 def collect_demand(
     server: Prometheus,
     grid: HourGrid,
-    *,
-    workload_of: Callable[[str, str], str | None],
+    served: ServedWorkloads,
+    tally: Tally,
     report: Callable[[str, float], None] = lambda stage, done_frac: None,
 ) -> pa.Table:
-    """Return the demand of every service that exports request metrics; empty where none does."""
+    """Return the demand of every service whose requests somebody counts; empty where nobody does."""
     tables = []
-    services = find_services(server, grid, workload_of)
+    services = find_services(server, grid, served, tally)
     for number, service in enumerate(services):
         report("demand", number / len(services))
         steps = _steps(server, service, grid)
-        rows = _service_rows(server, service, steps)
+        rows = _service_rows(server, service, steps, served.pods.get(service.workload, ()))
         if rows is not None:
             tables.append(rows)
+        if not service.metrics.times_requests:
+            tally.count(
+                f"services of which {service.metrics.title} tells no latencies: judged by GPU activity, no latency target "
+                "can be checked"
+            )
     return pa.concat_tables(tables) if tables else empty_table("demand", None)
 
 
-def find_services(server: Prometheus, grid: HourGrid, workload_of: Callable[[str, str], str | None]) -> list[Service]:
-    """Find the services by their series; the pods of one workload are one service."""
+def find_services(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> list[Service]:
+    """Find the services by their series, one place for each workload; the pods of one workload are one service."""
+    candidates: dict[str, list[Service]] = {}
+    for service in (
+        *_declared(server, grid, served, tally),
+        *_by_their_pods(server, grid, served),
+        *_behind_proxies(server, grid, served, tally),
+    ):
+        candidates.setdefault(service.workload, []).append(service)
     found = []
-    for metrics in SERVERS:
-        selectors = [name + server.matching() for name in metrics.names]
-        pods: dict[str, set[tuple[str, str, str]]] = {}
-        for labels in server.series(selectors, grid.start_s, grid.end_s):
-            workload, matched = _identity(labels, workload_of)
-            pods.setdefault(workload, set()).add(matched)
-        found += [
-            Service(workload=workload, metrics=metrics, matchers=_matchers(matched))
-            for workload, matched in sorted(pods.items())
-        ]
+    for workload, listed in sorted(candidates.items()):
+        best = next((service for service in listed if service.counts), listed[0])
+        found.append(best)
+        for other in listed:
+            if other is not best:
+                tally.count(f"services that {other.metrics.title} counts too: read from {best.metrics.title} alone")
+        logger.debug("%s: requests from %s", workload, best.metrics.title)
     return found
+
+
+def _declared(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> Iterator[Service]:
+    for workload, metrics in sorted(served.declared.items()):
+        found = _seen(server, grid, metrics)
+        mine: Iterable[tuple[str, str, str]] = ()
+        if metrics.target is None:
+            named = [(_identity(labels, served.workload_of), labels) for labels in found]
+            mine = {matched for (name, matched), _ in named if name == workload}
+            found = [labels for (name, _), labels in named if name == workload]
+        if found:
+            yield Service(
+                workload=workload,
+                metrics=metrics,
+                matchers=_matchers(mine) if mine else (),
+                counts=_counts(metrics, found),
+            )
+        else:
+            tally.count("workloads whose declared metrics have no series: check their names and labels in --cluster")
+
+
+def _by_their_pods(server: Prometheus, grid: HourGrid, served: ServedWorkloads) -> Iterator[Service]:
+    for metrics in SERVERS:
+        pods: dict[str, set[tuple[str, str, str]]] = {}
+        series: dict[str, list[Mapping[str, str]]] = {}
+        for labels in _seen(server, grid, metrics):
+            workload, matched = _identity(labels, served.workload_of)
+            pods.setdefault(workload, set()).add(matched)
+            series.setdefault(workload, []).append(labels)
+        for workload, matched_by in sorted(pods.items()):
+            yield Service(
+                workload=workload,
+                metrics=metrics,
+                matchers=_matchers(matched_by),
+                counts=_counts(metrics, series[workload]),
+            )
+
+
+def _behind_proxies(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> Iterator[Service]:
+    if not served.pods:
+        return
+    workloads_of = _workloads_of_services(server, grid, served)
+    for metrics in PROXIES:
+        target = metrics.target
+        assert target is not None
+        chosen: dict[str, list[dict[str, str]]] = {}
+        nobody: set[tuple[str, str]] = set()
+        for labels in _seen_by_proxy(server, grid, metrics, target, served.namespaces):
+            said = target.of(labels)
+            if said is None:
+                continue
+            workload = _served_by(said, target, served, workloads_of)
+            if workload is None:
+                nobody.add(said)
+            else:
+                chosen.setdefault(workload, []).append(target.chosen_by(labels))
+        tally.count(
+            f"services that {metrics.title} counts and that are no workload with GPUs by any name: declare those that are "
+            "(metrics and labels in --cluster)",
+            len(nobody),
+        )
+        for workload, listed in sorted(chosen.items()):
+            yield Service(workload=workload, metrics=metrics, matchers=_of_one_kind(listed, target))
+
+
+def _of_one_kind(listed: Sequence[Mapping[str, str]], target: ProxyTarget) -> tuple[str, ...]:
+    """Return the matchers of a workload's series; of several that report the same requests, of the closest to it alone."""
+    for reporter in target.reporters:
+        told = [labels for labels in listed if labels.get("reporter") == reporter]
+        if told:
+            listed = told
+            break
+    # labels that a scrape renamed and the same under their own names are two scrapes of one proxy
+    names = sorted({tuple(labels) for labels in listed})[0]
+    same = [labels for labels in listed if tuple(labels) == names]
+    return tuple(any_of(name, (labels[name] for labels in same)) for name in names)
+
+
+def _served_by(
+    said: tuple[str, str],
+    target: ProxyTarget,
+    served: ServedWorkloads,
+    workloads_of: Mapping[tuple[str, str], set[str]],
+) -> str | None:
+    """Return the workload with GPUs that a proxy's service stands for; None where none is, or more than one may be."""
+    namespace, name = said
+    if target.suffix:
+        owner = (served.workload_of(namespace, name) or f"{namespace}/{name}").rpartition("/")[2]
+        if not owner.endswith(target.suffix):
+            return None
+        stem = f"{namespace}/{owner.removesuffix(target.suffix)}"
+        alike = [workload for workload in served.pods if workload == stem or workload.startswith(f"{stem}-")]
+        return alike[0] if len(alike) == 1 else None
+    behind = workloads_of.get(said, set())
+    if behind:
+        return next(iter(behind)) if len(behind) == 1 else None
+    workload = f"{namespace}/{name}"
+    return workload if workload in served.pods else None
+
+
+def _workloads_of_services(
+    server: Prometheus, grid: HourGrid, served: ServedWorkloads
+) -> dict[tuple[str, str], set[str]]:
+    """Return the workloads with GPUs behind each Service, as kube-state-metrics tells by its EndpointSlices, if it does."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for labels in server.series(
+        [_SLICE + server.matching('targetref_kind="Pod"', any_of("targetref_namespace", served.namespaces))],
+        grid.start_s,
+        grid.end_s,
+    ):
+        namespace = labels.get("targetref_namespace", "")
+        # a slice is named for its Service, with five letters after it
+        service = labels.get("endpointslice", "").rpartition("-")[0]
+        workload = served.workload_of(namespace, labels.get("targetref_name", ""))
+        if service and workload is not None and workload in served.pods:
+            found.setdefault((namespace, service), set()).add(workload)
+    return found
+
+
+def _seen(server: Prometheus, grid: HourGrid, metrics: ServerMetrics) -> list[dict[str, str]]:
+    selectors = [name + server.matching(*metrics.only) for name in metrics.names]
+    return server.series(selectors, grid.start_s, grid.end_s)
+
+
+def _seen_by_proxy(
+    server: Prometheus, grid: HourGrid, metrics: ServerMetrics, target: ProxyTarget, namespaces: Sequence[str]
+) -> list[dict[str, str]]:
+    """Return the series of the namespaces that have GPUs: a mesh has some for every pair of a caller and a callee."""
+    if target.patterns:
+        matchers = [
+            any_of(label, namespaces).replace('=~"', '=~".*(').removesuffix('"') + ').*"' for label in target.name
+        ]
+    else:
+        matchers = [any_of(label, namespaces) for label in target.namespace]
+    selectors = [name + server.matching(matcher) for name in metrics.completed for matcher in matchers]
+    return server.series(selectors, grid.start_s, grid.end_s)
+
+
+def _counts(metrics: ServerMetrics, series: Iterable[Mapping[str, str]]) -> bool:
+    counters = {*metrics.completed, metrics.arrived, *metrics.told_by}
+    return any(labels.get("__name__", metrics.completed[0]) in counters for labels in series)
 
 
 def _identity(
@@ -113,7 +290,7 @@ def _matchers(matched: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
 def _steps(server: Prometheus, service: Service, grid: HourGrid) -> Steps:
     """Return intervals of a minute, or of the scrape interval in whole minutes where that is longer."""
     name = (service.metrics.running or service.metrics.completed)[0]
-    query = f"max(count_over_time({name}{server.matching(*service.matchers)}[1h]))"
+    query = f"max(count_over_time({name}{server.matching(*service.matchers, *service.metrics.only)}[1h]))"
     pieces = server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR)
     most = max((float(series.values.max()) for series in pieces), default=0.0)
     scrape_s = nearest_step_s(S_PER_HR / most) if most else S_PER_HR
@@ -132,7 +309,7 @@ class _DemandReader:
     steps: Steps
 
     def chosen(self, metric: str, *more: str) -> str:
-        return metric + self.server.matching(*self.service.matchers, *more)
+        return metric + self.server.matching(*self.service.matchers, *self.service.metrics.only, *more)
 
     def gauge(self, template: str, names: Sequence[str]) -> Floats:
         """Return (n_intervals,) of an expression of a gauge; the first spelling that has a value wins."""
@@ -189,7 +366,9 @@ class _DemandReader:
         return self.server.range(query, first_s, last_s, self.steps.interval_s)
 
 
-def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Table | None:
+def _service_rows(
+    server: Prometheus, service: Service, steps: Steps, pods: Sequence[Sequence[Life]]
+) -> pa.Table | None:
     """Return the rows of one service: one an interval in which at least one of its series was seen."""
     reader = _DemandReader(server=server, service=service, steps=steps)
     metrics = service.metrics
@@ -224,11 +403,28 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
         "write_bytes_per_gpu": reader.rise_per_series(metrics.write_bytes),
     }
     rows = np.flatnonzero(~np.isnan(replicas))
+    if metrics.target is not None:
+        # the pods that export are the proxy's
+        columns["replicas_ready"] = _alive(pods, steps)
     if not len(rows):
         return None
     named = {"latency": metrics.latency, "ttft": metrics.ttft, "tpot": metrics.tpot}
     histograms = {name: reader.buckets(metric) for name, metric in named.items()}
     return _table(service, steps, rows, columns, histograms)
+
+
+def _alive(pods: Sequence[Sequence[Life]], steps: Steps) -> Floats:
+    """Return the pods that held GPUs in each interval (n_intervals,), each for the share of it that it did."""
+    edges = steps.start_s + np.arange(steps.count + 1) * float(steps.interval_s)
+    total = np.zeros(steps.count)
+    for lives in pods:
+        held_s = np.zeros(steps.count)
+        for life in lives:
+            end_s = edges[-1] if life.end_s is None else life.end_s
+            held_s += np.clip(np.minimum(edges[1:], end_s) - np.maximum(edges[:-1], life.start_s), 0.0, None)
+        # a pod has a life on each device that it holds
+        total += np.minimum(held_s, steps.interval_s)
+    return total / steps.interval_s
 
 
 def _finished(reader: _DemandReader) -> tuple[Floats, Floats]:

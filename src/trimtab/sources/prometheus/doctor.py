@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from trimtab.catalog.model_servers import SERVERS
+from trimtab.catalog.model_servers import PROXIES, SERVERS
 from trimtab.sources.hour_grid import HourGrid, kube_watch
 from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kubernetes.owners import TEAM_LABELS
 from trimtab.sources.kubernetes.shared_holds import hami_nodes, nodes_with_parts, with_boards
 from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.dcgm import OWNER_LABELS, WATCHED_METRICS, read_labels
+from trimtab.sources.prometheus.dcgm import OTHER_MAKERS, OWNER_LABELS, WATCHED_METRICS, read_labels
 from trimtab.sources.prometheus.gpu_series import Tally, selector
 from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
@@ -67,12 +67,18 @@ class ServerFacts:
     teams: bool
     servers: tuple[str, ...]
     """Kinds of model servers whose request metrics are there."""
+    proxies: tuple[str, ...] = ()
+    """Routers, meshes and gateways that count requests."""
     watched: frozenset[str] = frozenset()
     """Readings that alerts watch beside those of a bundle, and that are there."""
     sharing_nodes: int = 0
     """Nodes that advertise each of their boards several times (time-slicing, MPS)."""
     pods_apart: bool = False
     """The exporter tells the pods on one board apart."""
+    nvidia: bool = True
+    """Readings of NVIDIA's boards are there."""
+    others: tuple[str, ...] = ()
+    """Exporters of other makers' boards whose readings are there (`OTHER_MAKERS`)."""
 
 
 def probe(server: Prometheus, now: datetime) -> ServerFacts:
@@ -87,6 +93,7 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
     boards = Counter(node for _, node in {(labels.uuid, labels.node) for labels in tally.devices.values()})
     sharing = [with_boards(node, boards[node.name], node.name in in_parts, Tally())[1] for node in nodes]
     window = (grid.start_s, grid.end_s)
+    present, foreign = set(metrics.present), {metric for theirs in OTHER_MAKERS.values() for metric in theirs}
     series = server.series([selector(server, metric) for metric in metrics.counted], *window) if metrics.counted else []
     labelled = server.series(
         [name + server.matching() for name in ("kube_pod_labels", "kube_namespace_labels")], *window
@@ -103,8 +110,9 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
         servers=tuple(
             metrics.title
             for metrics in SERVERS
-            if server.series([name + server.matching() for name in metrics.names], *window)
+            if server.series([name + server.matching(*metrics.only) for name in metrics.names], *window)
         ),
+        proxies=_proxies(server, *window),
         watched=frozenset(
             canonical
             for canonical, names in _watched_names().items()
@@ -112,7 +120,15 @@ def probe(server: Prometheus, now: datetime) -> ServerFacts:
         ),
         sharing_nodes=sum(how.replicas > 1 for how in sharing),
         pods_apart=_pods_apart(series),
+        nvidia=not present.issubset(foreign) or not present,
+        others=tuple(name for name, theirs in OTHER_MAKERS.items() if present.intersection(theirs)),
     )
+
+
+def _proxies(server: Prometheus, start_s: float, end_s: float) -> tuple[str, ...]:
+    """Return the titles of proxies whose counters are there; by name alone, for a mesh has very many series."""
+    there = server.names(start_s, end_s, "|".join(name for metrics in PROXIES for name in metrics.completed))
+    return tuple(metrics.title for metrics in PROXIES if not there.isdisjoint(metrics.completed))
 
 
 def _pods_apart(series: Iterable[Mapping[str, str]]) -> bool:
@@ -149,14 +165,8 @@ def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
-        found += [
-            *activity(facts.readings),
-            _pods(facts),
-            *_shared(facts),
-            history(facts.history_days),
-            _scrapes(facts),
-            _alerts(facts),
-        ]
+        of_nvidia = [*activity(facts.readings), _pods(facts), *_shared(facts), _alerts(facts)] if facts.nvidia else []
+        found += [*_other_makers(facts), *of_nvidia, history(facts.history_days), _scrapes(facts)]
     return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
 
@@ -168,7 +178,8 @@ def _gpu_metrics(facts: ServerFacts) -> DoctorFinding:
         status=FindingStatus.MISSING,
         detail=f"none in the last {_LOOK_HR} hours",
         cost="nothing can be judged",
-        fix="helm install dcgm-exporter gpu-helm-charts/dcgm-exporter --set serviceMonitor.enabled=true",
+        fix="helm install dcgm-exporter gpu-helm-charts/dcgm-exporter --set serviceMonitor.enabled=true; for other makers' "
+        f"boards, scrape one of: {', '.join(OTHER_MAKERS)}",
     )
 
 
@@ -192,6 +203,31 @@ def activity(readings: Collection[str]) -> Iterator[DoctorFinding]:
         else:
             fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
             yield DoctorFinding(what=name, status=FindingStatus.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+
+
+_BUSY_ONLY = "how hard a busy board works is not told, so that over-provisioning is understated"
+_UNMOVED = (
+    "programs are compiled for them, so that nothing is moved on or off them: idle boards, copies and hours are judged"
+)
+_MAKER_COSTS = {
+    "AMD's device-metrics-exporter": _BUSY_ONLY,
+    "AWS's neuron-monitor": "chips are told only while a program runs on them, without pod and memory: who holds them is "
+    f"known by requests; {_BUSY_ONLY}; {_UNMOVED}",
+    "GKE's TPU device plugin": f"busy time and memory are told while a pod's runtime answers on port 8431; {_UNMOVED}",
+    "Intel's exporters": _BUSY_ONLY,
+}
+
+
+def _other_makers(facts: ServerFacts) -> Iterator[DoctorFinding]:
+    """Say what the exporters of other makers leave open: no setting of theirs mends it."""
+    for name in facts.others:
+        yield DoctorFinding(
+            what=name,
+            status=FindingStatus.WEAK,
+            detail="readings are there",
+            cost=_MAKER_COSTS[name],
+            fix="scrape kube-state-metrics beside it: what pods ask for tells who holds which boards",
+        )
 
 
 _WATCHED = (
@@ -323,15 +359,20 @@ def _kubernetes(facts: ServerFacts) -> Iterator[DoctorFinding]:
 
 
 def _requests(facts: ServerFacts) -> DoctorFinding:
-    if facts.servers:
-        return DoctorFinding(what="request metrics", status=FindingStatus.OK, detail=", ".join(facts.servers))
-    known = ", ".join(metrics.title for metrics in SERVERS)
+    if facts.servers or facts.proxies:
+        in_front = (f"in front of others: {', '.join(facts.proxies)}",) if facts.proxies else ()
+        return DoctorFinding(
+            what="request metrics",
+            status=FindingStatus.OK,
+            detail="; ".join((", ".join(facts.servers) or "no server", *in_front)),
+        )
+    known = ", ".join(metrics.title for metrics in (*SERVERS, *PROXIES))
     return DoctorFinding(
         what="request metrics",
         status=FindingStatus.WEAK,
         detail=f"none of {known}",
         cost="services are judged by GPU activity: latency targets cannot be checked",
-        fix="scrape the servers' /metrics with a PodMonitor (path: /metrics, interval: 15s)",
+        fix="scrape the servers' /metrics with a PodMonitor (path: /metrics, interval: 15s), or name their series (--cluster)",
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
+from trimtab.catalog.providers import PROVIDER_ID
 from trimtab.errors import UnknownName
 from trimtab.sources.hour_grid import Life, lifetimes, moment, moment_or_none
 from trimtab.sources.kubernetes.holds import Hold, usage_watch
@@ -62,15 +63,22 @@ def node_names(
 ) -> dict[str, str]:
     """Match host names of telemetry with node names of Kubernetes: equal, equal up to a domain, or the exporter's pod.
 
-    An exporter that does not use the host's network calls itself its host.
+    An exporter that does not use the host's network calls itself its host; neuron-monitor names the EC2 instance, which the
+    provider's id of a node ends in.
     """
     known = {node.name for node in nodes}
+    node_of_pod = {**_by_instance(nodes), **node_of_pod}
     by_host = {name.partition(".")[0]: name for name in known}
     hosts = {labels.node for labels in devices}
     return {
         host: host if host in known else node_of_pod.get(host) or by_host.get(host.partition(".")[0], host)
         for host in hosts
     }
+
+
+def _by_instance(nodes: Iterable[KubeNode]) -> dict[str, str]:
+    ids = ((node.labels.get(PROVIDER_ID, "").rpartition("/")[2], node.name) for node in nodes)
+    return {instance: name for instance, name in ids if instance}
 
 
 def gpu_name(product: str | None, catalog: Catalog, tally: Tally) -> str | None:
@@ -84,11 +92,17 @@ def gpu_name(product: str | None, catalog: Catalog, tally: Tally) -> str | None:
         return product
 
 
-def device_rows(boards: Boards, catalog: Catalog, tally: Tally) -> list[dict[str, object]]:
-    """Return a row for each device; memory as exported, else the catalog's, else a MIG profile's nominal size."""
+def device_rows(
+    boards: Boards, nodes: Iterable[Mapping[str, object]], catalog: Catalog, tally: Tally
+) -> list[dict[str, object]]:
+    """Return a row for each device; memory as exported, else the catalog's, else a MIG profile's nominal size.
+
+    A device whose exporter names no product (Gaudi's) is what its node carries, by the rows of `nodes`.
+    """
+    carried = {str(row["node"]): str(row["gpu"]) for row in nodes if row["gpu"]}
     rows: list[dict[str, object]] = []
     for device, labels in sorted(boards.devices.items()):
-        name = gpu_name(labels.product, catalog, tally)
+        name = gpu_name(labels.product, catalog, tally) or carried.get(boards.node(labels))
         rows.append(
             {
                 "device": device,
@@ -117,6 +131,15 @@ def board_gib(product: str | None, catalog: Catalog) -> float | None:
         return None
 
 
+def product_of_type(node: KubeNode, catalog: Catalog) -> str | None:
+    """Return the board that a node's instance type carries; None where the catalog does not know the type.
+
+    Nodes of AWS with Trainium or Inferentia have no label of what they carry.
+    """
+    known = catalog.instance_table.get((node.provider, node.instance_type))
+    return known.gpu if known else None
+
+
 def node_rows(
     nodes: Sequence[KubeNode], boards: Boards, holdings: PodHoldings, catalog: Catalog, tally: Tally
 ) -> list[dict[str, object]]:
@@ -128,10 +151,11 @@ def node_rows(
         count = node.gpu_count or boards.count_on(node.name)
         if not count:
             continue
-        node = typed(node, gpu_name(boards.product_on(node.name) or node.product, catalog, Tally()), count, catalog)
+        product = boards.product_on(node.name) or node.product or product_of_type(node, catalog)
+        node = replace(typed(node, gpu_name(product, catalog, Tally()), count, catalog), product=product)
         for note in node.notes:
             tally.count(note)
-        rows += [_node_row(node, life, count, boards, catalog, tally) for life in node.lifetimes]
+        rows += [_node_row(node, life, count, catalog, tally) for life in node.lifetimes]
     return rows
 
 
@@ -145,9 +169,7 @@ def typed(node: KubeNode, gpu: str | None, gpu_count: int, catalog: Catalog) -> 
     return replace(node, instance_type=name, notes=(*(note for note in node.notes if note not in NO_TYPES), TYPED))
 
 
-def _node_row(
-    node: KubeNode, life: Life, count: int, boards: Boards, catalog: Catalog, tally: Tally
-) -> dict[str, object]:
+def _node_row(node: KubeNode, life: Life, count: int, catalog: Catalog, tally: Tally) -> dict[str, object]:
     return {
         "node": node.name,
         "provider": node.provider,
@@ -157,7 +179,7 @@ def _node_row(
         "capacity_type": node.capacity_type,
         "start": moment(life.start_s),
         "end": moment_or_none(life.end_s),
-        "gpu": gpu_name(boards.product_on(node.name) or node.product, catalog, tally),
+        "gpu": gpu_name(node.product, catalog, tally),
         "gpu_count": count,
         "labels": dict(node.labels),
         "taints": dict(node.taints),

@@ -34,9 +34,8 @@ from trimtab.sources.prometheus.gpu_series import (
     recorded_name,
     selector,
     statistics_of,
-    uuid_label,
 )
-from trimtab.tables.column_checks import SENTINEL_FLOOR
+from trimtab.tables.checks import SENTINEL_FLOOR
 from trimtab.tables.rollup import histogram_of
 from trimtab.tables.schemas import HISTOGRAM_BINS
 from trimtab.units import MS_PER_S, S_PER_HR
@@ -129,7 +128,7 @@ class HourlyValues:
             return list(self._sampled(wanted))
         except AnswerTooLarge as error:
             logger.info("asking by shards: %s", error)
-        label = uuid_label(wanted.metric)
+        label = wanted.metric.uuid_label
         digits = [f'{label}=~".*{digit:x}"' for digit in range(16)]
         shards = (*digits, f'{label}!~".*[0-9a-f]"')
         return [series for shard in shards for series in self._sampled(wanted, shard)]
@@ -297,10 +296,48 @@ def nearest_step_s(step_s: float) -> float:
 
 def collect_counts(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -> None:
     """Count each device's samples by pod and hour."""
-    for series in ask(Wanted(statistic=Statistic.COUNT, metric=metric, grid=cube.grid)):
+    held = {key.device: np.zeros(cube.grid.hours) for key in cube.keys("samples")}
+    for key in cube.keys("samples"):
+        if key.pod:
+            held[key.device] += np.nan_to_num(cube.of("samples", key))
+    wanted = Wanted(statistic=Statistic.COUNT, metric=metric, grid=cube.grid)
+    for key, _, series in _of_boards(ask(wanted), wanted, tally):
+        hours = cube.grid.hour_of(series.times_ms)
+        free = np.ones(len(hours), dtype=bool)
+        if metric.of_unheld and key.device in held:
+            free = held[key.device][hours] == 0
+        cube.add("samples", key, hours[free], series.values[free])
+
+
+def _of_boards(answer: Iterable[Series], wanted: Wanted, tally: Tally) -> Iterator[tuple[UsageKey, GpuLabels, Series]]:
+    """Yield the series of an answer with whose they are; those of a board's cores as one.
+
+    A board's mean and quantiles are the means of its cores', of those that are told: neuron-monitor tells cores in use.
+    """
+    cores: dict[UsageKey, tuple[GpuLabels, list[Series]]] = {}
+    for series in answer:
         found = tally.key_of(series)
-        if found is not None:
-            cube.add("samples", found[0], cube.grid.hour_of(series.times_ms), series.values)
+        if found is not None and wanted.metric.of_cores:
+            cores.setdefault(found[0], (found[1], []))[1].append(series)
+        elif found is not None:
+            yield (*found, series)
+    for key, (labels, each) in cores.items():
+        yield key, labels, _joined(each, wanted.statistic)
+
+
+def _joined(each: list[Series], statistic: Statistic) -> Series:
+    times_ms = np.unique(np.concatenate([series.times_ms for series in each]))
+    values = np.full((len(each), len(times_ms)), np.nan)
+    for row, series in enumerate(each):
+        values[row, np.searchsorted(times_ms, series.times_ms)] = series.values
+    match statistic:
+        case Statistic.COUNT | Statistic.MAX:
+            joined = np.nanmax(values, axis=0)
+        case Statistic.MIN:
+            joined = np.nanmin(values, axis=0)
+        case _:
+            joined = np.nanmean(values, axis=0)
+    return replace(each[0], times_ms=times_ms, values=joined)
 
 
 def collect_energy(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -> None:
@@ -334,22 +371,22 @@ def collect_statistics(
     spoilt: dict[UsageKey, Ints] = {}
     target = "gpu_util" if metric.canonical == "gr_engine_active" else metric.canonical
     for question in gauge_questions(metric, cube.grid):
-        for series in ask(question):
-            found = tally.key_of(series)
-            if found is None or not _applies(metric, found[1]):
+        for key, labels, series in _of_boards(ask(question), question, tally):
+            if not _applies(metric, labels):
                 continue
             hours = cube.grid.hour_of(series.times_ms)
-            key = found[0]
             if question.statistic is Statistic.MIN:
                 spoilt[key] = np.union1d(spoilt.get(key, hours), hours)
                 continue
             if question.statistic is Statistic.MAX:
                 free = np.isnan(cube.of(f"{target}_max", key))
+                if metric.of_unheld:
+                    free &= np.nan_to_num(cube.of("samples", key)) > 0
                 mine = taken.setdefault(key, np.zeros(cube.grid.hours, dtype=np.float64))
                 mine[hours] = free[hours]
             ours = taken.get(key, np.zeros(cube.grid.hours))[hours] > 0
             name = f"{target}_{question.statistic.label}"
-            cube.put(name, key, hours[ours], series.values[ours] * scale.of(found[1].node))
+            cube.put(name, key, hours[ours], series.values[ours] * scale.of(labels.node))
     HourRepair(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).repair(taken, spoilt)
 
 
@@ -371,7 +408,8 @@ def collect_histograms(
                 continue
             readings = series.values * scale.of(found[1].node)
             hours = cube.grid.hour_of(series.times_ms)
-            for hour in np.unique(hours):
+            seen = np.nan_to_num(cube.of("samples", found[0])) > 0
+            for hour in np.unique(hours[seen[hours]]):
                 sound = np.clip(readings[(hours == hour) & (readings < 2.0) & (readings >= 0.0)], 0.0, 1.0)
                 _add_bins(found_bins.setdefault(found[0], {}), int(hour), sound)
     return found_bins

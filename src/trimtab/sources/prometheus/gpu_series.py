@@ -1,4 +1,10 @@
-"""Series of GPU readings: the statistics, selectors and scales that every query shares, and the rules that record them.
+"""GPU telemetry: metric names, labels and units as exporters spell them, and the selectors and scales of every query.
+
+Names: NVIDIA/dcgm-exporter etc/default-counters.csv (2026), NVIDIA/DCGM dcgmlib/dcgm_fields.h 4.6.0 (its field naming standard
+of 2026-07-06), utkuozdemir/nvidia_gpu_exporter docs/METRICS.md, ROCm/device-metrics-exporter
+docs/configuration/metricslist.md at 0778d3ab (AMD's GPU operator can put `amd_` in front of its names). A mixed fleet has both
+the old and the new names, and both vendors'. AMD's `gpu_gfx_activity` is the share of time in which the shaders had any work,
+as GPU_UTIL is; of its memory engine's use nobody says what it is a share of, so that it is not read.
 
 A rule runs twice an hour, at a moment of the server's choosing, yet records whole hours of the clock: the steps of a subquery
 lie on multiples of its step, so `(...)[1h:1h]` is the last full hour whenever it is evaluated (Prometheus documentation,
@@ -18,8 +24,7 @@ from trimtab.sources.hour_grid import UsageKey
 from trimtab.sources.prometheus.client import Prometheus, Series
 from trimtab.sources.prometheus.dcgm import KEPT_LABELS, SHARES, ExportedMetric, GpuLabels, read_labels
 
-_GROUP = ", ".join(label for label in KEPT_LABELS if label not in ("instance", "exported_container"))
-_GROUP_BY_INSTANCE = f"{_GROUP}, instance"
+_GROUPED = tuple(label for label in KEPT_LABELS if label not in ("instance", "exported_container"))
 
 
 class Statistic(Enum):
@@ -58,6 +63,8 @@ class Tally:
         default_factory=dict, repr=False
     )
     """Label sets that were read before: every statistic of every span comes with the same ones."""
+    cores_of: dict[str, int] = field(default_factory=dict, repr=False)
+    """NeuronCores of a chip, by EC2 instance."""
 
     def count(self, reason: str, number: int = 1) -> None:
         """Add to a reason."""
@@ -74,7 +81,7 @@ class Tally:
         """Return whose readings a series holds, noting the device; None where its labels name none."""
         said = tuple(series.labels.items())
         if said not in self.known:
-            labels = read_labels(series.labels)
+            labels = read_labels(series.labels, self.cores_of)
             key = UsageKey(labels.device, labels.namespace, labels.pod) if labels else None
             self.known[said] = (key, labels) if key and labels else None
         found = self.known[said]
@@ -99,12 +106,12 @@ class Scale:
 
 def selector(server: Prometheus, metric: ExportedMetric, *matchers: str) -> str:
     """Return the selector of a metric under the client's own label filter."""
-    return metric.name + server.matching(*matchers)
+    return metric.name + server.matching(*metric.only, *matchers)
 
 
 def group_of(metric: ExportedMetric) -> str:
-    """Return the labels that a metric's queries group by; nvidia_smi series name their node by `instance` alone."""
-    return _GROUP_BY_INSTANCE if metric.name.startswith("nvidia_smi") else _GROUP
+    """Return the labels that a metric's queries group by."""
+    return ", ".join((*_GROUPED, *metric.labels))
 
 
 def grouped(query: str, metric: ExportedMetric, chosen: str) -> str:
@@ -112,16 +119,13 @@ def grouped(query: str, metric: ExportedMetric, chosen: str) -> str:
     return query.format(group=group_of(metric), name=chosen)
 
 
-def uuid_label(metric: ExportedMetric) -> str:
-    """Return the label in which a metric carries a board's UUID."""
-    return "uuid" if metric.name.startswith("nvidia_smi") else "UUID"
-
-
 def device_matcher(metric: ExportedMetric, labels: GpuLabels) -> str:
     """Return a matcher of a device's board, by the label that carries its UUID."""
     if labels.uuid.startswith(f"{labels.node}/gpu"):
-        return f'gpu="{labels.uuid.rpartition("/gpu")[2]}"'
-    return f'{uuid_label(metric)}="{labels.uuid}"'
+        return f'{metric.number_label}="{labels.uuid.rpartition("/gpu")[2]}"'
+    # the cores of a chip are told from those of others on its instance by whoever reads the answer
+    uuid = labels.uuid.partition("/")[0] if metric.of_cores else labels.uuid
+    return f'{metric.uuid_label}="{uuid}"'
 
 
 RECORDED = "trimtab:"
@@ -157,12 +161,13 @@ def rules_text(
 
     `scales` says how to read a share as 0..1, `step_s` is the scrape interval, `selector` the matchers that every query has.
     """
-    matchers = f"{{{selector}}}" if selector else ""
-    groups = [
-        {"name": f"trimtab-{metric.name}", "interval": _INTERVAL, "rules": rules}
-        for metric in metrics
-        if (rules := [*_statistic_rules(metric, matchers), *_histogram_rules(metric, scales, step_s, matchers)])
-    ]
+    groups = []
+    for metric in metrics:
+        said = ",".join((*metric.only, *([selector] if selector else [])))
+        matchers = f"{{{said}}}" if said else ""
+        rules = [*_statistic_rules(metric, matchers), *_histogram_rules(metric, scales, step_s, matchers)]
+        if rules:
+            groups.append({"name": f"trimtab-{metric.name}", "interval": _INTERVAL, "rules": rules})
     head = "# Hourly statistics of GPU metrics, for `trimtab collect`. Load with `rule_files:`; made by trimtab.\n"
     return head + yaml.safe_dump({"groups": groups}, sort_keys=False, width=10_000)
 

@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.prometheus.client import Floats, Prometheus
-from trimtab.sources.prometheus.dcgm import ANY_METRIC, METRICS, SHARES, ExportedMetric
+from trimtab.sources.prometheus.dcgm import (
+    ANY_METRIC,
+    METRICS,
+    NEURON_HARDWARE,
+    SHARES,
+    ExportedMetric,
+    neuron_cores,
+)
 from trimtab.sources.prometheus.gpu_readings import (
     Ask,
     HourlyValues,
@@ -27,7 +34,7 @@ from trimtab.sources.prometheus.gpu_readings import (
     probe_step_s,
     recorded_histograms,
 )
-from trimtab.sources.prometheus.gpu_series import RECORDED, Scale, Statistic, Tally
+from trimtab.sources.prometheus.gpu_series import RECORDED, Scale, Statistic, Tally, selector
 from trimtab.sources.prometheus.journal import Bins, HourSpan, Journal, identity_of
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, MS_PER_S, S_PER_HR
@@ -148,7 +155,10 @@ class PodHoldings:
 def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMetrics:
     """Find which spellings the server has, and from the data how to read them; and what recording rules left."""
     names = server.names(grid.start_s, grid.end_s, f"{ANY_METRIC}|{RECORDED}.*")
-    present = tuple(metric for metric in METRICS if metric.name in names)
+    present = tuple(metric for metric in METRICS if metric.name in names and _is_there(server, metric, grid))
+    if any(metric.of_cores for metric in present):
+        hardware = server.series([NEURON_HARDWARE + server.matching()], grid.start_s, grid.end_s)
+        tally.cores_of.update(neuron_cores(hardware))
     scales = {metric.name: probe_scale(server, metric, grid, tally) for metric in present}
     found = GpuMetrics(
         present=present,
@@ -159,6 +169,11 @@ def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMet
     if not found.counted:
         return found
     return replace(found, step_s=min(probe_step_s(server, metric, grid) for metric in found.counted))
+
+
+def _is_there(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> bool:
+    """Tell whether a metric whose name is there has series of boards: others use some of the names (`memory_used`) too."""
+    return not metric.only or bool(server.series([selector(server, metric)], grid.start_s, grid.end_s))
 
 
 def collect_gpu_usage(
@@ -227,7 +242,7 @@ def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[W
 def _collected(
     values: HourlyValues, piece: HourGrid, metrics: GpuMetrics, whole: Tally, ask: Ask, *, mig: bool, with_raw: bool
 ) -> HourSpan:
-    tally = Tally(devices=dict(whole.devices), known=whole.known)
+    tally = Tally(devices=dict(whole.devices), known=whole.known, cores_of=whole.cores_of)
     cube = Cube(grid=piece)
     for metric in metrics.counted:
         collect_counts(ask, metric, cube, tally)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trimtab.errors import Fault, InputError, UsageError
 from trimtab.inputs import files
-from trimtab.inputs.json_text import load_json
+from trimtab.inputs.documents import load_json
 from trimtab.sources.kubernetes.holds import mig_share
 from trimtab.units import as_utc
 

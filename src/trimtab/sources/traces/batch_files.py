@@ -10,8 +10,8 @@ from statistics import median
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import read_arrow_table
-from trimtab.inputs.csv_rows import read_csv_rows
-from trimtab.physics.batch_curve import BatchCurve
+from trimtab.inputs.files import read_csv_rows
+from trimtab.physics.colocation import BatchCurve
 from trimtab.units import MS_PER_S, as_utc
 
 SIZE_COLUMNS = ("batch", "batch_size", "size")

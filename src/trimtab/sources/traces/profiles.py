@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from trimtab.diagnose.profiled import TraceSigns
 from trimtab.errors import InputError
+from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_packed
-from trimtab.inputs.json_text import load_json
 from trimtab.physics.offers import NodeOffer
 from trimtab.sources.collected import Collected
 from trimtab.tables.arrow import arrow_schema, columns_of, empty_table

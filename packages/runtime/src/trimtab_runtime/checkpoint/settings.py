@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab_runtime.errors import UsageError
-from trimtab_runtime.policies.checkpointing import CheckpointRule, Hazard, constant_hazard, hazard_from_lifetimes
+from trimtab_runtime.policies.checkpointing import (
+    REQUEUE_EXIT_CODE,
+    CheckpointRule,
+    Hazard,
+    constant_hazard,
+    hazard_from_lifetimes,
+)
 from trimtab_runtime.units import S_PER_HR
-
-REQUEUE_EXIT_CODE = 75
-"""EX_TEMPFAIL of sysexits.h, "temporary failure, try again": what a requeue rule should look for."""
 
 
 class Choices(NamedTuple):

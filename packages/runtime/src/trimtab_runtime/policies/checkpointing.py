@@ -13,6 +13,8 @@ from enum import Enum
 from math import inf, sqrt
 from typing import NamedTuple
 
+REQUEUE_EXIT_CODE = 75
+"""EX_TEMPFAIL of sysexits.h, "temporary failure, try again": what a requeue rule should look for."""
 HAZARD_BINS = 8
 REFINEMENTS = 3
 """Rounds in which the interval and the danger over that interval are made to agree; the third moves it by under 1 %."""

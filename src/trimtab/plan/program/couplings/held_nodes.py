@@ -15,8 +15,7 @@ import numpy as np
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import IntArray
 from trimtab.plan.problem import KEEP, NodeGroup, Problem
-from trimtab.plan.program.couplings.linked_rows import LinkedRow
-from trimtab.plan.program.pool_use import Uses, summed
+from trimtab.plan.program.couplings.parts import LinkedRow, Uses, summed
 
 
 def held_usage(problem: Problem, choice: Sequence[int]) -> Iterator[Uses]:

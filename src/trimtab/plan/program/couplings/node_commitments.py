@@ -17,9 +17,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, nodes_committed
 from trimtab.plan.problem import Problem
-from trimtab.plan.program.couplings.parts import NodePrices, RowInputs
+from trimtab.plan.program.couplings.parts import Gathered, NodePrices, RowInputs, Uses
 from trimtab.plan.program.highs import INFINITY
-from trimtab.plan.program.pool_use import Gathered, Uses
 from trimtab.units import S_PER_HR, usd
 
 _TINY = 1e-300

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from trimtab.plan.problem import KEEP, Problem
-from trimtab.plan.program.couplings.linked_rows import LinkedRow
+from trimtab.plan.program.couplings.parts import LinkedRow
 
 
 def one_time_micro_usd(problem: Problem, choice: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""The parts that couplings play: in the program and its prices, in a search move by move, and as limits that a use may break.
+"""What couplings are made of: the use of pools, option by option, and their parts in the program, its prices and a search.
 
 Each coupling plays some of them; whoever asks loops over those that do and knows none by name.
 
@@ -11,19 +11,120 @@ Each coupling plays some of them; whoever asks loops over those that do and know
 | | `Cover` | the nodes that are paid for already: node commitments, spend plans |
 | | `LimitBreach` | by how much a use breaks a limit: quotas, spot share |
 | `limits` | `Limit` | whether a use breaks it, in words, and the problem without it: quotas, spot share |
+
+linked[g,w]: sum_{o of w in g} x[o] <= z[g]        for each workload w with options in g
+
+Held nodes (`retain`) and one-time costs (`enter`) both have this form. z[g] is a column of the program that belongs to no
+workload; what it costs and uses stands in a table row of its own. Row by row and workload by workload, not summed over all, the
+relaxation is as tight as single choices are: z is paid in full by the workload that has most of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trimtab.catalog.pools import Pool
+import numpy as np
+
+from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.problem import Problem
-from trimtab.plan.program.highs import Program
-from trimtab.plan.program.pool_use import Gathered, Tracked, Uses
+from trimtab.plan.program.highs import INFINITY, Program
+from trimtab.units import S_PER_HR
+
+_CHUNK = 2_000
+"""Rows gathered at a time, to keep memory small."""
+
+Uses = Mapping[Pool, IntArray]
+"""Node-seconds per pool and hour (n_hours,)."""
+Slots = Mapping[SharedPool, IntArray]
+"""Slots per shared pool and hour (n_hours,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sharing:
+    """Nodes that slots share: the table rows with any there (n,), and the room each takes per hour (n_measures, n_hours)."""
+
+    site: Site
+    rows: IntArray
+    taken: tuple[IntArray, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tracked:
+    """One pool that couples workloads: the table rows that use it (n,), and each one's node-seconds per hour."""
+
+    pool: Pool
+    rows: IntArray
+    seconds: tuple[IntArray, ...]
+    sharing: tuple[Sharing, ...] = ()
+    cut_with: str = ""
+    """Pools with the same are coupled within the hour: their hours are gathered together. Empty for one that is cut alone."""
+    is_limited: bool = False
+    """Its busiest hours matter one by one."""
+
+    @property
+    def users(self) -> tuple[IntArray, ...]:
+        """Return the table rows that use it, on nodes of their own and in each shared pool."""
+        return (self.rows, *(sharing.rows for sharing in self.sharing))
+
+    @property
+    def count(self) -> int:
+        """Return how many rows of numbers that is."""
+        return sum(len(rows) for rows in self.users)
+
+    def node_hours(self) -> FloatArray:
+        """Return each row's node-hours (n,)."""
+        return np.array([float(use.sum()) for use in self.seconds]) / S_PER_HR
+
+    def means(self, share: FloatArray) -> FloatArray:
+        """Return mean nodes (n, n_periods) under `share` (n_hours, n_periods): each hour's share of its period."""
+        mean = np.empty((len(self.seconds), share.shape[1]))
+        for at in range(0, len(self.seconds), _CHUNK):
+            mean[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK], dtype=np.float64) @ share
+        return mean / S_PER_HR
+
+    def peaks(self, order: IntArray, first: IntArray) -> FloatArray:
+        """Return the most nodes (n, n_periods) in any hour; periods are runs of hours in `order`, beginning at `first`."""
+        peak = np.empty((len(self.seconds), len(first)))
+        for row, use in enumerate(self.seconds):
+            peak[row] = np.maximum.reduceat(use[order], first)
+        return peak / S_PER_HR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GatheredSharing:
+    """Shared nodes in gathered periods: each row's mean nodes' worth of room (n_rows, n_measures, n), and the whole nodes that
+    it would need alone (n_rows, n)."""
+
+    nodes: FloatArray
+    whole: FloatArray
+    exact: bool = False
+    """Whether the hours of each period are alike in every row, so that means are what every hour holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gathered:
+    """One tracked pool in gathered periods: hours in each (n,), and the mean nodes of each of its table rows (n_rows, n)."""
+
+    weight_hr: FloatArray
+    nodes: FloatArray
+    peak: FloatArray
+    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool that is not limited."""
+    sharing: tuple[GatheredSharing, ...] = ()
+    """(n_rows, n) each, in the order of the tracked pool's shared ones."""
+
+
+def summed(parts: Iterable[Uses]) -> dict[Pool, IntArray]:
+    """Return the sum of several uses, pool by pool."""
+    total: dict[Pool, IntArray] = {}
+    for part in parts:
+        for pool, seconds in part.items():
+            # a sum is a new array: what was taken over from a part is never written to
+            total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
+    return total
+
 
 EXCESS_PRICE = 100.0
 """Dollars an excess costs for each dollar that the nodes in excess cost on demand."""
@@ -175,3 +276,43 @@ class Limit(Protocol):
     def lifted(self, problem: Problem) -> Problem:
         """Return a problem without it."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkedRow:
+    """A table row that is paid once where any of these rows (by workload) is chosen."""
+
+    row: int
+    users: Mapping[int, IntArray]
+
+
+class LinkedRows:
+    """The rows of some linked table rows, one per table row and workload."""
+
+    def __init__(self, program: Program, linked: Sequence[LinkedRow]) -> None:
+        self._links: list[tuple[LinkedRow, dict[int, int]]] = []
+        self._coefficients: dict[int, list[tuple[int, float]]] = {}
+        for link in linked:
+            # x - z <= 0
+            lines = {workload: program.add_row(-INFINITY, 0.0) for workload in link.users}
+            self._links.append((link, lines))
+            self._coefficients[link.row] = [(line, -1.0) for line in lines.values()]
+            for workload, line in lines.items():
+                for row in link.users[workload].tolist():
+                    self._coefficients.setdefault(row, []).append((line, 1.0))
+
+    def coefficients(self, row: int) -> Coefficients:
+        """Yield the rows that a table row's column stands in: as a user, or as what is paid."""
+        known = self._coefficients.get(row)
+        if known:
+            yield np.array([line for line, _ in known], dtype=np.int64), np.array([value for _, value in known])
+
+    def price_options(self, duals: FloatArray, prices: NodePrices, value_usd: FloatArray) -> None:
+        """Add to each user what it pays of the shared sum, and take it off what is left of that."""
+        for linked, lines in self._links:
+            for workload, line in lines.items():
+                # duals of `<=` rows are at most 0 in a minimisation; solvers may leave a tiny positive one
+                share = max(-float(duals[line]), 0.0)
+                # what users pay comes off what is paid once, so that in sum nothing is charged twice
+                value_usd[linked.users[workload]] += share
+                value_usd[linked.row] -= share

@@ -18,9 +18,16 @@ import numpy as np
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.problem import Problem
-from trimtab.plan.program.couplings.parts import EXCESS_PRICE, Limit, LimitUse, NodePrices, RowInputs, TriedUse
+from trimtab.plan.program.couplings.parts import (
+    EXCESS_PRICE,
+    Gathered,
+    Limit,
+    LimitUse,
+    NodePrices,
+    RowInputs,
+    TriedUse,
+)
 from trimtab.plan.program.highs import INFINITY
-from trimtab.plan.program.pool_use import Gathered
 from trimtab.units import S_PER_HR, usd
 
 

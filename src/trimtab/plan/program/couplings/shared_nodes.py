@@ -18,9 +18,17 @@ import numpy as np
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.problem import KEEP, Problem
-from trimtab.plan.program.couplings.parts import Coefficients, CountingRows, NodePrices, RowInputs
+from trimtab.plan.program.couplings.parts import (
+    Coefficients,
+    CountingRows,
+    GatheredSharing,
+    NodePrices,
+    RowInputs,
+    Sharing,
+    Slots,
+    summed,
+)
 from trimtab.plan.program.highs import INFINITY, Program
-from trimtab.plan.program.pool_use import GatheredSharing, Sharing, Slots, summed
 from trimtab.units import S_PER_HR
 
 _MAX_FLOORS = 20_000

@@ -22,9 +22,8 @@ from trimtab.ledger import Commitment
 from trimtab.ledger.commitments import cover
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.node_commitments import HeldNodeCommitments
-from trimtab.plan.program.couplings.parts import CountingRows, NodePrices, RowInputs
+from trimtab.plan.program.couplings.parts import CountingRows, NodePrices, RowInputs, Uses
 from trimtab.plan.program.highs import INFINITY, Program
-from trimtab.plan.program.pool_use import Uses
 from trimtab.units import usd
 
 

@@ -25,11 +25,12 @@ from trimtab.plan.program.couplings.parts import (
     LimitUse,
     NodePrices,
     RowInputs,
+    Sharing,
     TriedUse,
+    Uses,
 )
 from trimtab.plan.program.couplings.shared_nodes import nodes_alone
 from trimtab.plan.program.highs import INFINITY
-from trimtab.plan.program.pool_use import Sharing, Uses
 from trimtab.units import S_PER_HR, usd
 
 _NEAR = 0.1

@@ -1,1 +1,0 @@
-"""What is judged for every fleet and never planned."""

@@ -1,0 +1,144 @@
+"""The facts that a fleet's own history tells are those that its plan was made on."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from tests.emit.cluster_example import P4D
+
+from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.placement import HomeNodes, resolve
+from trimtab.emit.manifests.cluster_facts import facts_of_fleet, pods_if_none_waited, with_cluster
+from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.pool_specs import PlacedWorkload
+from trimtab.errors import InputError
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import JobsObservation
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline import open_demo
+from trimtab.replay.outcomes.evaluate import law_of
+from trimtab.sources.kubernetes.pods import gpu_containers_of
+
+SETTINGS = Settings()
+END = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    return build_fleet(open_demo("quad-a100"), SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def facts(fleet):
+    market = Market(
+        catalog=load_catalog(), at=fleet.window.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
+    )
+    return facts_of_fleet(fleet, SETTINGS, market, owner_kinds={}, pools=[*fleet.usage.pools, P4D])
+
+
+def test_a_service_scales_on_the_capacity_that_was_replayed(fleet, facts):
+    served = [one for one in facts.workloads if one.service is not None]
+
+    assert served
+    for one in served:
+        assert one.service.capacity_req_s == law_of(fleet.workload(one.name), SETTINGS).capacity_req_s
+
+
+def test_every_workload_has_an_owner_and_at_least_one_replica(fleet, facts):
+    assert [one.name for one in facts.workloads] == [one.name for one in fleet.workloads]
+    assert all(one.replicas >= 1 and one.owner_kind for one in facts.workloads)
+
+
+def test_pools_carry_the_rates_of_the_market(facts):
+    assert facts.priced(P4D).rate_micro_usd_hr > 0
+    assert facts.priced(P4D).gpus_per_node == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "series"),
+    [
+        (["pod", None, "pod"], ("pod", "namespace")),
+        (["exported_pod", "exported_pod", "pod", None], ("exported_pod", "exported_namespace")),
+        ([None], ("pod", "namespace")),
+    ],
+)
+def test_gpu_series_are_asked_for_by_the_labels_that_they_were_read_with(labels, series):
+    """The GPU operator's ServiceMonitor has `honorLabels: false`: the workload's pod is then `exported_pod`."""
+    told = with_cluster(
+        EmitFacts(), END, nodes=(), held=(), pods=(), scalers=(), devices=[{"pod_label": label} for label in labels]
+    )
+
+    assert (told.pod_label, told.namespace_label) == series
+
+
+def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
+    spec = {
+        "containers": [
+            {"name": "sidecar", "resources": {"limits": {"cpu": "1"}}},
+            {
+                "name": "model",
+                "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2", "cpu": "4"}},
+            },
+        ]
+    }
+    row = dict.fromkeys(["tolerations", "node_selector", "affinity", "selector"]) | {
+        "workload": "prod/chat",
+        "pod": "chat-1",
+        "created": END,
+        "gpu_containers": gpu_containers_of(spec),
+    }
+
+    told = with_cluster(
+        EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
+    )
+
+    assert told.workloads[0].gpu_containers == (GpuContainer(place=1, in_requests=True),)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"gpu_containers": "=HYPERLINK(1):limits"},
+        {"gpu_claims": '"'},
+        {"gpu_claims": "[5]"},
+        {"gpu_claims": '[{"place": 1}]'},
+        {"gpu_claims": '[{"place": 1e400, "name": "a", "api_version": "v1"}]'},
+        {"gpu_claims": "[" * 20_000},
+    ],
+)
+def test_cells_of_pods_that_no_collect_writes_are_refused_by_name(cells):
+    columns = ("tolerations", "node_selector", "affinity", "selector", "gpu_containers", "gpu_claims")
+    row = {**dict.fromkeys(columns), "workload": "prod/chat", "pod": "chat-0", "created": END, **cells}
+
+    with pytest.raises(InputError, match=next(iter(cells))):
+        with_cluster(
+            EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
+        )
+
+
+def test_runs_that_queued_count_as_if_each_had_started_when_it_came():
+    jobs = JobsObservation(
+        submit_s=np.array([0.0, 10.0, 20.0, 5_000.0]),
+        start_s=np.array([0.0, 1_000.0, 2_000.0, 5_000.0]),
+        end_s=np.array([1_000.0, 2_000.0, 3_000.0, 5_100.0]),
+        gpus=np.array([32.0, 32.0, 32.0, 8.0]),
+        pods=np.array([4, 4, 4, 1]),
+        cut=np.zeros(4, dtype=bool),
+    )
+
+    assert pods_if_none_waited(jobs) == 12
+    assert pods_if_none_waited(jobs.part(np.array([], dtype=int))) == pods_if_none_waited(None) == 0
+
+
+def test_a_pool_for_runs_holds_all_that_may_start_at_once():
+    home = HomeNodes(pool=P4D, gpu="A100-SXM4-40GB", gpus_per_node=8, gpus_per_pod=8.0)
+    known = WorkloadFacts(name="ml/train", owner_kind="Job", pool=P4D, gpus_per_node=8, gpus_per_pod=8.0, replicas=4)
+    here = PlacedWorkload(known=known, deployment=AS_IT_IS, place=resolve(home, AS_IT_IS), actions=(), waits={})
+
+    queued = replace(here, known=replace(known, pods_if_none_waited=15))
+
+    assert here.burst_nodes == 8
+    assert queued.burst_nodes == 30

@@ -1,0 +1,159 @@
+"""ScaledObjects and autoscalers of several metrics: fallback, pauses, behaviours, and what is not guessed.
+
+Replicas of a fallback are those of kedacore/keda v2.20.2, pkg/fallback/fallback_test.go (fallback of 10; 4, 6 and 15 current).
+"""
+
+import pytest
+import yaml
+from tests.review.test_review import bundle as bundle, hpa, on_pool, pods_metric, reviewed
+
+from trimtab.review.keda import Fallback
+from trimtab.review.manifests import read_objects
+from trimtab.review.scaling import Replica, scaling_of
+
+REPLICA = Replica(capacity_req_s=10.0, full_frac=1.0, signal="sm_active")
+
+
+@pytest.mark.parametrize(
+    ("behavior", "current", "held"),
+    [
+        ("static", 15, 10), ("currentReplicas", 6, 6), ("currentReplicasIfHigher", 4, 10),
+        ("currentReplicasIfHigher", 12, 12), ("currentReplicasIfLower", 4, 4), ("currentReplicasIfLower", 12, 10),
+    ],
+)  # fmt: skip
+def test_a_fallback_holds_as_many_replicas_as_keda_asks_for(behavior, current, held):
+    assert Fallback(failures=3, replicas=10, behavior=behavior).held(current) == held
+
+
+def trigger(query='sum(rate(http_requests_total{pod=~"api-.+"}[1m]))', threshold=5, name="load", nulls="false"):
+    return (
+        f"{{type: prometheus, name: {name}, metadata: {{query: '{query}', threshold: '{threshold}', "
+        f"ignoreNullValues: '{nulls}'}}}}"
+    )
+
+
+DEMAND = 'sum(rate(http_requests_total{pod=~"api-.+"}[1m])) + sum(http_requests_waiting{pod=~"api-.+"}) / 15'
+
+
+def scaled(*triggers, more="", annotations="{}"):
+    return f"""
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: api, namespace: prod, annotations: {annotations}}}
+spec:
+  scaleTargetRef: {{name: api}}
+  minReplicaCount: 2
+  maxReplicaCount: 16
+  {more}
+  triggers: [{", ".join(triggers)}]
+"""
+
+
+def policy(*triggers, more="", annotations="{}"):
+    (document,) = [one for one in yaml.safe_load_all(scaled(*triggers, more=more, annotations=annotations)) if one]
+    (scaler,) = read_objects([("a.yaml", document)]).scalers["prod/api"]
+    return scaling_of(scaler, REPLICA, ())
+
+
+def test_of_two_triggers_on_load_the_lower_target_asks_for_more():
+    high, low = trigger(DEMAND, 8, "high"), trigger(DEMAND, 4, "low")
+
+    assert policy(high, low).policy == policy(low).policy == policy(low, high).policy
+
+
+def test_demand_leads_and_what_saturates_stands_beside_it():
+    activity = trigger("avg(avg_over_time(DCGM_FI_PROF_SM_ACTIVE[1m]))", 0.4, "activity")
+
+    found = policy(activity, trigger(DEMAND, 8)).policy
+
+    assert found.target_frac == pytest.approx(0.8)
+    assert found.others.duty_cycle_frac == pytest.approx(0.4)
+
+
+def test_metrics_over_different_windows_are_noted():
+    slow = trigger(DEMAND.replace("1m", "5m"), 4, "slow")
+
+    assert any("slow averages over 300 s" in note for note in policy(trigger(DEMAND, 3), slow).notes)
+
+
+def test_a_formula_over_triggers_is_not_guessed():
+    assert (
+        "scalingModifiers"
+        in policy(trigger(DEMAND), more="advanced: {scalingModifiers: {formula: load * 2, target: '5'}}").refused
+    )
+
+
+def test_what_is_passed_over_is_noted():
+    assert any("idleReplicaCount" in note for note in policy(trigger(DEMAND), more="idleReplicaCount: 0").notes)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "down", "up"),
+    [("paused-scale-in: 'true'", 0.0, 1.0), ("paused-scale-out: ''", 1.0, 0.0), ("paused-scale-in: 'false'", 1.0, 1.0)],
+)
+def test_a_pause_of_one_direction_disables_it(annotation, down, up):
+    found = policy(trigger(DEMAND), annotations=f"{{autoscaling.keda.sh/{annotation}}}").policy
+
+    assert (found.down_frac, found.up_frac) == (down, up)
+
+
+BEHAVIOR = "advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: {%s}}}}"
+
+
+@pytest.mark.parametrize(
+    ("select", "percent", "frac", "pods"),
+    # at the two replicas that there are at least, 200 % are four more, as many as the other policy allows
+    [("Max", 50, 0.5, 4), ("Min", 200, 0.0, 4), ("Min", 100, 1.0, 0), ("Disabled", 200, 0.0, 0)],
+)
+def test_of_several_policies_the_largest_or_smallest_move_counts(select, percent, frac, pods):
+    limits = f"{{type: Percent, value: {percent}, periodSeconds: 15}}, {{type: Pods, value: 4, periodSeconds: 15}}"
+
+    found = policy(trigger(DEMAND), more=BEHAVIOR % f"selectPolicy: {select}, policies: [{limits}]").policy
+
+    assert (found.up_frac, found.up_pods) == (frac, pods)
+
+
+def test_policies_over_different_periods_are_noted():
+    limits = "[{type: Percent, value: 50, periodSeconds: 15}, {type: Pods, value: 4, periodSeconds: 60}]"
+
+    assert any(
+        "different periods" in note for note in policy(trigger(DEMAND), more=BEHAVIOR % f"policies: {limits}").notes
+    )
+
+
+def test_a_fallback_below_what_the_busiest_hour_took_is_said(bundle):
+    # forty requests a second in office hours, of which one replica is granted 6.25
+    low, enough = (
+        reviewed(
+            bundle, on_pool() + scaled(trigger(DEMAND), more=f"fallback: {{failureThreshold: 3, replicas: {count}}}")
+        )
+        for count in (2, 12)
+    )
+
+    assert any("fallback (static) holds 2 replicas" in fault.what for fault in low.findings)
+    assert not any("fallback" in fault.what for fault in enough.findings)
+
+
+def test_a_fallback_behind_a_trigger_that_reads_absence_as_zero_never_holds(bundle):
+    text = scaled(trigger(DEMAND, nulls="true"), more="fallback: {failureThreshold: 3, replicas: 12}")
+
+    found = reviewed(bundle, on_pool() + text)
+
+    assert any("an absent series is 0" in fault.what and "never holds" in fault.what for fault in found.findings)
+
+
+def test_a_paused_autoscaler_holds_what_it_is_paused_at(bundle):
+    text = scaled(trigger(DEMAND), annotations="{autoscaling.keda.sh/paused-replicas: '3'}")
+
+    paused, static = reviewed(bundle, on_pool() + text), reviewed(bundle, on_pool("replicas: 3"))
+
+    assert paused.after_micro_usd == static.after_micro_usd
+
+
+def test_an_autoscaler_of_a_cpu_metric_beside_load_is_not_judged(bundle):
+    cpu = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}"
+
+    found = reviewed(bundle, on_pool() + hpa(f"{pods_metric('http_requests_per_second', 4)}, {cpu}"))
+
+    assert found.unjudged == ("prod/api",)

@@ -1,0 +1,203 @@
+"""Runs that wait in Kueue for quota: which are let in, when, and what a review says of them.
+
+Orders and blocking are those of Kueue v0.19.2's own words (site/content/en/docs/concepts/cluster_queue.md, Queueing strategy),
+and what exceeds a flavor's capacity that of pkg/scheduler/flavorassigner/flavorassigner_test.go ("> maximum capacity").
+"""
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, strategies as st
+from tests.emit.cluster_example import example_facts
+from tests.review.test_emitted import of_effect
+from tests.review.test_review import manifests, nightly_runs as nightly_runs, on_pool, reviewed, stops
+
+from trimtab.deployment.effects import DeferRuns
+from trimtab.emit.manifests.cron_files import cluster_queue_objects, deferral_objects
+from trimtab.policies.deferral import DeferPolicy
+from trimtab.review import read_objects
+from trimtab.review.queues import QueuedRuns, deferral_of, waits_s
+
+
+def runs(*each):
+    return QueuedRuns(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
+
+
+def test_older_runs_that_do_not_fit_block_newer_ones_in_strict_order_alone():
+    waiting = runs((0, 10, 3), (1, 10, 3), (2, 4, 1))
+
+    assert waits_s(waiting, [4.0], strict=True).tolist() == [0, 9, 8]
+    assert waits_s(waiting, [4.0], strict=False).tolist() == [0, 9, 0]
+
+
+def test_a_run_takes_the_first_flavor_that_has_room_and_never_two():
+    waiting = runs((0, 10, 4), (0, 10, 4), (0, 10, 5))
+
+    assert waits_s(waiting, [4.0, 4.0], strict=False).tolist() == [0, 0, np.inf]
+
+
+def test_a_run_larger_than_the_capacity_is_never_let_in_and_blocks_a_strict_queue_for_good():
+    waiting = runs((0, 10, 9), (1, 10, 1))
+
+    assert waits_s(waiting, [4.0], strict=False).tolist() == [np.inf, 0]
+    assert waits_s(waiting, [4.0], strict=True).tolist() == [np.inf, np.inf]
+
+
+RUN = st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 6))
+
+
+@given(st.lists(RUN, min_size=1, max_size=25), st.integers(6, 12), st.booleans())
+def test_never_more_than_the_quota_runs_at_once_and_all_are_let_in(each, quota, strict):
+    waiting = runs(*each)
+
+    starts = waiting.submit_s + waits_s(waiting, [float(quota)], strict=strict)
+
+    assert np.isfinite(starts).all()
+    for now in starts:
+        at_work = (starts <= now) & (now < starts + waiting.run_s)
+        assert waiting.gpus[at_work].sum() <= quota
+
+
+@given(st.lists(RUN, min_size=1, max_size=20))
+def test_no_run_waits_where_the_quota_is_all_that_is_ever_asked_for(each):
+    waiting = runs(*each)
+
+    assert not waits_s(waiting, [float(waiting.gpus.sum())], strict=True).any()
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: lab, labels: {kueue.x-k8s.io/queue-name: nights}}
+spec:
+  template:
+    spec:
+      nodeSelector: {karpenter.sh/nodepool: gpus}
+      tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: nights, namespace: lab}
+spec: {clusterQueue: team}
+"""
+QUEUE = """
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  %s
+  resourceGroups:
+  - coveredResources: ["cpu", "nvidia.com/gpu"]
+    flavors:
+    - name: any
+      resources: [{name: cpu, nominalQuota: 64}, {name: nvidia.com/gpu, nominalQuota: %s}]
+"""
+
+
+def queued(quota, said="queueingStrategy: BestEffortFIFO"):
+    return JOB + QUEUE % (said, quota) + "---" + on_pool().partition("---")[2]
+
+
+def test_runs_within_their_quota_wait_for_nothing(nightly_runs):
+    found = reviewed(nightly_runs, queued(1))
+
+    assert stops(found) == []
+    assert not any("quota" in fault.what for fault in found.findings)
+    assert found.unread == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (queued(0), "7 of 7 runs never get the quota"),
+        (queued(1, "stopPolicy: Hold"), "is stopped"),
+        (queued(1).replace("nvidia.com/gpu, nominal", "example.com/gpu, nominal"), "has no quota of nvidia.com/gpu"),
+    ],
+)
+def test_runs_that_are_never_let_in_are_said(nightly_runs, text, said):
+    assert any(said in what for what in stops(reviewed(nightly_runs, text)))
+
+
+def test_a_queue_that_is_not_among_the_objects_is_named(nightly_runs):
+    (run,) = reviewed(nightly_runs, queued(1).replace("clusterQueue: team", "clusterQueue: elsewhere")).workloads
+
+    assert any("ClusterQueue elsewhere, which is not among these objects" in note for note in run.notes)
+
+
+def test_what_of_a_queue_is_not_modelled_is_listed(nightly_runs):
+    found = reviewed(nightly_runs, queued(1, "preemption: {withinClusterQueue: LowerPriority}"))
+
+    assert [one.what for one in found.unread] == ["ClusterQueue team: preemption"]
+
+
+def test_a_cohort_lends_what_it_may():
+    other = (QUEUE % ("cohort: all", "5, lendingLimit: 2")).replace("name: team", "name: other")
+    queues = manifests(QUEUE % ("cohort: all", 3) + other).queues
+    bounded = manifests(QUEUE % ("cohort: all", "3, borrowingLimit: 1") + other).queues
+
+    assert queues.quota_of(queues.cluster["team"]) == (5.0,)
+    assert queues.quota_of(queues.cluster["other"]) == (8.0,)
+    assert bounded.quota_of(bounded.cluster["team"]) == (4.0,)
+
+
+def test_a_flavor_says_on_which_nodes_its_runs_go(nightly_runs):
+    flavor = """
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: any}
+spec: {nodeLabels: {karpenter.sh/nodepool: gpus}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}
+"""
+    bare = (
+        queued(1)
+        .replace("      nodeSelector: {karpenter.sh/nodepool: gpus}\n", "")
+        .replace("      tolerations: [{key: nvidia.com/gpu, operator: Exists}]\n", "", 1)
+    )
+
+    with_flavor, selected = reviewed(nightly_runs, bare + flavor), reviewed(nightly_runs, queued(1))
+
+    assert stops(with_flavor) == []
+    assert with_flavor.after_micro_usd == selected.after_micro_usd
+
+
+@pytest.mark.parametrize("policy", [DeferPolicy(2, 6 * 3600), DeferPolicy(22, 21300), DeferPolicy(0, 23 * 3600)])
+def test_an_emitted_deferral_is_read_as_the_policy_that_was_replayed(policy):
+    effect, known = DeferRuns(policy=policy, startup_s=300.0), example_facts().workload("research/vision-exp")
+    objects = (*deferral_objects(of_effect(effect), effect, known), *cluster_queue_objects([of_effect(effect)], 8))
+
+    found = read_objects(("emitted.yaml", one) for one in yaml.safe_load_all(yaml.safe_dump_all(objects)))
+
+    ((_, turns),) = found.queues.turns.items()
+    assert deferral_of(turns) == policy
+    assert found.unread == []
+    assert not found.pods
+
+
+def test_a_queue_that_opens_at_night_holds_its_runs_until_then(nightly_runs):
+    # runs come at two in the morning, and the queue opens at four
+    turn = """
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: %s, namespace: lab}
+spec:
+  schedule: "%s"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          containers:
+          - args: [patch, localqueues.kueue.x-k8s.io, nights, --type=merge, '--patch={"spec":{"stopPolicy":"%s"}}']
+"""
+    turns = turn % ("open", "0,10 4 * * *", "None") + turn % ("close", "0 20 * * *", "Hold")
+
+    found = reviewed(nightly_runs, queued(1) + turns)
+
+    (run,) = found.workloads
+    assert any("hold runs until 04:00" in change for change in run.changes)
+
+
+def test_a_queue_that_opens_every_other_day_is_not_guessed():
+    assert "not those of one hour of every day" in deferral_of({"None": -1, "Hold": 0})
