@@ -9,6 +9,8 @@ PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # without the advertisement that every build of this theme prints
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+INPUTS ?= 20000
+LEAST ?= 100
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test proving mutations check format lock clean setup setup-dev setup-torch setup-spark setup-dask setup-kubectl help
@@ -26,7 +28,7 @@ proving: setup-dev  ## Fleets whose truth is another simulator's: fail where a c
 	@$(BIN)/python -m benchmarks.proving --small --jobs 2
 
 mutations: setup-dev  ## Damaged inputs of every kind: fail where one crashes, hangs or swells (5 minutes)
-	@$(BIN)/python -m benchmarks.mutations --inputs 20000 --jobs 2
+	@$(BIN)/python -m benchmarks.mutations --inputs $(INPUTS) --least $(LEAST) --jobs 2
 
 check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable, names of one meaning, docs that build
 	$(BIN)/ruff format --check .
@@ -99,6 +101,7 @@ lock:  ## Renew the pinned requirement files (needs uv; no index address is writ
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime requirements/base.in pyproject.toml -o requirements/base.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime $(shell sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements/base.txt) -c requirements/dev.txt --extra kubernetes pyproject.toml -o requirements/kubernetes.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime $(shell sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements/base.txt) -c requirements/dev.txt --extra web pyproject.toml -o requirements/web.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate requirements/release.in -o requirements/release.txt
 
 clean:  ## Remove the environment and build leftovers

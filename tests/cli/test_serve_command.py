@@ -47,6 +47,17 @@ def test_two_kinds_of_audits_at_once_are_refused(program, folder):
     assert "--audits and --demo" in err
 
 
+def test_a_folder_that_the_system_refuses_to_look_at_ends_in_one_line(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".trimtab").symlink_to("a" * 300)
+
+    code, _, err = program("serve")
+
+    assert code == 1
+    assert "File name too long" in err
+    assert "Traceback" not in err
+
+
 def test_a_folder_of_documents_is_served_until_it_is_interrupted(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,9 +1,12 @@
 """What runs trimtab in a cluster: chart and manifests are one, each passes the check, and the commands in it run."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -128,6 +131,56 @@ def test_pods_keep_to_the_restricted_standard_and_write_to_their_volumes_alone(d
         }
         assert container["resources"]["requests"]
         assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/history", "/tmp"}
+
+
+def test_the_page_reads_the_volume_from_the_node_of_the_weekly_run_and_asks_the_cluster_nothing(deployed):
+    objects = by_name((deployed / "manifests/trimtab.yaml").read_text())
+    page = objects["Deployment", "trimtab-page"]["spec"]
+    pod = page["template"]["spec"]
+    (container,) = pod["containers"]
+    together = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert {mount["name"] for mount in container["volumeMounts"] if mount.get("readOnly")} == {"history", "token"}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    # the term selects the pods that bear it, so that the first of them finds a node
+    run_labels = objects["CronJob", "trimtab"]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    for labels in (page["template"]["metadata"]["labels"], run_labels):
+        assert together[0]["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert pod_of(objects)["affinity"] == pod["affinity"]
+
+
+def test_the_page_answers_its_own_pod_with_the_audits_on_the_volume(deployed, tmp_path):
+    pod = by_name((deployed / "manifests/trimtab.yaml").read_text())["Deployment", "trimtab-page"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    arguments, probe = container["args"], container["livenessProbe"]["exec"]["command"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    here = [str(port) if part == "8080" else part for part in arguments]
+    stated = {entry["name"]: entry["value"] for entry in container["env"]} | {"HOME": str(tmp_path)}
+    run = [sys.executable, "-m", "trimtab"]
+    env = stated | {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "XDG_CACHE_HOME": cache_folder(),
+    }
+    subprocess.run([*run, "audit", "--demo", "finetune-7b", "--no-report", "-q"], cwd=tmp_path, env=env, check=True)
+
+    server = subprocess.Popen([*run, *here], cwd=tmp_path, env=env)
+    try:
+        asked = [sys.executable, *(part.replace("8080", str(port)) for part in probe[1:])]
+        until = time.monotonic() + 60
+        while subprocess.run(asked, capture_output=True, check=False).returncode and time.monotonic() < until:
+            time.sleep(0.2)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/audits", timeout=30) as answer:
+            audits = json.load(answer)["audits"]
+    finally:
+        server.terminate()
+        server.wait(30)
+
+    assert [audit["fleet"] for audit in audits] == ["demo finetune-7b"]
+    assert "--host" not in arguments, "it listens to its own pod alone"
 
 
 def test_history_outlives_upgrades(deployed, helm_bin):

@@ -178,4 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TrimtabError as error:
         say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(str(error))}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        cause = f"{error.filename}: {error.strerror or type(error).__name__}"
+        say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(cause)}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

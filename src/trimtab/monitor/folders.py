@@ -2,7 +2,7 @@
 
 A CronJob collects, audits and writes the digest, one container after the other. Each runs one command of trimtab, without a
 shell. What it keeps lies on a volume that outlives upgrades: the bundle, and every audit. It may read what
-`trimtab collect --rbac` says, and change nothing.
+`trimtab collect --rbac` says, and change nothing. A Deployment shows the audits as pages, on its pod's own loopback alone.
 
 The objects are made once from settings; the chart has `{{ .Values.NAME }}` in their place, and `values.yaml` is the settings.
 """
@@ -86,8 +86,39 @@ _HISTORY = "trimtab-history"
 _USER = 10001
 _PLACE = "/history"
 _LABELS = {"app.kubernetes.io/name": _NAME, **MANAGED_BY}
+PAGE = "trimtab-page"
+PAGE_PORT = 8080
+_ANSWERS = f"import socket; socket.create_connection(('127.0.0.1', {PAGE_PORT}), 5)"
 _RUN_S = 6 * S_PER_HR
 _LATE_S = 12 * S_PER_HR
+_POD: Mapping[str, Plain] = {
+    # variables that Kubernetes makes of services named trimtab-... would be read as settings
+    "enableServiceLinks": False,
+    "securityContext": {
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "fsGroup": _USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    # A volume of one node at a time is shared by the page and the weekly run, so that both go to one node. The term selects
+    # the pod that bears it too: the first pod is free to go anywhere (Kubernetes' documentation of inter-pod affinity).
+    "affinity": {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app.kubernetes.io/name": _NAME}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    },
+}
+_VOLUMES: Sequence[Plain] = [
+    {"name": "history", "persistentVolumeClaim": {"claimName": _HISTORY}},
+    {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}},
+]
 _QUOTED_TEMPLATE = re.compile(r"'(\{\{ [A-Za-z.]+ \| toJson \}\})'")
 
 _ABOUT_VALUES = """\
@@ -96,8 +127,11 @@ image: what the Dockerfile built, in a registry of yours.
 prometheus: the server to read; the Secret `trimtab` may have its token under the key `prometheus-token`.
 collect, audit, digest: the commands, in this order. With -o slack or teams and --post, the digest is posted to the address
 under the key `post-url` of the Secret `trimtab`.
+serve, pages: the command that shows the audits, and how many pods run it, 0 or 1. It listens to its own pod, so that only
+kubectl port-forward reaches it; to open it to others give it --host, --token-file and --allow-host, and them `ingress`.
 history: the claim of the volume; a storage class goes here.
-egress: where it may connect to. The API server and webhooks are no pods, so their ports are open to all addresses."""
+ingress, egress: what may connect to it, and where it may connect to. The API server and webhooks are no pods, so their ports
+are open to all addresses."""
 
 
 def in_cluster_files(image: str = IMAGE, prometheus: str = PROMETHEUS) -> dict[str, str]:
@@ -126,9 +160,12 @@ def default_settings(image: str, prometheus: str) -> dict[str, Plain]:
         "collect": ["collect", "--context", "current", "--from", "28d", "--out", "fleet", "--quiet"],
         "audit": ["audit", "fleet", "--no-report", "--quiet"],
         "digest": ["digest", "fleet", "--quiet", "-o", "markdown"],
+        "serve": ["serve", "--quiet", "--port", str(PAGE_PORT)],
+        "pages": 1,
         "history": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
         # an audit of the demonstration fleet takes 0.7 GiB (docs/benchmarks.md); larger fleets take more
         "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+        "ingress": [],
         "egress": [
             {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
             {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]},
@@ -143,7 +180,8 @@ def default_settings(image: str, prometheus: str) -> dict[str, Plain]:
 def cluster_objects(settings: Mapping[str, Plain], namespace: str) -> list[dict[str, Plain]]:
     """Return the objects of a namespace, and the role that reads the cluster; all but the namespace itself."""
     _, *reader = cast("list[dict[str, Plain]]", rbac_objects(namespace))
-    return [*reader, _history(settings, namespace), _policy(settings, namespace), _cron_job(settings, namespace)]
+    makers = (_history, _policy, _cron_job, _page)
+    return [*reader, *(make(settings, namespace) for make in makers)]
 
 
 def _namespace(name: str) -> dict[str, Plain]:
@@ -174,6 +212,7 @@ def _policy(settings: Mapping[str, Plain], namespace: str) -> dict[str, Plain]:
         "spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": _NAME}},
             "policyTypes": ["Ingress", "Egress"],
+            "ingress": settings["ingress"],
             "egress": settings["egress"],
         },
     }
@@ -195,14 +234,29 @@ def _cron_job(settings: Mapping[str, Plain], namespace: str) -> dict[str, Plain]
                 "spec": {
                     "backoffLimit": 1,
                     "activeDeadlineSeconds": _RUN_S,
-                    "template": {"metadata": {"labels": _LABELS}, "spec": _pod(settings)},
+                    "template": {"metadata": {"labels": _LABELS}, "spec": _run_pod(settings)},
                 }
             },
         },
     }
 
 
-def _pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
+def _page(settings: Mapping[str, Plain], namespace: str) -> dict[str, Plain]:
+    labels = {**_LABELS, "app.kubernetes.io/component": "page"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": PAGE, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": settings["pages"],
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {"app.kubernetes.io/name": _NAME, "app.kubernetes.io/component": "page"}},
+            "template": {"metadata": {"labels": labels}, "spec": _page_pod(settings)},
+        },
+    }
+
+
+def _run_pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
     server: Sequence[Plain] = [
         {"name": "TRIMTAB_PROMETHEUS", "value": settings["prometheus"]},
         _secret("TRIMTAB_PROMETHEUS_TOKEN", "prometheus-token"),
@@ -210,22 +264,40 @@ def _pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
     return {
         "serviceAccountName": READER,
         "restartPolicy": "Never",
-        # variables that Kubernetes makes of services named trimtab-... would be read as settings
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **_POD,
         "initContainers": [_container(settings, "collect", server), _container(settings, "audit", [])],
         "containers": [_container(settings, "digest", [_secret("TRIMTAB_POST_URL", "post-url")])],
-        "volumes": [
-            {"name": "history", "persistentVolumeClaim": {"claimName": _HISTORY}},
-            {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}},
+        "volumes": _VOLUMES,
+    }
+
+
+def _page_pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
+    # a probe of the kubelet's own comes from outside of the pod, where nobody is listened to
+    probe: Mapping[str, Plain] = {"exec": {"command": ["python", "-c", _ANSWERS]}, "timeoutSeconds": 10}
+    container = _container(settings, "serve", [])
+    mounts: Sequence[Plain] = [
+        {"name": "history", "mountPath": _PLACE, "readOnly": True},
+        {"name": "scratch", "mountPath": "/tmp"},
+        {"name": "token", "mountPath": "/token", "readOnly": True},
+    ]
+    token: Mapping[str, Plain] = {
+        "secretName": SECRET,
+        "optional": True,
+        "items": [{"key": "page-token", "path": "page-token"}],
+    }
+    return {
+        # it asks the cluster nothing
+        "automountServiceAccountToken": False,
+        **_POD,
+        "containers": [
+            {
+                **container,
+                "volumeMounts": mounts,
+                "startupProbe": {**probe, "periodSeconds": 5, "failureThreshold": 36},
+                "livenessProbe": {**probe, "periodSeconds": 60},
+            }
         ],
+        "volumes": [*_VOLUMES, {"name": "token", "secret": token}],
     }
 
 
@@ -273,11 +345,11 @@ _DOCKERFILE = f"""\
 #   docker build -f deploy/Dockerfile -t registry.example/{IMAGE} --build-arg PYTHON_DIGEST=sha256:... .
 ARG PYTHON_DIGEST
 FROM docker.io/library/python:3.12-slim@${{PYTHON_DIGEST}} AS build
-COPY requirements/base.txt requirements/kubernetes.txt /build/
+COPY requirements/base.txt requirements/kubernetes.txt requirements/web.txt /build/
 COPY dist/*.whl /build/
 RUN python -m venv /opt/trimtab \\
  && /opt/trimtab/bin/pip install --no-cache-dir --only-binary :all: --require-hashes \\
-    -r /build/base.txt -r /build/kubernetes.txt \\
+    -r /build/base.txt -r /build/kubernetes.txt -r /build/web.txt \\
  && /opt/trimtab/bin/pip install --no-cache-dir --no-deps --no-index /build/*.whl
 
 FROM docker.io/library/python:3.12-slim@${{PYTHON_DIGEST}}

@@ -167,7 +167,7 @@ _MONITORING_COLUMNS = (
 _IN_CLUSTER = {
     "Dockerfile": "image of the wheels, on a base chosen by digest",
     "manifests/kustomization.yaml": "Kustomization",
-    "manifests/trimtab.yaml": "account, role, volume, network policy, CronJob",
+    "manifests/trimtab.yaml": "account, role, volume, network policy, CronJob, page",
     "chart/Chart.yaml": "Helm chart of the same objects",
     "chart/values.yaml": "its settings",
     "chart/templates/trimtab.yaml": "its objects",
