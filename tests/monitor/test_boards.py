@@ -110,11 +110,15 @@ def test_a_board_is_of_the_types_that_grafana_publishes(name, sdk):
 
 
 @pytest.mark.parametrize(
-    ("page", "links"),
-    [("https://wiki.example/gpu", ["other boards", "what to do"]), ("docs/page.md", ["other boards"])],
+    ("runbooks", "page", "links"),
+    [
+        ("https://wiki.example/gpu", "", ["other boards", "what to do"]),
+        ("docs/page.md", "", ["other boards"]),
+        ("docs/page.md", "https://gpu-costs.example.com/", ["other boards", "the plan, in trimtab"]),
+    ],
 )
-def test_boards_link_to_one_another_and_to_the_page_where_it_is_an_address(page, links):
-    for board in boards(WATCHED, page):
+def test_boards_link_to_one_another_and_to_pages_where_those_are_addresses(runbooks, page, links):
+    for board in boards(WATCHED, runbooks, page):
         assert [link["title"] for link in json.loads(board.text)["links"]] == links
 
 

@@ -50,11 +50,12 @@ class GrafanaBoard:
     text: str
 
 
-def boards(watched: Watched, page: str = "") -> Iterator[GrafanaBoard]:
-    """Yield the boards; each links to the others, and to the page of what to do where that is an address."""
+def boards(watched: Watched, runbooks: str = "", page: str = "") -> Iterator[GrafanaBoard]:
+    """Yield the boards; each links to the others, to what to do and to the audits' pages, where those are addresses."""
     links = [_link("other boards", "dashboards", tags=["trimtab"])]
-    if page.startswith(("https://", "http://")):
-        links.append(_link("what to do", "link", url=page))
+    for title, url in (("what to do", runbooks), ("the plan, in trimtab", page)):
+        if url.startswith(("https://", "http://")):
+            links.append(_link(title, "link", url=url))
     namespace = _variable("namespace", f"label_values({WORKLOAD_COST}, namespace)")
     workload = _variable("workload", f'label_values({WORKLOAD_COST}{{namespace=~"$namespace"}}, workload)')
     node = _variable("node", f"label_values({ACTIVITY}, node)")

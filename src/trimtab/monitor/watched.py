@@ -83,6 +83,8 @@ class Thresholds(BaseModel):
     """Minutes without readings of a node that has GPUs."""
     runbooks: str = "docs/how-to/watch-a-cluster.md"
     """The page that alerts link to, with a part for each: where you serve it."""
+    page: str = ""
+    """The address of `trimtab serve`, to which boards link; empty where it has none."""
 
 
 def read_thresholds(path: Path) -> Thresholds:
