@@ -39,7 +39,7 @@ from trimtab.plan.verify.verification import Verification
 from trimtab.sources.clouds import CloudMachine, CloudMonitor, CloudReading
 from trimtab.sources.clouds.aws import CloudWatch, aws_quotas, described
 from trimtab.sources.clouds.azure import AzureMonitor, azure_quotas
-from trimtab.sources.clouds.clients import AwsClient, aws_items
+from trimtab.sources.clouds.clients import AwsClient, aws_client, aws_items
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.clouds.google import GoogleMonitoring, describe, google_quotas
 from trimtab.sources.clouds.quotas import QuotaReading, quotas_text, settings_text
@@ -266,14 +266,8 @@ def _amazon_monitor() -> list[Kind]:
 
 @cache
 def _ec2(url: str) -> AwsClient:
-    """Return a client that asks once: the waits of the usual one before it asks again would be most of a run."""
-    import boto3
-    from botocore.config import Config
-
-    client: AwsClient = boto3.client(
-        "ec2", region_name="us-east-1", endpoint_url=url, config=Config(retries={"total_max_attempts": 1})
-    )
-    return client
+    """Return a client that asks once: the waits before it asks again would be most of a run."""
+    return aws_client("ec2", "us-east-1", url, tries=1)
 
 
 def _google_monitor() -> list[Kind]:

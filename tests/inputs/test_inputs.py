@@ -1,17 +1,20 @@
 """Files of others: bombs, depth, width and damage are each one error that names the place and the cure."""
 
+import base64
 import gzip
 import json
 import time
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trimtab.errors import InputError
+from trimtab.errors import BundleError, InputError
 from trimtab.inputs.arrow_tables import column_names, floats, read_arrow_table
 from trimtab.inputs.documents import load_json, load_yaml, load_yaml_documents
 from trimtab.inputs.files import csv_rows, read_bytes, read_packed, read_text
+from trimtab.tables.bundle import open_parquet
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
@@ -155,3 +158,27 @@ def test_texts_of_a_parquet_file_that_are_no_utf_8_are_refused(tmp_path):
 
     with pytest.raises(InputError, match="not a readable Parquet"):
         read_arrow_table(file)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_moments_that_no_calendar_has_are_missing_and_the_others_are_there(tmp_path, unit):
+    moments = pa.array([0, 2**40 * {"s": 1, "ms": 10**3, "us": 10**6}[unit], None], pa.int64())
+    pq.write_table(pa.table({"at": moments.cast(pa.timestamp(unit, tz="UTC"))}), tmp_path / "t.parquet")
+
+    at = read_arrow_table(tmp_path / "t.parquet")["at"].to_pylist()
+
+    assert at == [datetime(1970, 1, 1, tzinfo=UTC), None, None]
+
+
+def test_a_zone_whose_name_is_no_text_is_a_damaged_file(tmp_path):
+    table = pa.table({"at": pa.array([0], pa.timestamp("us", tz="QQQQQQ"))})
+    pq.write_table(table, tmp_path / "whole.parquet")
+    kept = base64.b64decode(pq.read_metadata(tmp_path / "whole.parquet").metadata[b"ARROW:schema"])
+    damaged = base64.b64encode(kept.replace(b"QQQQQQ", b"\xc5QQQQQ"))
+    content = (tmp_path / "whole.parquet").read_bytes().replace(base64.b64encode(kept), damaged)
+    (tmp_path / "t.parquet").write_bytes(content)
+
+    with pytest.raises(InputError, match="not a readable Parquet"):
+        read_arrow_table(tmp_path / "t.parquet")
+    with pytest.raises(BundleError, match="not a readable Parquet"):
+        open_parquet(tmp_path / "t.parquet")

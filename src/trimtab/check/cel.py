@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -20,26 +20,35 @@ from trimtab.sources.kubernetes.objects import Object, at, listed, text
 _RULES = "x-kubernetes-validations"
 
 
-def cel_faults(schema: object, value: object, path: str = "") -> Iterator[FieldFault]:
-    """Yield the CEL rules of a schema that a value breaks, at any depth."""
+def cel_faults(schema: object, value: object, path: str = "", *, broken: Collection[str] = ()) -> Iterator[FieldFault]:
+    """Yield the CEL rules of a schema that a value breaks, at any depth.
+
+    `broken` are fields that break its types. A value that holds one is not judged, as a server does not (`hasBlockingErr` of
+    apiextensions-apiserver): rules count on types, and evaluating one without them can take memory without end.
+    """
     if not isinstance(schema, Mapping) or value is None:
         return
-    for rule in listed(schema, _RULES):
-        if text(rule, "rule") and "oldSelf" not in text(rule, "rule"):
-            yield from _broken(rule, value, path)
+    if not any(_is_at_or_below(path, field) for field in broken):
+        for rule in listed(schema, _RULES):
+            if text(rule, "rule") and "oldSelf" not in text(rule, "rule"):
+                yield from _broken(rule, value, path)
     if isinstance(value, Mapping):
         for key, child in value.items():
             below = at(schema, "properties", str(key)) or schema.get("additionalProperties")
-            yield from cel_faults(below, child, join(path, str(key)))
+            yield from cel_faults(below, child, join(path, str(key)), broken=broken)
     elif isinstance(value, list):
         for place, child in enumerate(value):
-            yield from cel_faults(schema.get("items"), child, join(path, place))
+            yield from cel_faults(schema.get("items"), child, join(path, place), broken=broken)
+
+
+def _is_at_or_below(path: str, field: str) -> bool:
+    return not path or field == path or field.startswith((f"{path}.", f"{path}["))
 
 
 def _broken(rule: Object, value: object, path: str) -> Iterator[FieldFault]:
     stated = text(rule, "rule")
     message = str(rule.get("message") or stated)
-    kept = _kept(stated, json.dumps(value, sort_keys=True, default=str))
+    kept = _kept(stated, json.dumps(value, default=str, skipkeys=True))
     if isinstance(kept, str):
         # the value is not of the type that the rule is for, which the schema says better
         what = f"cannot be judged by a rule of its schema ({kept})"

@@ -77,9 +77,10 @@ def _object(body: Object, schemas: Schemas, catalog: Catalog, *, partial: bool =
         return
     yield from kind_faults(version, kind, schemas)
     schema = schemas.of(version, kind)
-    yield from schema_faults(schema, body, partial=partial)
+    mistyped = list(schema_faults(schema, body, partial=partial))
+    yield from mistyped
     if not partial:
-        yield from cel_faults(schema, body)
+        yield from cel_faults(schema, body, broken={fault.field for fault in mistyped})
     try:
         yield from object_faults(kind, body, catalog, partial=partial)
     except InputError as error:

@@ -30,7 +30,7 @@ def read_arrow_table(path: Path) -> pa.Table:
             with open_packed(path) as stream:
                 return whole(pa_csv.read_csv(stream))
         with open_parquet_file(path) as file:
-            return whole(file.read())
+            return _with_moments_of_the_calendar(whole(file.read()))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except ARROW_ERRORS as error:
@@ -42,9 +42,18 @@ def read_arrow_table(path: Path) -> pa.Table:
 @contextmanager
 def open_parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file whose columns are named once; raises InputError, or one of `ARROW_ERRORS`."""
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         check_columns(list(file.schema_arrow.names), str(path))
         yield file
+
+
+def parquet_file(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file whose time zones have names; raises one of `ARROW_ERRORS`."""
+    file = pq.ParquetFile(path)
+    for field in file.schema_arrow:
+        # Arrow decodes the name of a zone where somebody first asks for it
+        _ = field.type.tz if pa.types.is_timestamp(field.type) else None
+    return file
 
 
 def whole(table: pa.Table) -> pa.Table:
@@ -53,6 +62,22 @@ def whole(table: pa.Table) -> pa.Table:
     A damaged file may decode into texts that are no UTF-8, or lists beyond their end: those fail far from here otherwise.
     """
     table.validate(full=True)
+    return table
+
+
+_FIRST_S, _END_S = -62_135_510_400, 253_402_214_400
+"""Python's calendar, years 1 to 9999, in seconds from 1970, less a day at either end for zones."""
+_UNITS_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def _with_moments_of_the_calendar(table: pa.Table) -> pa.Table:
+    """Return the table with null for moments that no calendar has, so that they are counted with the missing ones."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            units_per_s, column = _UNITS_PER_S[field.type.unit], table[place]
+            since_1970 = pc.divide(column.cast(pa.int64()), units_per_s)
+            there = pc.and_(pc.greater_equal(since_1970, _FIRST_S), pc.less(since_1970, _END_S))
+            table = table.set_column(place, field, pc.if_else(there, column, pa.scalar(None, field.type)))
     return table
 
 

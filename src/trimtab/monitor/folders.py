@@ -30,7 +30,10 @@ _RULES = "trimtab-fleet.rules.yaml"
 
 def monitoring_files(watched: Watched, thresholds: Thresholds) -> dict[str, str]:
     """Return path -> text of what watches a cluster; the same facts give the same bytes."""
-    pages = {f"trimtab-{board.uid}.dashboard.json": board.text for board in boards(watched, thresholds.runbooks, thresholds.page)}
+    pages = {
+        f"trimtab-{board.uid}.dashboard.json": board.text
+        for board in boards(watched, thresholds.runbooks, thresholds.page)
+    }
     rules = yaml_text(rule_object(watched, thresholds), comment="kubectl apply -k . ; no plan is needed for any of it")
     return {"kustomization.yaml": yaml_text(_kustomization(list(pages))), _RULES: rules, **pages}
 

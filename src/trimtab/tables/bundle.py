@@ -18,7 +18,7 @@ import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimtab.errors import BundleError, Fault, InputError
-from trimtab.inputs.arrow_tables import ARROW_ERRORS, whole
+from trimtab.inputs.arrow_tables import ARROW_ERRORS, parquet_file, whole
 from trimtab.notebook import ShownInNotebook
 from trimtab.tables.arrow import arrow_schema, columns_of, conform, empty_table
 from trimtab.tables.schemas import TABLES, Dtype
@@ -132,7 +132,7 @@ def _read_columns(path: Path, schema: pa.Schema) -> pa.Table:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; raises BundleError where it is empty, truncated or not Parquet at all."""
     try:
-        return pq.ParquetFile(path)
+        return parquet_file(path)
     except ARROW_ERRORS as error:
         size = path.stat().st_size if path.is_file() else 0
         what = "the file is empty" if size == 0 else "not a readable Parquet file (truncated?)"

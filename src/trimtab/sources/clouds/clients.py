@@ -28,8 +28,11 @@ class AwsClient(Protocol):
         """Return what pages an operation."""
 
 
-def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsClient:
-    """Return a client of an AWS service with the caller's usual credentials. Raises UsageError without boto3."""
+def aws_client(service: str, region: str, endpoint: str | None = None, *, tries: int = _TRIES) -> AwsClient:
+    """Return a client of an AWS service with the caller's usual credentials. Raises UsageError without boto3.
+
+    `tries` is how often a question is put in all, with growing waits in between.
+    """
     try:
         import boto3
         import botocore.session
@@ -45,7 +48,7 @@ def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsCli
             service,
             region_name=region,
             endpoint_url=endpoint,
-            config=Config(retries={"mode": "standard", "max_attempts": _TRIES}),
+            config=Config(retries={"mode": "standard", "total_max_attempts": tries}),
         )
     except (BotoCoreError, ValueError) as error:
         raise SourceError(f"cannot reach {service} in {region}: {error}") from error
