@@ -203,3 +203,10 @@ def test_being_refused_is_a_matter_of_credentials(signed):
         pytest.raises(CredentialsError, match="Unauthorized"),
     ):
         read_history(url, TYPES, ("us-east-1",), NOW)
+
+
+def test_an_item_that_is_nested_without_end_is_counted():
+    reading = PriceReading()
+
+    assert list(item_lines(["[" * 100_000], "us-east-1", reading)) == []
+    assert reading.skipped["aws: item that is no product with terms"] == 1

@@ -14,7 +14,6 @@ negative; then the rate lies above on demand and is kept as such. Its `r` is a p
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,8 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, InterruptionBucket, Price, PriceBasis
 from trimtab.catalog.prices import is_rate
-from trimtab.errors import SourceError
+from trimtab.errors import InputError, SourceError
+from trimtab.inputs.documents import load_json
 from trimtab.sources.clouds.clients import aws_client, aws_items
 from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import PriceReading
@@ -303,8 +303,8 @@ def item_lines(items: Iterable[object], region: str, reading: PriceReading) -> I
     """Yield the prices of GetProducts' items, each a JSON string (or, from some mirrors, the object itself)."""
     for raw in items:
         try:
-            item = _PriceItem.model_validate(json.loads(raw) if isinstance(raw, str) else raw)
-        except (ValidationError, json.JSONDecodeError):
+            item = _PriceItem.model_validate(load_json(raw, "an item") if isinstance(raw, str) else raw)
+        except (InputError, ValidationError):
             reading.skip("aws: item that is no product with terms")
             continue
         for kind, terms in item.terms.items():
