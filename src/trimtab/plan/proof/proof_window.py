@@ -22,11 +22,12 @@ from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, Rele
 from trimtab.deployment.fitting import speeds_of_types
 from trimtab.errors import ConservationError
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.model import Fleet, Target, Workload
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.service_law import ServiceLaw, as_seen_in
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
