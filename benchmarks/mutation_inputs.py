@@ -71,7 +71,7 @@ from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.profile_file import checked_profile, profile_values
 from trimtab.tables.quality_evidence import read_evidence
 from trimtab.tables.workloads import read_workloads
-from trimtab.web.server import read_token
+from trimtab.web.app import read_token
 
 OWN = Path(__file__).parent.parent / "tests" / "data"
 EARLIER = OWN / "written_by_0_1_0"

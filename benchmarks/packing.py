@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reference.packing import BEST_FIT, EXPECTED_FILL, FGD, Cluster, place_all
-from trimtab.replay.compiled import IntArray
+from trimtab.ledger.arrays import IntArray
 from trimtab.replay.job_nodes import ANY_MODEL, GPU_MILLI, PodAsk, PodMix, pod_mix
 
 _RULES = {"best_fit": BEST_FIT, "fgd": FGD, "expected_fill": EXPECTED_FILL}

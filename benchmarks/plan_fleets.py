@@ -9,8 +9,8 @@ import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import CommitmentOffer
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.table import total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR

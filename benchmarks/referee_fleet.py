@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.referee_pricing import price_all
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.program.decompose import BlockAnswers
 from trimtab.plan.program.highs import INFINITY, Program, ProgramColumn
 

@@ -14,7 +14,7 @@ import heapq
 import numba
 import numpy as np
 
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 
 _ROUNDING = 1e-9
 

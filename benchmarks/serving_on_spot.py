@@ -21,10 +21,10 @@ from benchmarks.autoscale import game
 from benchmarks.spot import SPOT_PRICE
 from benchmarks.traces import STEP_S, Demand, data_argument, demands
 from trimtab.cli.replay.spot import read_availability
+from trimtab.ledger.arrays import Flags
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, StaticReplicas
 from trimtab.replay.compare import first_replicas, needed_replicas
-from trimtab.replay.compiled import Flags
 from trimtab.replay.hedged import replay_hedged
 from trimtab.replay.services import ScalingPolicy, ServiceHistory
 from trimtab.units import S_PER_HR

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from trimtab.replay.compiled import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 LEAST_HR = 3 * HR_PER_WEEK

@@ -32,11 +32,11 @@ from benchmarks.perf_rows import Row, is_ttft, read_rows, serving_query
 from benchmarks.refit import DATA, FORMAT_VERSION, SOURCE
 from benchmarks.scores import coverage, mean, median, relative_errors, width_ratio
 from benchmarks.serving_fit import row_weights
+from trimtab.ledger.arrays import Flags
 from trimtab.physics.fitted import Floats, Terms
 from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving import FirstTokenCosts, level_of
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.replay.compiled import Flags
 from trimtab.replay.engine import Requests
 from trimtab.replay.first_token import beyond_saturation, replay_deployment, spread_lengths
 from trimtab.units import MS_PER_S

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.replay.compiled import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 
 Flags = NDArray[np.bool_]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks.reference.fallback import Mode, Rule, View, decide
 from benchmarks.reference.spot_plan import NEVER, Actions, Flags, SpotPlan, ages
-from trimtab.replay.compiled import IntArray, compiled
+from trimtab.ledger.arrays import IntArray
+from trimtab.replay.compiled import compiled
 
 NO_ACTIONS = np.zeros(1, dtype=np.uint8)
 NO_AGES = np.ones(1, dtype=np.int64)

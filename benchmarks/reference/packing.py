@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.replay import job_nodes
-from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled, inlined
+from trimtab.replay.compiled import admit, compiled, inlined
 from trimtab.replay.job_nodes import (
     GPU_MILLI,
     OFFERS,

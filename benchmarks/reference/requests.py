@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.policies.rules import Rule, decide
 from trimtab.policies.scaling import SYNC_S, Observation
-from trimtab.replay.compiled import CountArray, FloatArray, IntArray, compiled, inlined
+from trimtab.replay.compiled import CountArray, compiled, inlined
 from trimtab.replay.fluid import stop_starting
 from trimtab.replay.services import ScalingPolicy, rule_of
 from trimtab.units import S_PER_HR

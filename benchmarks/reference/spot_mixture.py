@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.reference.spot_plan import NEVER, Flags, Market, ages
-from trimtab.replay.compiled import FloatArray, IntArray, compiled
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.replay.compiled import compiled
 
 Values = NDArray[np.float32]
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.reference import fallback
-from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.replay.compiled import admit, compiled
 
 admit(fallback)
 

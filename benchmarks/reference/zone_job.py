@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from benchmarks.reference import zone_rules
 from benchmarks.reference.spot_plan import NEVER, Flags
 from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept
-from trimtab.replay.compiled import FloatArray, IntArray, admit, compiled
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.replay.compiled import admit, compiled
 
 admit(zone_rules)
 

@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks.reference.spot_plan import NEVER, Flags, ages
 from benchmarks.reference.zone_job import Actions
 from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT
-from trimtab.replay.compiled import FloatArray, IntArray, compiled
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.replay.compiled import compiled
 
 DOWN_EDGES = (1, 9)
 UP_EDGES = (1, 3, 9, 33)

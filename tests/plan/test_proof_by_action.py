@@ -6,7 +6,7 @@ from tests.fleets import FleetRows
 from trimtab.pipeline import audit
 from trimtab.plan.actions import roadmap_planner
 from trimtab.plan.model import VentureKind
-from trimtab.plan.proof import proof_by_action as module
+from trimtab.plan.proof import proof_window as module
 from trimtab.units import per_month, usd
 
 DAYS = 28

@@ -26,8 +26,8 @@ from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.review import read_objects
+from trimtab.review.deployments import held_hours, is_timetable
 from trimtab.review.scaling import Replica, scaling_of
-from trimtab.review.timetables import held_hours, is_timetable
 from trimtab.units import S_PER_HR
 
 CAPACITY_REQ_S = 3.2

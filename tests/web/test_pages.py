@@ -25,6 +25,7 @@ from trimtab.errors import InputError
 from trimtab.pipeline import what_if
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.web import tables
+from trimtab.web.app import PageCache
 from trimtab.web.library import (
     MOST_WAITING,
     Answers,
@@ -35,7 +36,6 @@ from trimtab.web.library import (
     TooBusy,
     UnderWay,
 )
-from trimtab.web.page_cache import PageCache
 from trimtab.web.tables import PAGE_ROWS, TABLES
 
 HOSTILE = {
@@ -454,7 +454,7 @@ def test_a_page_is_the_same_packed_unpacked_and_again(client):
 
 
 def test_pages_that_nobody_asks_for_are_forgotten_where_they_are_too_many(monkeypatch):
-    monkeypatch.setattr("trimtab.web.page_cache.MOST_BYTES", 10_000)
+    monkeypatch.setattr("trimtab.web.app.MOST_BYTES", 10_000)
     cache = PageCache()
     entry = AuditEntry(name="1", stamp="")
     for number in range(200):

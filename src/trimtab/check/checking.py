@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.catalog.registry import Catalog
-from trimtab.check.cel import cel_faults
 from trimtab.check.cluster import Cluster
 from trimtab.check.documents import Document, Folder, read_folder
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, placed
@@ -16,7 +15,7 @@ from trimtab.check.objects import object_faults
 from trimtab.check.queries import query_faults
 from trimtab.check.references import World, reference_faults
 from trimtab.check.scheduling import scheduling_faults
-from trimtab.check.schemas import Schemas, kind_faults, schema_faults
+from trimtab.check.schemas import Schemas, cel_faults, kind_faults, schema_faults
 from trimtab.errors import InputError
 from trimtab.sources.kubernetes.objects import Object, text
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trimtab.check.cel import syntax_fault
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.check.names import dns_label, dns_subdomain
+from trimtab.check.schemas import syntax_fault
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
 from trimtab.sources.kubernetes.resource_claims import NVIDIA_CLASSES
 from trimtab.sources.kubernetes.resource_slices import NVIDIA_DRIVER

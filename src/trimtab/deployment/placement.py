@@ -38,7 +38,7 @@ from trimtab.deployment.effects import (
     UseSlots,
 )
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.physics.colocation import BatchCurve, left_frac, mps_share, time_slice
 from trimtab.physics.predict import PAIR_SPREAD
 from trimtab.physics.transfer import SAME_SPEED, Z_80

@@ -27,10 +27,10 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.providers import last_part
 from trimtab.errors import BillError, UsageError
 from trimtab.fleet.columns import seconds_from
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
+from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.occupancy import cut_by_hour
 from trimtab.ledger import IDLE, Allocation
-from trimtab.ledger.arrays import apportion_groups
+from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups
 from trimtab.units import HR_PER_DAY, NANO_PER_MICRO, NANO_PER_USD, S_PER_HR, round_parts
 
 UNNAMED = "unnamed"

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.providers import last_part, provider_of_bill
 from trimtab.fleet.columns import numbers, seconds_from
-from trimtab.fleet.model import Flags, Fleet, FloatArray, IntArray, Node, Window
+from trimtab.fleet.model import Fleet, Node, Window
 from trimtab.fleet.occupancy import cut_by_hour
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.units import S_PER_HR, micro_usd
 
 BILL_COLUMNS = (

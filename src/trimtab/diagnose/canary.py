@@ -16,7 +16,7 @@ from enum import Enum
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.units import S_PER_HR
 
 RESAMPLES = 1_000

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from trimtab.diagnose.bill_split import UNALLOCATED, UNUSED_COMMITMENT, Charges, CostSplit, DailySpend
 from trimtab.fleet.arrivals import tokens_of
 from trimtab.fleet.columns import numbers
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Window
+from trimtab.fleet.model import Fleet, Window
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import DAYS_PER_WEEK, NANO_PER_MICRO, apportion, round_parts
 
 DEMAND_COLUMNS = (

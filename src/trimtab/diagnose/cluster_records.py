@@ -11,11 +11,11 @@ import numpy as np
 
 from trimtab.catalog import InstanceType
 from trimtab.fleet.activity import USAGE_COLUMNS, device_hours
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Window
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.occupancy import cut_by_hour
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE, Allocation
-from trimtab.ledger.arrays import apportion_groups
+from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR

@@ -11,8 +11,9 @@ from trimtab.diagnose.broken import Breakage, Broken
 from trimtab.diagnose.cluster_records import ClusterRecords, LostSpan, lost_time
 from trimtab.diagnose.findings import Offence, Offences, WasteKind
 from trimtab.diagnose.waste import BrokenCost
-from trimtab.fleet.model import Fleet, IntArray
+from trimtab.fleet.model import Fleet
 from trimtab.ledger import Allocation
+from trimtab.ledger.arrays import IntArray
 from trimtab.units import S_PER_HR, usd
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from trimtab.catalog import Gpu
 from trimtab.diagnose.findings import ProductForm, Verdict
-from trimtab.fleet.model import Fleet, FloatArray, Workload
+from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
+from trimtab.ledger.arrays import FloatArray
 from trimtab.provenance import Evidence
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR

@@ -17,9 +17,10 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.diagnose.findings import Spend, Waste, WasteKind
-from trimtab.fleet.model import Flags, Fleet, FloatArray, IntArray, Workload
+from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.ledger import IDLE, Allocation
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR, apportion
 

@@ -19,8 +19,9 @@ from trimtab.catalog.pools import Pool
 from trimtab.diagnose.bill_split import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
 from trimtab.diagnose.waste import activity_by_hour, is_idle
 from trimtab.errors import UnknownName, UsageError
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Window, Workload
+from trimtab.fleet.model import Fleet, Window, Workload
 from trimtab.fleet.settings import Bands
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MICRO_PER_USD, S_PER_HR, hours_between, mul_div
 
 _WEEK = re.compile(r"(\d{4})-W(\d{2})")

@@ -37,7 +37,7 @@ from trimtab.emit.from_audit.bill import (
 from trimtab.emit.from_audit.plan import plan_part
 from trimtab.emit.from_audit.proof import law_part, proof_part, robustness_part
 from trimtab.emit.money import month_usd
-from trimtab.fleet.model import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.model import CapacityPicture
 from trimtab.plan.proof.scenario import WhatIf

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import RUN_KINDS, Activity, FloatArray, IntArray, Window, Workload
+from trimtab.fleet.model import RUN_KINDS, Activity, Window, Workload
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import S_PER_HR
 
 _FEWEST_HOURS = 5

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import Flags, FloatArray, IntArray, JobsObservation, ServiceObservation, TokenReadings, Window
+from trimtab.fleet.model import JobsObservation, ServiceObservation, TokenReadings, Window
 from trimtab.fleet.occupancy import Pods, one_type, pods_of_runs
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 
 DEMAND_COLUMNS = (
     "workload",

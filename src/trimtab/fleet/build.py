@@ -14,16 +14,7 @@ from trimtab.errors import BundleError, near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
 from trimtab.fleet.arrivals import DEMAND_COLUMNS, job_observations, pods_as_jobs, service_observations
 from trimtab.fleet.columns import text
-from trimtab.fleet.model import (
-    Coverage,
-    Fleet,
-    FloatArray,
-    JobsObservation,
-    ServiceObservation,
-    Window,
-    Workload,
-    workload_kind,
-)
+from trimtab.fleet.model import Coverage, Fleet, JobsObservation, ServiceObservation, Window, Workload, workload_kind
 from trimtab.fleet.occupancy import (
     Occupancy,
     Pods,
@@ -36,6 +27,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts, with_starts
 from trimtab.fleet.targets import targets_of
 from trimtab.ledger import IDLE, Holdings
+from trimtab.ledger.arrays import FloatArray
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads, contradictions
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.fleet.model import FloatArray, Window
+from trimtab.fleet.model import Window
+from trimtab.ledger.arrays import FloatArray
 
 _US_PER_S = 1_000_000
 

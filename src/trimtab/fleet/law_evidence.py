@@ -13,7 +13,8 @@ from enum import Enum
 
 import numpy as np
 
-from trimtab.fleet.model import Flags, FloatArray, ServiceObservation
+from trimtab.fleet.model import ServiceObservation
+from trimtab.ledger.arrays import Flags, FloatArray
 from trimtab.units import S_PER_MIN
 
 SUSTAINED_S = 5.0 * S_PER_MIN

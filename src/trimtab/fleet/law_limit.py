@@ -51,7 +51,7 @@ from trimtab.fleet.law_evidence import (
     seconds_in_work,
     served_req,
 )
-from trimtab.fleet.model import Flags, FloatArray, ServiceObservation, Target, Workload
+from trimtab.fleet.model import ServiceObservation, Target, Workload
 from trimtab.fleet.service_law import (
     ServiceLaw,
     activity_capacity,
@@ -61,6 +61,7 @@ from trimtab.fleet.service_law import (
     step_load,
 )
 from trimtab.fleet.targets import bucket_quantile, histogram_of, share_within
+from trimtab.ledger.arrays import Flags, FloatArray
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 

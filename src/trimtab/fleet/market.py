@@ -14,9 +14,10 @@ import numpy as np
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, Lifecycle, Price
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice, UnknownName
-from trimtab.fleet.model import IntArray, Window
+from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Assumptions, Limits, Settings
 from trimtab.fleet.spot_record import SpotOdds, SpotRecord, spot_odds
+from trimtab.ledger.arrays import IntArray
 from trimtab.units import HR_PER_MO, micro_usd
 
 _OPTION = {

@@ -11,18 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Holdings, Usage
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, WorkloadSpec
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_DAY, S_PER_HR, S_PER_MIN
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.activity import DeviceHours
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import Flags, FloatArray, IntArray, Node, PodSize, Window
+from trimtab.fleet.model import Node, PodSize, Window
 from trimtab.ledger import IDLE, Holdings, Usage
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.units import S_PER_HR
 
 

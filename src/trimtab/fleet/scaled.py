@@ -14,16 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import (
-    Fleet,
-    FloatArray,
-    IntArray,
-    JobsObservation,
-    ServiceObservation,
-    TokenReadings,
-    Workload,
-)
+from trimtab.fleet.model import Fleet, JobsObservation, ServiceObservation, TokenReadings, Workload
 from trimtab.ledger import IDLE, Holdings, Usage
+from trimtab.ledger.arrays import FloatArray, IntArray
 
 _ROUNDING = 1e-9
 

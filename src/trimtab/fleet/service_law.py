@@ -18,9 +18,10 @@ from functools import lru_cache
 import numpy as np
 
 from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, LawEvidence
-from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
+from trimtab.fleet.model import ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.fleet.token_work import TokenWork, in_tokens
+from trimtab.ledger.arrays import FloatArray
 from trimtab.provenance import Basis
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR

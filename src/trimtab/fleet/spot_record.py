@@ -17,8 +17,9 @@ import pyarrow as pa
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import FloatArray, Window
+from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Assumptions
+from trimtab.ledger.arrays import FloatArray
 from trimtab.units import S_PER_HR, S_PER_MIN
 
 EVENT_COLUMNS = ("provider", "instance_type", "region", "zone", "at", "event", "spot_usd_hr")

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from trimtab.errors import BundleError, Fault
-from trimtab.fleet.model import FloatArray, JobsObservation, ServiceObservation, Target, Workload
+from trimtab.fleet.model import JobsObservation, ServiceObservation, Target, Workload
 from trimtab.fleet.settings import Assumptions
+from trimtab.ledger.arrays import FloatArray
 from trimtab.tables.workloads import (
     KINDS_OF_TARGET,
     WORKLOADS_FILE,

@@ -25,7 +25,8 @@ import numpy as np
 
 from trimtab.errors import UnknownName
 from trimtab.fleet.declared_models import ServedModel, served_model
-from trimtab.fleet.model import Flags, FloatArray, ServiceObservation, TokenReadings, Workload
+from trimtab.fleet.model import ServiceObservation, TokenReadings, Workload
+from trimtab.ledger.arrays import Flags, FloatArray
 from trimtab.physics.offers import board
 from trimtab.units import S_PER_HR
 

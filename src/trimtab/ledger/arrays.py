@@ -1,4 +1,4 @@
-"""Array types of the ledger, and the exact integer arithmetic that plain numpy lacks."""
+"""Types of arrays, and the exact integer arithmetic that plain numpy lacks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from trimtab.units import S_PER_HR
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 def charge(rate_micro_usd_hr: int | IntArray, node_seconds: IntArray) -> IntArray:

@@ -20,8 +20,9 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BookBlocks, Effect
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import RUN_KINDS, IntArray, Window
+from trimtab.fleet.model import RUN_KINDS, Window
 from trimtab.fleet.settings import Effort
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,

@@ -17,8 +17,8 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.prices import Price
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, CommitmentOffer, best_count
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.replay.commitments import Choice, CommitRule, Level, choose, cost, held_units, supported_units
 from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_WEEK, HR_PER_YEAR, MO_PER_YEAR, S_PER_HR, micro_usd
 

@@ -10,9 +10,10 @@ import numpy as np
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetGpuCount
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import RUN_KINDS, FloatArray, Workload
+from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Effort
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,

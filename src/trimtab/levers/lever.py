@@ -19,9 +19,10 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, WorkloadEffect
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Workload
+from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Effort, Settings
 from trimtab.ledger import Bill, Commitment
+from trimtab.ledger.arrays import IntArray
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome

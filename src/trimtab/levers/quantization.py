@@ -13,8 +13,9 @@ from trimtab.deployment.placement import slot_board
 from trimtab.errors import UnknownName
 from trimtab.fleet.declared_models import ServedModel, need_on, served_model
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Workload
+from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers import autoscaling, relocation, right_size, sharing
 from trimtab.levers.lever import (
     AppliedLever,

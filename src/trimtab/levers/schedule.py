@@ -12,9 +12,10 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import DeferRuns, Effect, SetSchedule, StartBeforeRuns
-from trimtab.fleet.model import RUN_KINDS, FloatArray, Window, Workload, is_regular
+from trimtab.fleet.model import RUN_KINDS, Window, Workload, is_regular
 from trimtab.fleet.settings import Assumptions, Bands, Effort
 from trimtab.fleet.starts import run_startup_s
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,

@@ -49,8 +49,7 @@ from trimtab.plan.commitments.inventory import Owned, inventory, not_running, ru
 from trimtab.plan.needed_replays import Workers
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
-from trimtab.plan.proof.proof_by_action import proof_by_action
-from trimtab.plan.proof.proof_window import ProofResult
+from trimtab.plan.proof.proof_window import ProofResult, proof_by_action
 from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import Guards, robustness

@@ -13,10 +13,11 @@ from trimtab.catalog import load_catalog
 from trimtab.diagnose.canary import MIN_SLICES, CanaryRun, run_of
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import FloatArray, Workload
+from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Settings
 from trimtab.inputs.arrow_tables import read_arrow_table
 from trimtab.inputs.documents import read_json
+from trimtab.ledger.arrays import FloatArray
 from trimtab.pipeline.opening import open_fleet, priced_history
 from trimtab.plan.verify.baseline import baseline_of
 from trimtab.units import MS_PER_S, US_PER_S

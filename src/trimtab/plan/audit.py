@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Untidy
-from trimtab.fleet.model import Coverage, FloatArray
+from trimtab.fleet.model import Coverage
+from trimtab.ledger.arrays import FloatArray
 from trimtab.notebook import ShownInNotebook
 from trimtab.plan.commitments.inventory import CommitmentUse
 from trimtab.plan.model import CapacityPicture, Plan, Proof

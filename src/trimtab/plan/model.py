@@ -12,7 +12,8 @@ from typing import Annotated
 
 from trimtab.deployment.effects import Effect
 from trimtab.deployment.kept_form import ByClass
-from trimtab.fleet.model import FloatArray, Target, Window
+from trimtab.fleet.model import Target, Window
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.lever import Risk
 from trimtab.notebook import ShownInNotebook
 from trimtab.plan.program.limits import LimitPrice

@@ -22,8 +22,8 @@ import numpy as np
 
 from trimtab.catalog.pools import Site
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import FloatArray
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
 from trimtab.plan.options.workload_options import JudgedWorkload, WorkloadOptions, fixed_cost, options_of

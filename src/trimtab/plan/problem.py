@@ -27,8 +27,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.model import IntArray
 from trimtab.ledger import Commitment, CommitmentOffer
+from trimtab.ledger.arrays import IntArray
 
 KEEP = -1
 """The choice of leaving a workload as it is."""

@@ -23,11 +23,12 @@ from trimtab.catalog.own_rates import OwnedHardware, annuity, owned_usd_hr
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.activity import working_frac
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.model import Fleet, Target, Workload
 from trimtab.fleet.reach import asked_isolation
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import share_within
 from trimtab.ledger import Bill
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.levers import commitments, sharing
 from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.model import NotWorthDoing, Venture, VentureKind

@@ -21,6 +21,7 @@ from typing import assert_never
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.commitment import (
     MOST_SLICES,
     REVIEW_HR,
@@ -32,7 +33,6 @@ from trimtab.policies.commitment import (
     released_frac,
     wanted_units,
 )
-from trimtab.replay.compiled import FloatArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 
 STARTS_FRAC = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.errors import UnknownName, UsageError
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.notebook import ShownInNotebook
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
@@ -27,7 +28,6 @@ from trimtab.policies.saturation import (
     token_saturation,
 )
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
-from trimtab.replay.compiled import FloatArray, IntArray
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN

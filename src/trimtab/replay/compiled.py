@@ -17,6 +17,7 @@ from numba.core import config
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from trimtab.ledger.arrays import IntArray
 from trimtab.replay.code_folder import code_folder
 from trimtab.units import S_PER_HR
 
@@ -51,10 +52,7 @@ def admit(module: ModuleType) -> None:
             inlined(function)
 
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 CountArray = NDArray[np.int32]
-Flags = NDArray[np.bool_]
 
 
 @inlined

@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.errors import InputError
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.physics.serving import StepTimes
-from trimtab.replay.compiled import Flags, FloatArray, IntArray, compiled, inlined
+from trimtab.replay.compiled import compiled, inlined
 
 BLOCK_TOKENS = 16
 """Tokens of a block of the key-value cache (vLLM's default)."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.physics.fitted import Floats
 from trimtab.physics.serving import STEP_TOKENS, FirstTokenCosts, kv_blocks, scaled, step_times
-from trimtab.replay.compiled import FloatArray, IntArray
 from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, EngineReplay, Requests, replay_engine
 
 REQUESTS = 4000

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies import hedge
 from trimtab.policies.hedge import HedgePolicy, split
 from trimtab.policies.metrics import (
@@ -26,7 +27,7 @@ from trimtab.policies.metrics import (
 )
 from trimtab.policies.rules import Rule, decide, target_frac
 from trimtab.policies.scaling import SYNC_S, Observation
-from trimtab.replay.compiled import CountArray, Flags, FloatArray, IntArray, admit, compiled, inlined
+from trimtab.replay.compiled import CountArray, admit, compiled, inlined
 from trimtab.replay.nodes import most_of_late, nodes_for
 
 admit(hedge)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.compiled import Flags, FloatArray, IntArray
 from trimtab.replay.fluid import LOST, ON_DEMAND, STOPPED
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, seconds_held, serve, unseen_requests
 from trimtab.units import S_PER_HR

@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.policies.blocks import NOTICE_S, START_S, BlockCalendar, stands_for_s, weekday_at
-from trimtab.replay.compiled import FloatArray, IntArray
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 GPU_MILLI = 1000

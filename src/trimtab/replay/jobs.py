@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.replay.compiled import FloatArray, IntArray, add_interval
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.replay.compiled import add_interval
 from trimtab.replay.job_nodes import Blocks, BookedNodes, Droughts, PackedNodes, opens_s
 from trimtab.units import S_PER_HR
 

@@ -10,9 +10,10 @@ import math
 
 import numpy as np
 
+from trimtab.ledger.arrays import IntArray
 from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.compiled import CountArray, IntArray, compiled, inlined
+from trimtab.replay.compiled import CountArray, compiled, inlined
 from trimtab.units import S_PER_HR
 
 STEPS_PER_HR = S_PER_HR // SYNC_S

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.ledger.arrays import FloatArray
 from trimtab.policies import forecast
 from trimtab.policies.forecast import (
     ERROR_FLOOR_S,
@@ -26,7 +27,7 @@ from trimtab.policies.forecast import (
     wanted_load,
 )
 from trimtab.policies.metrics import ROUNDING
-from trimtab.replay.compiled import FloatArray, admit, compiled
+from trimtab.replay.compiled import admit, compiled
 from trimtab.units import S_PER_DAY
 
 admit(forecast)

@@ -20,6 +20,7 @@ from typing import assert_never
 
 import numpy as np
 
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies import cron, keda, knative, metrics, rules, saturation, scaling
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
@@ -37,7 +38,7 @@ from trimtab.policies.saturation import (
     token_saturation_memory,
 )
 from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas, hpa_memory
-from trimtab.replay.compiled import CountArray, Flags, FloatArray, IntArray, admit
+from trimtab.replay.compiled import CountArray, admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
     GUARD_TIMES,

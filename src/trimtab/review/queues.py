@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.review.pools import GPU, Taint, object_at
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, quantity, text

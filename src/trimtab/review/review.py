@@ -11,12 +11,12 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import RUN_KINDS, Fleet, FloatArray, IntArray, Target, Window
+from trimtab.fleet.model import RUN_KINDS, Fleet, Target, Window
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
-from trimtab.replay.compiled import Flags
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained

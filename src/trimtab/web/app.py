@@ -1,11 +1,16 @@
-"""The server's addresses: which page or document stands under each, and what is said where there is none."""
+"""The server: which page or document stands under each address, pages kept as they were sent last, and how it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import gzip
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import quote
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -20,17 +25,51 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import write_workbook
-from trimtab.errors import TrimtabError
+from trimtab.errors import TrimtabError, UsageError
 from trimtab.plan.proof.scenario import WhatIf
 from trimtab.plan.verify.verification import Verification
 from trimtab.web import api, pages, switches, tables, worked_out
-from trimtab.web.access import AccessGate, AccessRules
+from trimtab.web.access import LEAST_TOKEN, AccessGate, AccessRules, host_of, is_loopback
 from trimtab.web.layout import assets, audit_path
 from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, TooBusy, UnderWay
-from trimtab.web.page_cache import PageCache
 from trimtab.web.picker import Picker, answered
 from trimtab.web.questions import BadQuestion, allocation, scenario, switched_off, table_question, word
 from trimtab.web.tables import TABLES, AllocatedBill, DataTable, audit_workbook
+
+MOST_BYTES = 32_000_000
+"""Of all packed pages together; those that nobody asked for longest go first."""
+_LEVEL = 5
+Key = tuple[AuditEntry, str]
+
+
+@dataclass(slots=True, eq=False)
+class PageCache:
+    """Packed pages by audit and address."""
+
+    _packed: OrderedDict[Key, bytes] = field(default_factory=OrderedDict)
+    _size: int = 0
+    _access: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, request: Request, entry: AuditEntry, make: Callable[[], str]) -> Response:
+        """Return the page of an address, made where it is not kept; packed where the reader takes that."""
+        packed = self._found((entry, f"{request.url.path}?{request.url.query}"), make)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return HTMLResponse(packed, headers={"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+        return HTMLResponse(gzip.decompress(packed), headers={"Vary": "Accept-Encoding"})
+
+    def _found(self, key: Key, make: Callable[[], str]) -> bytes:
+        with self._access:
+            if (packed := self._packed.get(key)) is not None:
+                self._packed.move_to_end(key)
+                return packed
+        packed = gzip.compress(make().encode(), _LEVEL, mtime=0)
+        with self._access:
+            self._size += len(packed) - len(self._packed.pop(key, b""))
+            self._packed[key] = packed
+            while self._size > MOST_BYTES:
+                self._size -= len(self._packed.popitem(last=False)[1])
+        return packed
+
 
 _SMALLEST_ZIPPED = 1000
 _JSON = "application/json"
@@ -343,3 +382,81 @@ def _said(request: Request, status: int, title: str, words: str) -> Response:
     if request.url.path.startswith(f"{api.PREFIX}/"):
         return Response(api.json_text({"error": words}), status, media_type=_JSON)
     return HTMLResponse(pages.message(title, words), status)
+
+
+_MOST_HEADERS = 32_768
+"""Bytes of a request's head."""
+_KEEP_ALIVE_S = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlace:
+    """Where to listen, and who may ask."""
+
+    host: str
+    port: int
+    token: str | None = None
+    names: Sequence[str] = ()
+    """Host names that are answered to besides those of this machine."""
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def rules(self) -> AccessRules:
+        """Return the rules of access; raises UsageError where others could reach the server and no token is set."""
+        if self.token is None and (not is_loopback(self.host) or self.names):
+            raise UsageError(
+                f"{self.host if not is_loopback(self.host) else ', '.join(self.names)} can be reached by others, and no token "
+                "is set: give --token-file with a file of at least "
+                f"{LEAST_TOKEN} characters (python3 -c 'import secrets; print(secrets.token_urlsafe(32))'), or leave out "
+                "--host and --allow-host"
+            )
+        own = AccessRules().hosts if is_loopback(self.host) else frozenset({host_of(_bracketed(self.host))})
+        return AccessRules(hosts=own | {host_of(name) or name.lower() for name in self.names}, token=self.token)
+
+    @property
+    def address(self) -> str:
+        """Return where a browser finds it."""
+        scheme = "https" if self.certificate else "http"
+        return f"{scheme}://{_bracketed(self.host)}:{self.port}/"
+
+
+def read_token(file: Path) -> str:
+    """Return the token that a file holds; raises UsageError where it is too short to be one, or cannot be read."""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the token in {file}: {error}") from error
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable():
+        raise UsageError(f"{file} holds no token: at least {LEAST_TOKEN} plain characters are needed")
+    return token
+
+
+def run_server(library: Library, place: ServerPlace) -> None:
+    """Serve until interrupted."""
+    try:
+        uvicorn.Server(configured(library, place)).run()
+    finally:
+        library.close()
+
+
+def configured(library: Library, place: ServerPlace) -> uvicorn.Config:
+    """Return how the server runs; raises UsageError where others could reach it and no token is set."""
+    return uvicorn.Config(
+        web_app(library, place.rules()),
+        host=place.host,
+        port=place.port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_MOST_HEADERS,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+        lifespan="off",
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

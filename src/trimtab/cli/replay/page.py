@@ -14,7 +14,7 @@ from trimtab.cli.replay.run import Row, ServiceRuns
 from trimtab.emit.blocks import Chart, Page, Section, Table, bullets
 from trimtab.emit.html.markup import Frame, Html, level_lines, picture, step_area, step_line, tag, text, ticks
 from trimtab.emit.writers import html
-from trimtab.replay.compiled import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.units import S_PER_HR
 
 WIDTH, HEIGHT = 960.0, 300.0

@@ -22,10 +22,10 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, ServiceObservation, Window
 from trimtab.fleet.settings import Settings
+from trimtab.ledger.arrays import FloatArray
 from trimtab.pipeline import SEED, audit, split_window
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
 from trimtab.replay.compare import FitContext, PolicyRun, clairvoyant_replica_hr, compare, expanded, named_policy
-from trimtab.replay.compiled import FloatArray
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, service_model

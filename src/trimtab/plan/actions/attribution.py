@@ -16,7 +16,7 @@ from math import comb
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.units import apportion
 
 EXACT_PLAYERS = 12

@@ -23,9 +23,10 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import DeferRuns, HedgeOnSpot, SetCapacityType
 from trimtab.deployment.placement import resolve
-from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.ledger import IDLE, Bill, Commitment
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.levers import commitments, spot
 from trimtab.levers.batching import batches_fit
 from trimtab.levers.registry import effort_of_lever

@@ -15,7 +15,8 @@ import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
 from trimtab.deployment.placement import is_measured_same
-from trimtab.fleet.model import RUN_KINDS, FloatArray, JobsObservation
+from trimtab.fleet.model import RUN_KINDS, JobsObservation
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.registry import lever_named
 from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.model import Plan, RunsSpend

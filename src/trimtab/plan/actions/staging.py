@@ -17,9 +17,9 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, Tranche
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment, Usage, bill, nodes_committed, spend_needed
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.levers import commitments
 from trimtab.levers.commit_advice import Backing, Layer, backing, layers
 from trimtab.plan.actions.draft_actions import CommitmentPurchase

@@ -17,8 +17,9 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import FloatArray, Window
+from trimtab.fleet.model import Window
 from trimtab.ledger import Commitment, CommitmentOffer, Usage, best_spend, bill, nodes_committed, spend_needed
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.commit_advice import (
     RECENT_HR,
     Advice,

@@ -32,7 +32,8 @@ from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Target
+from trimtab.fleet.model import Target
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers import autoscaling, replica_count, sharing
 from trimtab.levers.lever import CompositionStage, Lever, LeverRequest
 from trimtab.levers.registry import serving

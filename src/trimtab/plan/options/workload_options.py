@@ -19,10 +19,11 @@ from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Target
+from trimtab.fleet.model import Target
 from trimtab.fleet.reach import Quota, quotas_of
 from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of, places

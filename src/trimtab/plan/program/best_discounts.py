@@ -14,9 +14,8 @@ from functools import cache, partial
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import IntArray
 from trimtab.ledger import Commitment, CommitmentOffer, best_count, best_spend, nodes_committed
-from trimtab.ledger.arrays import charge
+from trimtab.ledger.arrays import IntArray, charge
 from trimtab.ledger.commitments import cover, spend_corners
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.node_commitments import beyond

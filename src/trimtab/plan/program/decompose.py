@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from trimtab.errors import PlanError
-from trimtab.fleet.model import FloatArray
+from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.program.highs import Growing, Program, ProgramColumn, solve_integral
 
 MAX_ROUNDS = 200

@@ -14,10 +14,11 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.errors import ConservationError
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, IntArray
+from trimtab.fleet.model import Fleet
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import IDLE, Bill, Commitment, CommitmentOffer, nodes_committed
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.composition import Candidate

@@ -12,7 +12,7 @@ import highspy
 import numpy as np
 
 from trimtab.errors import PlanError
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 
 INFINITY = float(highspy.kHighsInf)
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.held_nodes import HeldNodesInUse

@@ -21,7 +21,7 @@ from itertools import count
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.program.couplings.node_commitments import NodeCommitmentRows
 from trimtab.plan.program.couplings.parts import (
     CountingRows,

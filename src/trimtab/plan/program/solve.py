@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trimtab.errors import PlanError
-from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.one_time_costs import choice_without, one_time_micro_usd

@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Bill, Commitment, Usage, bill, nodes_committed
-from trimtab.ledger.arrays import charge
+from trimtab.ledger.arrays import FloatArray, IntArray, charge
 from trimtab.plan.problem import KEEP, Option, Problem
 from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, held_usage, linked_groups
 from trimtab.plan.program.couplings.node_commitments import committed_pools

@@ -18,8 +18,9 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, JobsObservation, Workload
+from trimtab.fleet.model import Fleet, JobsObservation, Workload
 from trimtab.fleet.reach import offerings_for
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.ledger.commitments import Commitment
 from trimtab.levers import gpu_count
 from trimtab.levers.batching import profile_here

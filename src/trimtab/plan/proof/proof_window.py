@@ -1,9 +1,13 @@
-"""Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
+"""Prove a plan, whole and action by action: replay the proof window, which the planner never saw, under it, and bill both.
 
 Laws and targets come from the fit window, but for latencies by load: those that the proof window measured are what its
 requests take, so that a plan is not proved on requests that have become longer since. A workload that the fit window did not
 have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that nobody holds any
 more is given back with the workloads that the fit window saw on it.
+
+Action by action: shares as in the plan (Shapley) where the actions that touch one another are few enough to enumerate on a
+second window as well; else what is lost when an action alone is left out, on both sides. Either way the predicted and the
+replayed figure are of one kind.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, Rele
 from trimtab.deployment.fitting import speeds_of_types
 from trimtab.errors import ConservationError
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.model import Fleet, Target, Workload
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.service_law import ServiceLaw, as_seen_in
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
-from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
+from trimtab.ledger.arrays import FloatArray, IntArray
+from trimtab.plan.actions.attribution import attribute, components
+from trimtab.plan.model import ActionProof, CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
@@ -36,7 +42,7 @@ from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
-from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
+from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
 
 _ROUNDING_FRAC = 1e-6
 """Of a bill: each hour of each pool is rounded to a micro-dollar."""
@@ -375,3 +381,41 @@ def _history_attained(case: Case, target: Target) -> float | None:
         jobs = case.workload.jobs
         return float((jobs.wait_s <= target.limit_s + 1e-6).mean()) if jobs.count else None
     return baseline_attained(case, target)
+
+
+MOST_BILLS = 1_024
+"""Sets of actions that are billed again at most; beyond, actions are left out one at a time."""
+
+
+def proof_by_action(planned: Planned, proven: ProofResult, *, seed: int) -> tuple[ActionProof, ...]:
+    """Return one entry an action, in the plan's order."""
+    if not planned.plan.actions:
+        return ()
+    after = PlanOnWindow(planned=planned, enacted=proven.enacted)
+    touches = [planned.drafted.actions[number].touches for number in planned.order]
+    groups = components(len(touches), touches)
+    shared = sum(2 ** len(group) for group in groups) <= MOST_BILLS
+    saved = attribute(after.saving, groups, len(touches), seed=seed).shapley if shared else _last_in(after)
+    hours = proven.proof.window.hours
+    return tuple(
+        ActionProof(
+            id=action.id,
+            measure="share" if shared else "last in",
+            predicted_usd_mo=action.saving_usd_mo.value if shared else action.last_in_usd_mo,
+            replayed_usd_mo=per_month(usd(micro_usd), hours),
+            held=_held(action.saving_usd_mo.low, per_month(usd(micro_usd), hours), action.saving_usd_mo.high)
+            if shared
+            else None,
+        )
+        for action, micro_usd in zip(planned.plan.actions, saved, strict=True)
+    )
+
+
+def _held(low: float, value: float, high: float) -> bool:
+    return low - 0.01 <= value <= high + 0.01
+
+
+def _last_in(after: PlanOnWindow) -> Sequence[int]:
+    everything = frozenset(range(len(after.planned.plan.actions)))
+    joint = after.saving(everything)
+    return [joint - after.saving(everything - {action}) for action in sorted(everything)]

@@ -16,10 +16,11 @@ import numpy as np
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import RUN_KINDS, Fleet, FloatArray, Target
+from trimtab.fleet.model import RUN_KINDS, Fleet, Target
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import MeasuredStarts, SlowStarts
+from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill

@@ -9,9 +9,9 @@ from datetime import date
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.registry import PriceChange
-from trimtab.fleet.model import IntArray
 from trimtab.fleet.reach import listed
 from trimtab.fleet.settings import Settings
+from trimtab.ledger.arrays import IntArray
 from trimtab.plan.effort import effort_micro_usd
 from trimtab.plan.model import Action, Proof
 from trimtab.plan.planner import Planned

@@ -8,8 +8,9 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, Workload
+from trimtab.fleet.model import Fleet, Workload
 from trimtab.ledger import IDLE
+from trimtab.ledger.arrays import FloatArray
 from trimtab.units import HR_PER_DAY, S_PER_HR, usd
 
 STILL_FRAC = 0.02

@@ -41,10 +41,11 @@ from trimtab.deployment.effects import (
 )
 from trimtab.fleet.declared_models import declared_format
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
+from trimtab.fleet.model import Fleet, Window, Workload
 from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE
+from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.model import Action, Plan
 from trimtab.plan.verify.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
 from trimtab.replay.job_nodes import Blocks, booked_node_seconds

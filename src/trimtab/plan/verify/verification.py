@@ -33,9 +33,10 @@ from trimtab.deployment.effects import (
     SetCapacityType,
 )
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, IntArray, Window
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment, CommitmentOffer, bill
+from trimtab.ledger.arrays import IntArray
 from trimtab.levers.commit_advice import advise, listed_offer
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of

@@ -6,9 +6,10 @@ import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, Holding, ReleaseIdle, StartBeforeRuns
 from trimtab.deployment.placement import Placement, is_measured_same
-from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
+from trimtab.fleet.model import JobsObservation, Target
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions
 from trimtab.fleet.starts import SlowStarts
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.policies.deferral import start_s
 from trimtab.replay.job_nodes import Blocks, booked_node_seconds, draw_droughts
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs

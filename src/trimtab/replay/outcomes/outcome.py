@@ -24,11 +24,12 @@ from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, UseSlots
 from trimtab.deployment.placement import Placement, is_measured_same, resolve
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray, Target, Window, Workload
+from trimtab.fleet.model import Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import SlowStarts
 from trimtab.ledger import best_count
+from trimtab.ledger.arrays import IntArray
 from trimtab.provenance import Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd

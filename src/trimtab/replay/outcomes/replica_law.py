@@ -25,9 +25,10 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.activity import busiest_hour_frac
 from trimtab.fleet.service_law import LatencyByLoad, ServiceLaw
 from trimtab.fleet.targets import share_within
+from trimtab.ledger.arrays import FloatArray
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, BatchCurve, left_frac, met_frac
 from trimtab.provenance import Basis
-from trimtab.replay.compiled import FloatArray, compiled
+from trimtab.replay.compiled import compiled
 from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.units import S_PER_HR
 

@@ -12,18 +12,19 @@ import numpy as np
 
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplicas, SetSchedule
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target, Window
+from trimtab.fleet.model import ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Assumptions
 from trimtab.fleet.starts import SlowStarts
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.fleet.token_work import TokenWork, in_tokens
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
-from trimtab.replay.compiled import CountArray, Flags
+from trimtab.replay.compiled import CountArray
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.hedged import SpotZones
 from trimtab.replay.outcomes.outcome import (

@@ -22,13 +22,14 @@ from typing import TypeGuard
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray, ServiceObservation
+from trimtab.fleet.model import ServiceObservation
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.metrics import NO_OTHERS, ROUNDING
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas, window_steps
-from trimtab.replay.compiled import CountArray, Flags, IntArray, compiled
+from trimtab.replay.compiled import CountArray, compiled
 from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
 from trimtab.replay.services import (

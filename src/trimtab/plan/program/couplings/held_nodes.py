@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import IntArray
+from trimtab.ledger.arrays import IntArray
 from trimtab.plan.problem import KEEP, NodeGroup, Problem
 from trimtab.plan.program.couplings.parts import LinkedRow, Uses, summed
 

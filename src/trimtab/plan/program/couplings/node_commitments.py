@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, nodes_committed
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.parts import Gathered, NodePrices, RowInputs, Uses
 from trimtab.plan.program.highs import INFINITY

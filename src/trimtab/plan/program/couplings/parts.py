@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool, Site
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.highs import INFINITY, Program
 from trimtab.units import S_PER_HR

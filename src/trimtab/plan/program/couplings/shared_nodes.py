@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool, Site
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import (
     Coefficients,

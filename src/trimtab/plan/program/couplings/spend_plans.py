@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.ledger.commitments import cover
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.node_commitments import HeldNodeCommitments

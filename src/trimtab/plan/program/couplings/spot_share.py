@@ -16,7 +16,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.parts import (
     EXCESS_PRICE,
