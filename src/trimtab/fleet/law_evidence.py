@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab.fleet.model import ServiceObservation
 from trimtab.ledger.arrays import Flags, FloatArray
-from trimtab.units import S_PER_MIN
+from trimtab.units import S_PER_HR, S_PER_MIN
 
 SUSTAINED_S = 5.0 * S_PER_MIN
 """A load is sustained that lasts so long, or a step where steps are longer: the stabilization window of an HPA."""
@@ -155,6 +155,43 @@ def full_req_s(service: ServiceObservation) -> float | None:
     if through.sum() < FEWEST_STEPS:
         return None
     return float(served_req(service)[through].sum() / (service.replicas[through].sum() * service.step_s))
+
+
+def expected_one_by_one_s(service: ServiceObservation) -> float:
+    """Return the seconds that requests would wait by chance, all together, if replicas took one at a time (Erlang C).
+
+    Requests come independently, evenly through each hour, and take any free place: whatever is less orderly makes more wait.
+    Infinite where a whole hour had as many requests in work as replicas.
+    """
+    steps = max(1, round(S_PER_HR / service.step_s))
+    known = np.isfinite(service.running) & np.isfinite(service.waiting) & (service.replicas > 0)
+    whole = len(known) // steps * steps
+    hours = known[:whole].reshape(-1, steps).all(axis=1)
+    in_work = service.running[:whole].reshape(-1, steps).mean(axis=1)[hours]
+    servers = np.floor(service.replicas[:whole].reshape(-1, steps).mean(axis=1)[hours]).astype(np.int64)
+    if not len(in_work):
+        return 0.0
+    if (in_work >= servers).any():
+        return math.inf
+    refused, refused_frac = np.ones(len(in_work)), np.ones(len(in_work))
+    for taken in range(1, int(servers.max()) + 1):
+        refused = in_work * refused / (taken + in_work * refused)
+        refused_frac = np.where(servers == taken, refused, refused_frac)
+    free = servers - in_work
+    waiting = servers * refused_frac / (free + in_work * refused_frac) * in_work / free
+    return float(waiting.sum() * S_PER_HR)
+
+
+def has_several_places(service: ServiceObservation) -> bool:
+    """Tell whether so few requests waited that replicas of one place each are out of the question.
+
+    By chance half of what Erlang C expects would wait where all requests take equally long (M/D/c), and one request at least.
+    """
+    in_work_s = seconds_in_work(service)
+    if not service.waiting.size or in_work_s is None:
+        return False
+    waited_s = float(np.nansum(service.waiting)) * service.step_s
+    return expected_one_by_one_s(service) / 2 > max(waited_s, in_work_s)
 
 
 def _rolled(values: FloatArray, steps: int) -> FloatArray:

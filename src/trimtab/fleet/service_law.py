@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, LawEvidence
+from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, LawEvidence, has_several_places
 from trimtab.fleet.model import ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.fleet.token_work import TokenWork, in_tokens
@@ -385,12 +385,15 @@ def gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) 
 
 
 def seconds_one_by_one(service: ServiceObservation) -> float | None:
-    """Return how long a request occupies a replica that serves one at a time; None where replicas serve several."""
+    """Return how long a request occupies a replica that serves one at a time; None where replicas serve several.
+
+    At low load few are seen together, however many places there are: that none waits for a place tells them apart.
+    """
     both = ~np.isnan(service.running) & ~np.isnan(service.arrivals) & (service.replicas > 0)
     if not both.any() or service.arrivals[both].sum() <= 0:
         return None
     each = service.running[both] / service.replicas[both]
-    if np.quantile(each, _PEAK_QUANTILE) > _ONE_REQUEST:
+    if np.quantile(each, _PEAK_QUANTILE) > _ONE_REQUEST or has_several_places(service):
         return None
     return float(service.running[both].sum() * service.step_s / service.arrivals[both].sum())
 

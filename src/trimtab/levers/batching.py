@@ -92,7 +92,8 @@ def profile_of(workload: Workload, gpu: Gpu | None) -> BatchProfile | str:
         most = _most_at_once(service)
         if np.isnan(most):
             return "requests in work were not measured, so that its batch size is unknown: collect running_mean"
-        return f"runs up to {most:.0f} requests a replica at once already"
+        at_once = f"up to {most:.0f}" if most >= 2 else "several"
+        return f"runs {at_once} requests a replica at once already"
     if declared is None and _most_at_once(service) < _BUSY_ENOUGH:
         return f"batch size unknown: never busy enough to show whether it takes several requests at once; {MEASURE}"
     if declared is None:
