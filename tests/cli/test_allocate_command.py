@@ -2,6 +2,7 @@ import json
 from datetime import date
 
 import pytest
+from openpyxl import load_workbook
 from tests.tables.bundles import META, START, allocation, device, node, tables
 
 from trimtab.catalog import BuyingOption, load_catalog
@@ -41,6 +42,28 @@ def test_the_cents_of_the_rows_sum_to_the_bill(fleet, capsys, rule):
     rate = load_catalog().prices.price("aws", "p4d.24xlarge", "us-east-1", BuyingOption.ON_DEMAND, at=date(2026, 9, 3))
     assert sum(round(row["usd"] * 100) for row in rows) == round(48 * rate.usd_hr * 100)
     assert len(rows) == (4 if rule == "show" else 3)
+
+
+def test_a_workbook_has_every_table_with_dollars_as_numbers(token_fleet, tmp_path, capsys):
+    assert run(token_fleet, "-q", "--by", "workload", "-o", "xlsx", "--out", str(tmp_path / "c.xlsx")) == 0
+    assert run(token_fleet, "-q", "--by", "workload", "-o", "json") == 0
+
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    book = load_workbook(tmp_path / "c.xlsx")
+    shown = list(book["charges"].iter_rows(min_row=2, max_col=2))
+    assert book.sheetnames == ["charges", "tokens"]
+    assert [(name.value, usd.value) for name, usd in shown] == [(row["name"], row["usd"]) for row in rows]
+    assert shown[0][1].number_format.startswith("[$$-409]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [((), "goes to a file"), (("--out", "no/such/folder/c.xlsx"), "there is no folder")]
+)
+def test_a_workbook_without_a_place_is_refused_before_the_work(tmp_path, capsys, arguments, said):
+    # an empty folder is no fleet either, which would be said first if it were read first
+    assert run(str(tmp_path), "-q", "-o", "xlsx", *arguments) == 2
+
+    assert said in capsys.readouterr().err
 
 
 def test_a_table_states_the_sum_and_the_window(fleet, capsys):

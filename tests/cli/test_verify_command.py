@@ -2,6 +2,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from openpyxl import load_workbook
 from tests.emit.example import example_audit
 from tests.plan.test_verify import SERVICES, after, kept
 
@@ -37,6 +38,17 @@ def test_json_carries_every_figure_with_its_unit(later):
     assert [row["status"] for row in rows] == ["short", "on track"]
     assert rows[0]["realised_usd_mo"] == pytest.approx(rows[0]["predicted_usd_mo"] / 2, rel=1e-4)
     assert "web/b" in rows[0]["cause"]
+
+
+def test_a_workbook_carries_the_named_columns_of_the_actions(later, tmp_path):
+    asked = ["-o", "xlsx", "--out", str(tmp_path / "v.xlsx"), "--fields", "status,realised_usd_mo"]
+
+    result = CliRunner().invoke(root, ["verify", str(later), "-q", *asked])
+
+    rows = list(load_workbook(tmp_path / "v.xlsx")["actions"].iter_rows(values_only=True))
+    assert result.exit_code == 0
+    assert rows[0] == ("status", "realised_usd_mo")
+    assert [status for status, _ in rows[1:]] == ["short", "on track"]
 
 
 def test_a_comment_shows_the_actions_and_folds_the_rest_away(later):

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from trimtab.errors import UsageError
+
 if TYPE_CHECKING:
     from trimtab.cli.output import Sheet
 
@@ -168,6 +170,7 @@ class Format(Enum):
     XLSX = "xlsx"
 
 
+WORKBOOK_NEEDS_A_FILE = "a workbook goes to a file: give --out with a name, such as answer.xlsx"
 ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
 
 
@@ -198,6 +201,17 @@ class AnswerOptions:
     fields: tuple[str, ...] = option(
         "--fields", multiple=False, callback=_field_names, metavar="A,B,...", help="Only these columns, by their keys."
     )
+
+    def check(self) -> None:
+        """Refuse, before the work and not after it, an answer that could not be given; raises UsageError."""
+        if self.output_format is Format.XLSX:
+            from trimtab.emit.writers.xlsx import require_writer
+
+            if self.out is None:
+                raise UsageError(WORKBOOK_NEEDS_A_FILE)
+            require_writer()
+        if self.out is not None and not self.out.parent.is_dir():
+            raise UsageError(f"cannot write {self.out}: there is no folder {self.out.parent}")
 
     def write(self, sheet: Sheet) -> None:
         """Write rows as asked; raises UnknownName for a column that they lack, UsageError where the file cannot be written."""

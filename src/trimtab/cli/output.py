@@ -18,11 +18,12 @@ from typing import assert_never
 import click
 import yaml
 
-from trimtab.cli.options import ROW_FORMATS, Format
+from trimtab.cli.options import ROW_FORMATS, WORKBOOK_NEEDS_A_FILE, Format
 from trimtab.emit import blocks
 from trimtab.emit.blocks import Page, Paragraph, StyledText, Table, TableRow, Tone, bullets
-from trimtab.emit.writers import html, markdown, terminal
+from trimtab.emit.writers import html, markdown, terminal, xlsx
 from trimtab.emit.writers.comment import write_comment
+from trimtab.emit.writers.xlsx import Value, WorkbookSheet
 from trimtab.errors import UnknownName, UsageError
 from trimtab.safe_text import csv_text, for_terminal
 
@@ -109,6 +110,7 @@ __all__ = [
     "write_bytes",
     "write_page",
     "write_sheet",
+    "write_workbook",
 ]
 
 SCHEMA_VERSION = 1
@@ -142,6 +144,32 @@ def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: 
     write(
         render(chosen, form, width=PLAIN_WIDTH if out else screen_width(), colour=out is None and colour_wanted()), out
     )
+
+
+def write_workbook(sheets: Mapping[str, Sheet], out: Path | None) -> None:
+    """Write a workbook of sheets by their titles; raises UsageError without a file, or where XlsxWriter is not installed."""
+    if out is None:
+        raise UsageError(WORKBOOK_NEEDS_A_FILE)
+    write_bytes(xlsx.write_workbook([_workbook_sheet(title, sheet) for title, sheet in sheets.items()]), out)
+
+
+def _workbook_sheet(title: str, sheet: Sheet) -> WorkbookSheet:
+    return WorkbookSheet(
+        title=title,
+        heads=[column.key for column in sheet.columns],
+        formats=[_number_format(column.key) for column in sheet.columns],
+        rows=[[_in_one_cell(row.get(column.key)) for column in sheet.columns] for row in sheet.rows],
+    )
+
+
+def _number_format(key: str) -> str:
+    """Return how a spreadsheet shows a column: keys name their units."""
+    words = key.split("_")
+    return "[$$-409]#,##0.00##" if "usd" in words else "0.0%" if words[-1] == "frac" else "General"
+
+
+def _in_one_cell(cell: Cell) -> Value:
+    return cell if cell is None or isinstance(cell, str | int | float | bool) else ";".join(cell)
 
 
 def write_page(page: Page, form: Format, out: Path | None) -> None:
@@ -202,10 +230,10 @@ def _plain(cell: Cell) -> object:
 
 
 def _csv(sheet: Sheet) -> str:
-    rows = ((_plain(row.get(column.key)) for column in sheet.columns) for row in sheet.rows)
+    rows = ([_in_one_cell(row.get(column.key)) for column in sheet.columns] for row in sheet.rows)
     return csv_text(
         [column.key for column in sheet.columns],
-        ([";".join(cell) if isinstance(cell, list) else cell for cell in row] for row in rows),
+        rows,
     )
 
 

@@ -22,7 +22,18 @@ from trimtab.cli.options import (
     prices_option,
     quiet_option,
 )
-from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fixed, write, write_page, write_sheet
+from trimtab.cli.output import (
+    ROW_FORMATS,
+    Cell,
+    Format,
+    Sheet,
+    SheetColumn,
+    fixed,
+    write,
+    write_page,
+    write_sheet,
+    write_workbook,
+)
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -59,7 +70,7 @@ class VerifyOptions:
     prices: Path | None = prices_option()
     at: date | None = at_option("Today's rates are those that held on this day.")
     quiet: bool = quiet_option("No progress.")
-    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.GITHUB_COMMENT)
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.GITHUB_COMMENT, Format.XLSX)
 
 
 @click.command()
@@ -78,6 +89,7 @@ def command(options: VerifyOptions) -> None:
       trimtab verify fleet-in-march/
       trimtab verify fleet-in-march/ --audit 3 -o json
       trimtab verify fleet-this-quarter/ -o html --out quarter.html
+      trimtab verify fleet-this-quarter/ -o xlsx --out quarter.xlsx
       trimtab verify fleet-in-march/ --prices our-rates.csv --at 2027-03-31
     """
     from trimtab.catalog import load_catalog
@@ -85,6 +97,7 @@ def command(options: VerifyOptions) -> None:
     from trimtab.pipeline import open_fleet, verify_plan
 
     set_verbosity(0, options.quiet)
+    options.answer.check()
     kept = recall_plan(find(options.number) if options.number else None)
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the later history", 0.0)
@@ -97,10 +110,11 @@ def _write(found: Verification, fleet: str, form: Format, out: Path | None, fiel
     from trimtab.emit.verify_document import verify_document
     from trimtab.emit.writers.comment import page_comment
 
-    if fields or form is Format.CSV:
-        write_sheet(
-            Sheet(columns=COLUMNS, rows=[_cells(verdict) for verdict in found.actions]), form, out=out, fields=fields
-        )
+    actions = Sheet(columns=COLUMNS, rows=[_cells(verdict) for verdict in found.actions])
+    if form is Format.XLSX:
+        write_workbook({"actions": actions.only(fields) if fields else actions}, out)
+    elif fields or form is Format.CSV:
+        write_sheet(actions, form, out=out, fields=fields)
     elif form is Format.GITHUB_COMMENT:
         write(page_comment("verify", verification_page(found, fleet), opened="actions"), out)
     elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):

@@ -10,6 +10,7 @@ import click
 
 from trimtab.cli.options import (
     FILE,
+    ROW_FORMATS,
     AnswerOptions,
     answer_options,
     at_option,
@@ -66,9 +67,7 @@ class AllocateOptions:
     prices: Path | None = prices_option()
     at: date | None = at_option("List prices that held on this day, not those of each day.")
     quiet: bool = quiet_option("No progress.")
-    answer: AnswerOptions = answer_options(
-        Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML
-    )
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.XLSX)
 
 
 @click.command()
@@ -86,6 +85,7 @@ def command(options: AllocateOptions) -> None:
       trimtab allocate fleet/ --focus bills/ --by label:cost-center --shared spread
       trimtab allocate fleet/ --focus bills/ --months --invoice 2026-09=184210.33
       trimtab allocate fleet/ --budgets budgets.csv -o html --out charges.html
+      trimtab allocate fleet/ -o xlsx --out charges.xlsx       a workbook, a sheet a table
     """
     from trimtab.cli.allocate.run import run_allocate
 

@@ -23,7 +23,7 @@ from trimtab.cli.allocate.tables import (
     who_sheet,
 )
 from trimtab.cli.history import History, HistoryChoice, open_history
-from trimtab.cli.output import Cell, Format, Sheet, write_page, write_sheet
+from trimtab.cli.output import Cell, Format, Sheet, write_page, write_sheet, write_workbook
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.diagnose.bill_split import ChargeBasis, CostSplit, DailySpend, SplitBy
 from trimtab.diagnose.charges import (
@@ -80,6 +80,7 @@ def _terms(options: AllocateOptions) -> _SplitTerms:
 
 def run_allocate(options: AllocateOptions) -> None:
     """Split the bill and write the answer."""
+    options.answer.check()
     set_verbosity(0, options.quiet)
     with progress_bar(quiet=options.quiet) as tell:
         title, answer = charged_back(options, tell)
@@ -199,9 +200,23 @@ def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
         write_page(charge_page(title, answer), Format.HTML, options.answer.out)
         return
     sheet, usual = _asked_sheet(options, answer)
+    if options.answer.output_format is Format.XLSX:
+        named = options.answer.fields
+        write_workbook({"charges": sheet.only(named)} if named else _every_sheet(answer), options.answer.out)
+        return
     for_people = usual if options.answer.output_format is Format.TABLE else ()
     fields = options.answer.fields or for_people
     write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=fields)
+
+
+def _every_sheet(answer: ChargeBack) -> dict[str, Sheet]:
+    """Return every table that there is, by its title."""
+    found = {"charges": who_sheet(answer)}
+    if answer.months:
+        found["months"] = months_sheet(answer)
+    if answer.tokens:
+        found["tokens"] = tokens_sheet(answer)
+    return found
 
 
 def _asked_sheet(options: AllocateOptions, answer: ChargeBack) -> tuple[Sheet, tuple[str, ...]]:

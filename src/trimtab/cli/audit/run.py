@@ -27,7 +27,6 @@ from trimtab.emit.money import dollars
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.sections.finance import finance_page
 from trimtab.emit.writers import html
-from trimtab.emit.writers.xlsx import require_writer
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.audit import Audit
@@ -78,12 +77,7 @@ def run_audit(options: AuditOptions) -> int:
 def _check_output(answer: AnswerOptions) -> None:
     """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
     check_fields(answer.output_format, answer.fields)
-    if answer.output_format is Format.XLSX:
-        if answer.out is None:
-            raise UsageError("a workbook goes to a file: -o xlsx --out audit.xlsx")
-        require_writer()
-    if answer.out is not None and not answer.out.parent.is_dir():
-        raise UsageError(f"cannot write {answer.out}: there is no folder {answer.out.parent}")
+    answer.check()
 
 
 def _at_best_hours(history: History, hourly: Path | None) -> History:
