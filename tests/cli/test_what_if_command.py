@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields, replace
 from datetime import date
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from trimtab.cli import root
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline import audit, open_demo, what_if
+from trimtab.fleet.targets import other_limit, with_other_limits
+from trimtab.pipeline import audit, open_demo, plan_and_prove, what_if
+from trimtab.pipeline.auditing import what_if_beside
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.replay.outcomes import evaluate
 from trimtab.replay.outcomes.outcome import Attained, Outcome
@@ -41,6 +44,69 @@ def test_dearer_prices_raise_the_bill_of_today_in_proportion_and_that_of_a_plan_
 
     assert today["scenario"] == pytest.approx(2 * today["base"], rel=1e-3)
     assert planned["base"] < planned["scenario"] <= 2 * planned["base"] * 1.001
+
+
+SERVICES = "three-small-models"
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return plan_and_prove(open_demo(SERVICES))
+
+
+def whole_usd_mo(planned, limit):
+    """The bill and the work that the plan asks for under another limit: what it minimises."""
+    found = what_if_beside(planned, Scenario(limits=(other_limit(limit),)))
+    assert found.other is not None
+    return found.other.whole_usd_mo
+
+
+def test_a_looser_limit_never_costs_more_and_a_tighter_one_never_less(planned):
+    answers = [whole_usd_mo(planned, f"apps/handbook-answers={limit_s}") for limit_s in (60, 8, 3)]
+
+    assert all(looser <= tighter * (1 + 1e-9) for looser, tighter in pairwise(answers)), answers
+    assert answers[0] < answers[-1]
+
+
+def test_only_what_has_another_limit_is_replayed_again(planned, monkeypatch):
+    judged = []
+    law_of = evaluate.law_of
+    monkeypatch.setattr(
+        evaluate, "law_of", lambda workload, settings: judged.append(workload.name) or law_of(workload, settings)
+    )
+
+    what_if_beside(planned, Scenario(limits=(other_limit("apps/image-draft=8000ms"),)))
+
+    assert set(judged) <= {"apps/image-draft"}
+
+
+def test_the_limits_that_a_workload_has_already_change_nothing(planned):
+    seen = {target.required_frac: target.limit_s for target in planned.opened.fit.workload("apps/image-draft").targets}
+    fleet = with_other_limits(planned.opened.fit, [other_limit("apps/image-draft:queue_wait=1")])
+
+    assert fleet.workloads == planned.opened.fit.workloads, "nothing has that target here"
+    kept = with_other_limits(planned.opened.fit, [other_limit(f"apps/image-draft={seen[0.95]:.12f}")])
+    (limit,) = (target for target in kept.workload("apps/image-draft").targets if target.limit_s is not None)
+    assert (limit.required_frac, limit.limit_s) == (0.95, pytest.approx(seen[0.95]))
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("apps/image-drat=1", "apps/image-draft"),
+        ("apps/image-draft:ttft=1", "has latency"),
+        ("apps/image-draft:tftt=1", "ttft"),
+        ("apps/image-draft=0", "above 0"),
+        ("apps/image-draft=soon", "is no target"),
+        ("0.3", "is no target"),
+        ("apps/image-draft=1e9", "is no target"),
+        ("apps/image-draft=99999999", "above 0"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused_with_its_cure(limit, said):
+    result = CliRunner().invoke(root, ["what-if", "--demo", SERVICES, "--target", limit, "-q"])
+
+    assert said in str(result.exception)
 
 
 def test_without_arguments_there_is_nothing_to_compare():

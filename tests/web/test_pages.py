@@ -298,6 +298,8 @@ def test_another_world_is_the_one_of_the_command(client):
         "deadline=soon",
         "quota=x",
         "no_spot=2",
+        "target=prod%2Fchat",
+        "target=prod%2Fchat%3Atftt%3D1",
         "budget=nan",
     ],
 )
@@ -310,6 +312,8 @@ def test_a_world_that_cannot_be_read_is_refused(client, query):
     ("key", "value", "taken"),
     [
         ("price", "H100-15%, spot+30%", True),
+        ("target", "prod/chat=0.3, prod/rag:ttft=1.5", True),
+        ("target", "prod/chat=soon", False),
         ("price", "spot 30%", False),
         ("quota", "p5.48xlarge=16,g6.xlarge@us-east-1:spot=40", True),
         ("quota", "p5.48xlarge", False),

@@ -62,6 +62,11 @@ class ScenarioOptions:
         "--price", metavar="WHAT+N%",
         help="What if a price changed? spot+30%, H100-15%, commitments+5%, aws+10%; may be repeated.",
     )  # fmt: skip
+    limits: tuple[str, ...] = option(
+        "--target", metavar="WORKLOAD=SECONDS",
+        help="What if a target were another? prod/chat=0.3 (latency), prod/chat:ttft=500ms, team/train:queue_wait=600; may "
+        "be repeated.",
+    )  # fmt: skip
     no_spot: bool = option("--no-spot", help="What if nothing were moved to spot?")
     budget_usd_mo: float | None = option(
         "--budget", callback=_amount, metavar="100k",
@@ -75,13 +80,15 @@ class ScenarioOptions:
     def scenario(
         self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
     ) -> Scenario | None:
-        """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
+        """Return the scenario, or None where nothing is different; raises InputError for a price or target without sense."""
         from trimtab.catalog.registry import price_change
+        from trimtab.fleet.targets import other_limit
         from trimtab.plan.proof.scenario import Scenario
 
         said = Scenario(
             demand=self.demand or 1.0,
             prices=tuple(price_change(text) for text in self.changes),
+            limits=tuple(other_limit(text) for text in self.limits),
             use_spot=False if self.no_spot else None,
             spot_max_frac=spot_max_frac,
             quotas=quotas,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.errors import BundleError, Fault
-from trimtab.fleet.model import JobsObservation, ServiceObservation, Target, Workload
+from trimtab.errors import BundleError, Fault, InputError, UnknownName
+from trimtab.fleet.model import Fleet, JobsObservation, ServiceObservation, Target, Workload
 from trimtab.fleet.settings import Assumptions
 from trimtab.ledger.arrays import FloatArray
 from trimtab.tables.workloads import (
@@ -20,8 +22,10 @@ from trimtab.tables.workloads import (
     WorkloadSpec,
     without_effect,
 )
-from trimtab.units import S_PER_HR
+from trimtab.units import MS_PER_S, S_PER_HR
 
+MOST_LIMIT_S = 1e7
+"""A limit beyond it is no target: four months."""
 _TAILS = (0.95, 0.99)
 _UNMEASURED = {
     TargetMetric.LATENCY: "no latency was measured",
@@ -35,6 +39,70 @@ _HISTOGRAM = {
     TargetMetric.TPOT: "the server's histogram of it (table demand: tpot_le_s, tpot_count)",
     TargetMetric.QUEUE_WAIT: "its runs (table jobs)",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLimit:
+    """A target of one workload with another limit: what if it had to answer, start or begin within so many seconds?"""
+
+    workload: str
+    metric: TargetMetric
+    limit_s: float
+
+    def __str__(self) -> str:
+        return f"{self.metric.value} of {self.workload} within {self.limit_s:g} s"
+
+
+_OTHER_LIMIT = re.compile(r"(?P<workload>[^=:\s]+)(:(?P<metric>[a-z_]+))?\s*=\s*(?P<limit>[0-9.]+)\s*(?P<unit>ms|s|)")
+
+
+def other_limit(text: str) -> OtherLimit:
+    """Read `NAMESPACE/NAME[:METRIC]=SECONDS`, latency where no metric is named; raises InputError, UnknownName."""
+    form = "write prod/chat=0.3, prod/chat:ttft=500ms or team/train:queue_wait=600"
+    found = _OTHER_LIMIT.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"{text!r} is no target; {form}")
+    named, known = found["metric"] or TargetMetric.LATENCY.value, [metric.value for metric in _UNMEASURED]
+    if named not in known:
+        raise UnknownName("target", named, known, where=text)
+    try:
+        limit_s = float(found["limit"]) / (MS_PER_S if found["unit"] == "ms" else 1.0)
+    except ValueError:
+        limit_s = 0.0
+    if not 0 < limit_s <= MOST_LIMIT_S:
+        raise InputError(f"{text!r}: a limit lies above 0 and below {MOST_LIMIT_S:,.0f} s; {form}")
+    return OtherLimit(workload=found["workload"], metric=TargetMetric(named), limit_s=limit_s)
+
+
+def refuse_other_limits(fleet: Fleet, limits: Iterable[OtherLimit]) -> None:
+    """Raise UnknownName for a workload that is not there, InputError for a metric that is not judged for it."""
+    by_name = {workload.name: workload for workload in fleet.workloads}
+    for limit in limits:
+        if limit.workload not in by_name:
+            raise UnknownName("workload", limit.workload, by_name, where=str(limit))
+        judged = {target.metric.value for target in by_name[limit.workload].targets if target.limit_s is not None}
+        if limit.metric.value not in judged:
+            has = f"has {', '.join(sorted(judged))}" if judged else "has none with a limit"
+            raise InputError(f"{limit}: {limit.metric.value} is not judged for it ({has})")
+
+
+def with_other_limits(fleet: Fleet, limits: Sequence[OtherLimit]) -> Fleet:
+    """Return the fleet with other limits; a workload whose metric has no target here stays as it is, the very same object."""
+    if not limits:
+        return fleet
+    return replace(fleet, workloads=tuple(_with_other_limits(workload, limits) for workload in fleet.workloads))
+
+
+def _with_other_limits(workload: Workload, limits: Sequence[OtherLimit]) -> Workload:
+    targets = workload.targets
+    for limit in limits:
+        first = next(
+            (target for target in targets if target.metric is limit.metric and target.limit_s is not None), None
+        )
+        if limit.workload == workload.name and first is not None:
+            other = replace(first, limit_s=limit.limit_s, declared=True, because="asked: what if")
+            targets = (other, *(target for target in targets if target.metric is not limit.metric))
+    return workload if targets is workload.targets else replace(workload, targets=targets)
 
 
 def targets_of(

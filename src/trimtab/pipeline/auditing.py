@@ -39,7 +39,7 @@ from trimtab.fleet.starts import (
     said_of_starts,
     with_measured,
 )
-from trimtab.fleet.targets import declared_in_vain, refuse_impossible
+from trimtab.fleet.targets import declared_in_vain, refuse_impossible, refuse_other_limits, with_other_limits
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
 from trimtab.pipeline.afterwards import emit_facts
@@ -244,6 +244,7 @@ def what_if(
 def what_if_beside(made: ProvenPlan, scenario: Scenario, progress: Progress | None = None) -> WhatIf:
     """Plan a fleet under a scenario beside the plan that is made already; raises UnknownName and InputError."""
     opened = replace(made.opened, store=None)
+    refuse_other_limits(opened.fit, scenario.limits)
     _require_names(opened.market.catalog, opened.settings, scenario)
     check_reach(opened.fit.workloads, replace(opened.market, limits=scenario.settings(opened.settings).limits))
     return _what_if(opened, scenario, made.planned, made.proven, progress or _silent)
@@ -277,6 +278,7 @@ def _opened(
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
+    refuse_other_limits(fit, scenario.limits)
     carried = carried_at(bundle, market, fit, proof)
     (fit, proof), market = carried.fleets, carried.market
     selling = selling.carrying(fit.carried_micro_usd_hr)
@@ -347,11 +349,12 @@ def _planned(
 ) -> tuple[Planned, ProofResult]:
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan.
 
-    What was replayed for the plan of the world as it is (`base`) is replayed again only where demand is another.
+    What was replayed for the plan of the world as it is (`base`) is replayed again only where demand is another, or for a
+    workload whose targets are.
     """
     as_measured = scenario.demand == 1.0
     prospects = judge(
-        scaled_fleet(opened.fit, scenario.demand),
+        with_other_limits(scaled_fleet(opened.fit, scenario.demand), scenario.limits),
         _market_of(opened, scenario),
         scenario.settings(opened.settings),
         seed=SEED,
@@ -363,7 +366,8 @@ def _planned(
         explains=explains,
         workers=opened.workers,
     )
-    return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
+    later = with_other_limits(scaled_fleet(opened.proof, scenario.demand), scenario.limits)
+    return proven_plan(prospects, later, tell, as_measured=as_measured)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult, tell: Progress) -> WhatIf:

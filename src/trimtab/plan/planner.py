@@ -180,7 +180,8 @@ def judge(
     """Replay every workload's options over the (fit) window.
 
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
-    are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again.
+    are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again,
+    but for workloads that have other targets now.
     Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be done elsewhere; under
     limits, and of what was `replayed` already, nothing is.
     """
@@ -190,6 +191,12 @@ def judge(
     else:
         evaluators = replayed.evaluators_under(settings)
         cases = {name: evaluators[name].case if name in evaluators else case for name, case in replayed.cases.items()}
+        former = {workload.name: workload for workload in replayed.fleet.workloads}
+        anew = {workload.name for workload in fleet.workloads if workload.targets != former[workload.name].targets}
+        known = laws or fleet
+        others = cases_of(_only(fleet, anew), settings, seed, market=market, laws=_only(known, anew), store=store)
+        cases |= others
+        evaluators |= {name: Evaluator(case=case) for name, case in others.items() if isinstance(case, Case)}
     asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
     unneeded = dominated_sites(list(asks.values()), {})
     judged = [evaluators.get(workload.name) for workload in fleet.workloads]
@@ -205,6 +212,10 @@ def judge(
         unneeded=unneeded,
         explains=explains,
     )
+
+
+def _only(fleet: Fleet, names: Container[str]) -> Fleet:
+    return replace(fleet, workloads=tuple(workload for workload in fleet.workloads if workload.name in names))
 
 
 def plan_of(prospects: Prospects, progress: Progress) -> Planned:

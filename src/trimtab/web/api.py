@@ -211,6 +211,7 @@ _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("price", "Changes, with commas between them: `H100-15%,spot+30%`.", _text("price")),
     _parameter("no_spot", "1: nothing is moved to spot.", {"type": "string", "enum": ["1"]}),
     _parameter("spot_max", "Share of node-hours on spot at most.", {"type": "number", "minimum": 0, "maximum": 1}),
+    _parameter("target", "`WORKLOAD[:METRIC]=SECONDS`, with commas between them.", _text("target")),
     _parameter("quota", "`TYPE=NODES`, with commas between them.", _text("quota")),
     _parameter("budget", "Dollars a month at most.", {"type": "number", "minimum": 0, "maximum": MOST_USD_MO}),
     _parameter("deadline", "A month, or a day up to its 28th: 2027-03.", _text("deadline")),

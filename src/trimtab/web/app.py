@@ -276,7 +276,9 @@ class Routes:
     def _what_if(self, entry: AuditEntry, query: QueryParams) -> WhatIf | UnderWay | Refused:
         asked = scenario(query)
         if asked is None:
-            raise BadQuestion("what is different? give demand, price, no_spot, spot_max, quota, budget or deadline")
+            raise BadQuestion(
+                "what is different? give demand, price, target, no_spot, spot_max, quota, budget or deadline"
+            )
         return self.library.what_if(entry, asked)
 
     def workbook(self, request: Request) -> Response:

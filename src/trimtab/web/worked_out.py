@@ -219,6 +219,7 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
     fields = (
         ("Demand, times today's", "demand", "number", "1.5"),
         ("Prices that change", "price", "text", "H100-15%, spot+30%"),
+        ("Targets, in seconds", "target", "text", "prod/chat=0.3"),
         ("Budget, $ a month", "budget", "number", "100000"),
         ("Done before", "deadline", "text", "2027-03"),
         ("Quotas", "quota", "text", "p5.48xlarge=16"),

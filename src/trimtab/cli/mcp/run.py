@@ -106,6 +106,7 @@ _PARAMETERS = {
     "--finetune": "task=lora",
     "--pretrain": "task=pretrain",
     "--price": "prices",
+    "--target": "targets",
     "--quota": "quotas",
     "--cloud": "clouds",
     "--spot-max": "spot_max_frac",
@@ -176,6 +177,10 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
         prices: Annotated[
             tuple[str, ...], Field(description="Changes: spot+30%, H100-15%, commitments+5%, aws+10%.")
         ] = (),
+        targets: Annotated[
+            tuple[str, ...],
+            Field(description="Other limits: prod/chat=0.3 (seconds of latency), prod/chat:ttft=500ms."),
+        ] = (),
         no_spot: Annotated[bool, Field(description="Nothing moves to spot.")] = False,
         spot_max_frac: Annotated[float | None, Field(ge=0, le=1, description="Largest share on spot.")] = None,
         quotas: Annotated[
@@ -193,6 +198,7 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
             {
                 "--demand": demand,
                 "--price": prices,
+                "--target": targets,
                 "--no-spot": no_spot,
                 "--spot-max": spot_max_frac,
                 "--quota": quotas,

@@ -1,4 +1,4 @@
-"""`trimtab what-if`: another demand, other prices, no spot, a budget, a deadline, beside the world as it is."""
+"""`trimtab what-if`: another demand, other prices or targets, no spot, a budget, a deadline, beside the world as it is."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def command(options: WhatIfOptions) -> None:
     Examples:
       trimtab what-if --no-spot                           the history of the last audit
       trimtab what-if fleet/ --demand 1.5x --price spot+30%
+      trimtab what-if fleet/ --target prod/chat=0.3       another limit, in seconds
       trimtab what-if fleet/ --quota p5.48xlarge=16 --spot-max 0.3
       trimtab what-if fleet/ --cloud gcp                  what moves to another cloud, if it pays
       trimtab what-if fleet/ --budget 100k                the least work that gets there

@@ -42,7 +42,7 @@ def asked_scenario(options: WhatIfOptions) -> Scenario:
     )
     if scenario is None:
         raise UsageError(
-            "what is different? give --demand, --price, --no-spot, --quota, --spot-max, --budget or --deadline"
+            "what is different? give --demand, --price, --target, --no-spot, --quota, --spot-max, --budget or --deadline"
         )
     quotas_of(scenario.quotas or "")
     return scenario

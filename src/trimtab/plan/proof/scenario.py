@@ -11,6 +11,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.catalog.registry import PriceChange
 from trimtab.fleet.reach import listed
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.targets import OtherLimit
 from trimtab.ledger.arrays import IntArray
 from trimtab.plan.effort import effort_micro_usd
 from trimtab.plan.model import Action, Proof
@@ -32,6 +33,8 @@ class Scenario:
     """In the words of the setting `limits.quotas`, instead of it."""
     clouds: tuple[str, ...] = ()
     """Providers that work may be moved to besides those of the settings."""
+    limits: tuple[OtherLimit, ...] = ()
+    """Targets of workloads with another limit."""
     budget_usd_mo: float | None = None
     deadline: date | None = None
 
@@ -40,6 +43,7 @@ class Scenario:
         said = [
             (self.demand != 1, f"demand {self.demand:g}x"),
             *((True, f"price {change}") for change in self.prices),
+            *((True, str(limit)) for limit in self.limits),
             (self.use_spot is False, "no spot"),
             (self.spot_max_frac is not None, f"at most {self.spot_max_frac or 0.0:.0%} of node-hours on spot"),
             (self.quotas is not None, f"quotas {self.quotas}"),
@@ -64,7 +68,7 @@ class Scenario:
 
     def plans_as_it_is(self, settings: Settings) -> bool:
         """Tell whether its plan is the one for the world as it is: a budget and a deadline are only held against that."""
-        return self.demand == 1 and not self.prices and self.settings(settings) == settings
+        return self.demand == 1 and not self.prices and not self.limits and self.settings(settings) == settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
