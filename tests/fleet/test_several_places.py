@@ -79,3 +79,18 @@ def test_what_waits_by_chance_is_what_the_formula_of_one_server_says():
     )
 
     assert expected_one_by_one_s(service) == pytest.approx(0.5 * hours * 3600)
+
+
+def test_one_place_stays_one_through_hours_that_fill_it():
+    """Work piles up while replicas are full, and an hour with as many in work as replicas proves no second place."""
+    calm, full = served(1, LOW, hours=24), served(1, 1.1, hours=4)
+    joined = replace(
+        calm,
+        **{
+            name: np.concatenate([getattr(calm, name), getattr(full, name)])
+            for name in ("arrivals", "replicas", "running", "waiting")
+        },
+        latency_count=np.zeros((28 * 60, 0)),
+    )
+
+    assert seconds_one_by_one(joined) == pytest.approx(WORK_S, rel=0.05)

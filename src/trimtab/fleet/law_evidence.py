@@ -161,7 +161,7 @@ def expected_one_by_one_s(service: ServiceObservation) -> float:
     """Return the seconds that requests would wait by chance, all together, if replicas took one at a time (Erlang C).
 
     Requests come independently, evenly through each hour, and take any free place: whatever is less orderly makes more wait.
-    Infinite where a whole hour had as many requests in work as replicas.
+    Hours with as many requests in work as replicas count nothing: how many wait then depends on how long it lasts.
     """
     steps = max(1, round(S_PER_HR / service.step_s))
     known = np.isfinite(service.running) & np.isfinite(service.waiting) & (service.replicas > 0)
@@ -169,10 +169,10 @@ def expected_one_by_one_s(service: ServiceObservation) -> float:
     hours = known[:whole].reshape(-1, steps).all(axis=1)
     in_work = service.running[:whole].reshape(-1, steps).mean(axis=1)[hours]
     servers = np.floor(service.replicas[:whole].reshape(-1, steps).mean(axis=1)[hours]).astype(np.int64)
+    with_a_place = in_work < servers
+    in_work, servers = in_work[with_a_place], servers[with_a_place]
     if not len(in_work):
         return 0.0
-    if (in_work >= servers).any():
-        return math.inf
     refused, refused_frac = np.ones(len(in_work)), np.ones(len(in_work))
     for taken in range(1, int(servers.max()) + 1):
         refused = in_work * refused / (taken + in_work * refused)
