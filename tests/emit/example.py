@@ -49,7 +49,7 @@ from trimtab.plan.model import (
     VentureKind,
 )
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
-from trimtab.plan.proof.undeclared import Undeclared
+from trimtab.plan.proof.undeclared import FewerCommitted, Undeclared, with_questions_first
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate, Evidence
 from trimtab.tables.workloads import TargetMetric
@@ -528,6 +528,8 @@ UNDECLARED = (
         permits="a limit of 0.3 s",
         gives_up="p95 may rise to it, and nothing bounds p99",
         saves_usd_mo=5318.473,
+        fewer=(FewerCommitted(pool=P4D, planned=2, then=1),),
+        saves_once_bought_usd_mo=-812.5,
     ),
     Undeclared(
         permission="isolation",
@@ -631,6 +633,7 @@ def example_audit() -> Audit:
         roadmap=roadmap(bill),
         ventures=VENTURES,
     )
+    plan = with_questions_first(plan, UNDECLARED)
     return Audit(
         laws=LAWS,
         undeclared=UNDECLARED,

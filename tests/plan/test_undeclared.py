@@ -19,7 +19,7 @@ from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.proof import undeclared as module
 from trimtab.plan.proof.permissions import PlannedWorkloadState, permissions, sharers
-from trimtab.plan.proof.undeclared import undeclared
+from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.service_outcome import cold_start_of
 from trimtab.tables.arrow import table_from_rows
@@ -183,6 +183,32 @@ def test_searches_that_wait_find_what_all_of_them_find(fleet, monkeypatch):
 
     assert undeclared(planned, market(), SETTINGS, silent) == found
     assert waited[fleet is not runs]
+
+
+def test_what_a_purchase_binds_is_paid_whatever_is_permitted_afterwards(undeclared_service):
+    planned, lines = undeclared_service
+    (purchase,) = planned.drafted.discounts
+    (limit,) = [one for one in lines if one.permission == "latency"]
+    assert [(one.pool, one.planned, one.then) for one in limit.fewer] == [(purchase.offer.pool, 1, 0)]
+    bound_usd_mo = per_month(usd(purchase.offer.rate_micro_usd_hr) * HOURS, HOURS)
+    # the plan pays for the node alone; with the limit its committed rate comes on top of what the others cost
+    assert limit.saves_once_bought_usd_mo == pytest.approx(limit.saves_usd_mo - bound_usd_mo, abs=0.01)
+
+
+def test_a_purchase_says_what_to_ask_first(undeclared_service):
+    planned, lines = undeclared_service
+    actions = with_questions_first(planned.plan, lines).actions
+    (asked,) = [action.ask_first for action in actions if action.lever == "commitment"]
+    (limit,) = [one for one in lines if one.permission == "latency"]
+    assert asked == (f"prod/api: {limit.permits} would leave 1 of 1 p4d.24xlarge unused",)
+    assert not any(action.ask_first for action in actions if action.lever != "commitment")
+
+
+def test_a_permission_that_needs_all_that_is_bought_asks_nothing_first():
+    planned, lines = priced(quiet_services({}))
+    assert lines
+    assert all(one.saves_once_bought_usd_mo is None and not one.fewer for one in lines)
+    assert not any(action.ask_first for action in with_questions_first(planned.plan, lines).actions)
 
 
 def test_lines_come_by_what_they_save(undeclared_service):

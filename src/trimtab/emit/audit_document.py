@@ -36,6 +36,7 @@ from trimtab.emit.from_audit.bill import (
 )
 from trimtab.emit.from_audit.plan import plan_part
 from trimtab.emit.from_audit.proof import law_part, proof_part, robustness_part
+from trimtab.emit.from_audit.shared import to_cents
 from trimtab.emit.money import month_usd
 from trimtab.ledger.arrays import FloatArray
 from trimtab.plan.audit import Audit, HeatMap
@@ -139,6 +140,7 @@ def undeclared_part(found: Undeclared) -> UndeclaredPart:
         permits=found.permits,
         gives_up=found.gives_up,
         saves_usd_mo=round(found.saves_usd_mo, 2),
+        saves_once_bought_usd_mo=to_cents(found.saves_once_bought_usd_mo),
         declaration="\n".join(
             yaml.safe_dump({name: dict(fields)}, default_flow_style=None, sort_keys=False, width=_WIDTH).strip()
             for name, fields in found.declarations.items()

@@ -234,6 +234,9 @@ def undeclared_line(undeclared: UndeclaredPart) -> str:
     """Say what nobody declared of a workload, what declaring it saves, and what its owner accepts with it."""
     names = ", ".join(undeclared.workloads)
     saves = f"{undeclared.permits} would save {dollars(undeclared.saves_usd_mo)} a month"
+    bought = undeclared.saves_once_bought_usd_mo
+    if bought is not None:
+        saves += f", {dollars(bought) if bought > 0 else 'nothing'} once the plan's commitments are bought"
     return f"{names}: {undeclared.known}; {saves} ({undeclared.gives_up})"
 
 

@@ -54,7 +54,7 @@ from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import Guards, robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
-from trimtab.plan.proof.undeclared import undeclared
+from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, usd
@@ -180,7 +180,12 @@ def audited(
     )
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(
-        found, owned=held, robustness=stressed, undeclared=missing, untidy=_untidy(breakages, records, opened, history)
+        found,
+        plan=with_questions_first(found.plan, missing),
+        owned=held,
+        robustness=stressed,
+        undeclared=missing,
+        untidy=_untidy(breakages, records, opened, history),
     )
     made = ProvenPlan(planned=planned, proven=proven, opened=opened)
     if scenario is None:

@@ -62,6 +62,8 @@ class Action:
     """The actions that would miss a target without it."""
     hazards: tuple[str, ...] = ()
     """What can happen once it is done, in words: what its risk is derived from."""
+    ask_first: tuple[str, ...] = ()
+    """What owners may permit that would leave a purchase in part unused, in words: to be asked before it is bought."""
 
     @property
     def saving_per_week_usd_mo(self) -> float:

@@ -108,3 +108,5 @@ class ActionPart(Part):
     """Actions that would miss a target without it: what they save needs it."""
     hazards: tuple[str, ...] = ()
     """What can happen once it is done: what its risk is derived from."""
+    ask_first: tuple[str, ...] = ()
+    """What owners may permit that would leave a purchase in part unused: to be asked before it is bought."""

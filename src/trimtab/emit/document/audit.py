@@ -113,6 +113,8 @@ class UndeclaredPart(Part):
     """Dollars a month beside the plan, the rest of it as it is; alternatives, which do not add up."""
     declaration: str
     """YAML to put under `workloads:` in workloads.yaml, or into the entry that is there."""
+    saves_once_bought_usd_mo: float | None = None
+    """The same once the plan's commitments are bought, below 0 where it then costs; null where it needs all of them."""
 
 
 SCHEMA_VERSION: Literal[1] = 1

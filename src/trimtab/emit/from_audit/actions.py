@@ -54,6 +54,7 @@ def action_part(
         fragile=fragile,
         enables=action.enables,
         hazards=action.hazards,
+        ask_first=action.ask_first,
     )
 
 

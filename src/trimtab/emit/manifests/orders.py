@@ -115,7 +115,7 @@ def purchase_order(action: Action, effect: BuyCommitment) -> str:
 One that the roadmap puts first stays used whichever of the others are done.
 2. The rate on the provider's page is the rate above, or lower.
 3. These nodes were in use in every week since the plan was made.
-
+{_questions(action, 4)}
 ## What it rests on
 
 {evidence}
@@ -171,6 +171,15 @@ loses the rest.
 
 Nobody can undo it before its term ends. Several plans of one term add up.
 """
+
+
+def _questions(action: Action, first: int) -> str:
+    """Return further numbered points: what owners have answered by then."""
+    points = (
+        f"{number}. Its owners have said no to what would empty these nodes. {question}.\n"
+        for number, question in enumerate(action.ask_first, start=first)
+    )
+    return "".join(points)
 
 
 def _tranches(tranches: Sequence[Tranche], quantity: Callable[[int], str]) -> str:

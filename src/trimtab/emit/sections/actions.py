@@ -28,7 +28,7 @@ _BASIS_MEANING = {
 
 
 def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Section, ...]:
-    """Return the parts of the explanation."""
+    """Return the parts of the explanation; what owners are to be asked first only where there is something."""
     changes = bullets([f"{change.subject}: {change.summary}" for change in action.changes])
     targets = [target_line(target) for target in action.targets] or ["No workload with a target is touched."]
     canary = Bullets(numbered=True, items=tuple(ListItem(words=step) for step in action.canary))
@@ -39,6 +39,7 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
         ("How sure", (Paragraph(words=_basis(action)),)),
         ("What it must keep", (bullets(targets),)),
         ("Effort and risk", (Paragraph(words=_risk(action)),)),
+        *([("Ask first", (bullets(action.ask_first),))] if action.ask_first else []),
         ("Try it on a small part first", (canary,)),
         ("Rollback", (Paragraph(words=action.rollback),)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trimtab.emit.blocks import (
     Amount,
     Block,
@@ -77,7 +79,21 @@ def plan_blocks(document: AuditDocument) -> list[Block]:
             rest=_across("", f"{len(rest)} more in `-o json`", Amount(sum(action.saving_usd_mo for action in rest))),
         ),
         Paragraph(words=soft(f"Savings overlap; each figure is a fair share, so they add up.{star} {plan_note(plan)}")),
+        *_questions(plan.actions),
     ]
+
+
+def _questions(actions: Sequence[ActionPart]) -> list[Block]:
+    """Return what to ask before purchases that cannot be taken back, each of them once."""
+    asked: dict[str, list[str]] = {}
+    for action in actions:
+        for question in action.ask_first:
+            asked.setdefault(question, []).append(action.id)
+    lines = [
+        (strong(f"Before {' and '.join(ids)}"), f", which cannot be taken back, ask about {question}")
+        for question, ids in asked.items()
+    ]
+    return [Bullets(items=tuple(map(_item, lines)), brief_items=_BRIEF_LINES)] if lines else []
 
 
 def _across(*cells: str | StyledText | Amount) -> TableRow:

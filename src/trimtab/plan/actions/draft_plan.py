@@ -105,6 +105,11 @@ class DraftPlan:
             self._known[some] = self.bill(some).total + self.moving(some)
         return self._known[some]
 
+    def cost_with(self, bought: Sequence[Commitment]) -> int:
+        """Return the cost of all actions where these commitments are paid in place of theirs, used or not, in micro-dollars."""
+        usage = self.enacted.usage(self.in_force(self.everything), self._gone(self.everything))
+        return self.enacted.priced(usage, tuple(bought)).total + self.moving(self.everything)
+
     def moving(self, some: Actions) -> int:
         """Return what some actions cost besides nodes, in micro-dollars."""
         return self.enacted.moving(self.in_force(some))

@@ -667,7 +667,8 @@ def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
         asked_of=now.case,
         fields={"isolation": "none", **limit},
         known="less than one GPU busy on average, kept apart by hardware because nothing else is said",
-        permits="sharing GPUs without that" + (f", at up to about {looser:g}x the p95 observed" if limit else ""),
+        permits="sharing GPUs without isolation by hardware"
+        + (f", at up to about {looser:g}x the p95 observed" if limit else ""),
         ways=lambda ask: _shared(ask, now.deployment),
         needs=lambda way: way.sharing is not None,
         price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",

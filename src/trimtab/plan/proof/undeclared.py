@@ -3,6 +3,9 @@
 Each permission is priced alone by the program that made the plan: the workload's options as if it were declared, the rest
 of the plan as it is, what is bought fitted anew, limits kept, by the exact joint bill. So each figure can be had; planning the
 whole fleet anew, with every way tried, may find more. They are alternatives, and do not add up.
+
+A permission may empty nodes that the plan commits to. What it would still save once they are bought is worked out as well, and
+the purchase says of itself that the question comes first.
 """
 
 from __future__ import annotations
@@ -12,14 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.errors import PlanError
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
+from trimtab.ledger import Commitment, nodes_committed
 from trimtab.levers import quantization
 from trimtab.levers.lever import LeverRequest
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import with_effort
+from trimtab.plan.model import Action, Plan
 from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.composition import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
@@ -55,6 +63,19 @@ class Undeclared:
     gives_up: str
     """What owners accept with it."""
     saves_usd_mo: float
+    fewer: tuple[FewerCommitted, ...] = ()
+    """What the plan would commit to less of, were it permitted: what is bought before then is paid and stands unused."""
+    saves_once_bought_usd_mo: float | None = None
+    """What it saves once the plan's commitments are bought, below 0 where it then costs; None where they stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerCommitted:
+    """How much less of one pool's nodes is committed to."""
+
+    pool: Pool
+    planned: int
+    then: int
 
 
 def undeclared(
@@ -76,6 +97,25 @@ def undeclared(
     return tuple(sorted((answer for answer in found if answer is not None), key=lambda answer: -answer.saves_usd_mo))
 
 
+def with_questions_first(plan: Plan, found: Sequence[Undeclared]) -> Plan:
+    """Return the plan whose purchases say which declarations would leave nodes unused that they bind."""
+    return replace(plan, actions=tuple(_with_questions(action, found) for action in plan.actions))
+
+
+def _with_questions(action: Action, found: Sequence[Undeclared]) -> Action:
+    pools = {change.effect.pool for change in action.changes if isinstance(change.effect, BuyCommitment)}
+    return replace(
+        action, ask_first=tuple(_question(one) for one in found if any(fewer.pool in pools for fewer in one.fewer))
+    )
+
+
+def _question(found: Undeclared) -> str:
+    unused = " and ".join(
+        f"{fewer.planned - fewer.then} of {fewer.planned} {fewer.pool.instance_type}" for fewer in found.fewer
+    )
+    return f"{', '.join(found.declarations)}: {found.permits} would leave {unused} unused"
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Rest:
     """The plan as it is, into which other ways of some workloads are put."""
@@ -84,7 +124,7 @@ class _Rest:
     market: Market
     settings: Settings
     _rows: list[WorkloadOptions | None] = field(init=False)
-    _cost_micro_usd: int = field(init=False)
+    _drafted: DraftPlan = field(init=False)
 
     def __post_init__(self) -> None:
         planned = self.planned
@@ -93,7 +133,7 @@ class _Rest:
             case = planned.cases.get(workload.name)
             if case is not None:
                 self._rows[index] = _options(self._evaluator(case), self._planned(case))
-        self._cost_micro_usd = self._cost(self._rows, self._chosen(self._rows))
+        self._drafted = self._bought(self._rows, self._chosen(self._rows))
 
     def present(self, case: Case) -> PlannedWorkloadState:
         """Return a workload as the plan has it."""
@@ -129,9 +169,9 @@ class _Rest:
             rows, chosen = self._chosen_with({names.index(one.case.workload.name): one for one in together}, admitted)
         except PlanError:
             return None
-        cost_micro_usd, choice = self._cost(rows, chosen), chosen.choice
+        drafted, choice = self._bought(rows, chosen), chosen.choice
         changed = {index for index, row in enumerate(rows) if row is not self._rows[index]}
-        saves_usd_mo = per_month(usd(self._cost_micro_usd - cost_micro_usd), self.planned.fleet.window.hours)
+        saves_usd_mo = self._beside_usd_mo(_cost(drafted))
         used = {
             names[index]: row.candidates[choice[index]]
             for index in changed
@@ -143,6 +183,7 @@ class _Rest:
             return None
         mine = [permission for permission in together if permission.case.workload.name in used]
         first = used[mine[0].case.workload.name]
+        fewer = self._fewer(drafted)
         return Undeclared(
             permission=mine[0].name,
             declarations={permission.case.workload.name: permission.fields for permission in mine},
@@ -150,12 +191,18 @@ class _Rest:
             permits=mine[0].permits,
             gives_up=mine[0].price(first.deployment, first.outcome),
             saves_usd_mo=saves_usd_mo,
+            fewer=fewer,
+            saves_once_bought_usd_mo=self._beside_usd_mo(
+                drafted.cost_with(_at_least(drafted.discounts, self._drafted.discounts))
+            )
+            if fewer
+            else None,
         )
 
     @property
     def _least_usd_mo(self) -> float:
         """Return what is worth a line: what an action must save, and no less than the plan may be off by."""
-        gap = self.settings.planning.mip_gap_frac * self._cost_micro_usd / MICRO_PER_USD
+        gap = self.settings.planning.mip_gap_frac * _cost(self._drafted) / MICRO_PER_USD
         return max(self.settings.planning.min_saving_usd_mo, per_month(gap, self.planned.fleet.window.hours))
 
     def _chosen_with(
@@ -219,11 +266,38 @@ class _Rest:
         problem = fleet_problem(planned.fleet, rows, self.market, settings.limits, planned.owned)
         return solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
 
-    def _cost(self, rows: Sequence[WorkloadOptions | None], chosen: ChosenPlan) -> int:
-        """Return a plan's own cost: with purchases as history backs them, not as hindsight would have them."""
+    def _bought(self, rows: Sequence[WorkloadOptions | None], chosen: ChosenPlan) -> DraftPlan:
+        """Return a choice with purchases as history backs them, not as hindsight would have them."""
         planned = self.planned
         drafted, _ = staged(draft_of(planned.fleet, rows, chosen, self.market, planned.owned), self.settings)
-        return drafted.cost(drafted.everything)
+        return drafted
+
+    def _beside_usd_mo(self, cost_micro_usd: int) -> float:
+        """Return what a cost over the window is below the plan's."""
+        return per_month(usd(_cost(self._drafted) - cost_micro_usd), self.planned.fleet.window.hours)
+
+    def _fewer(self, drafted: DraftPlan) -> tuple[FewerCommitted, ...]:
+        """Return of which pools a draft commits to fewer nodes than the plan."""
+        planned, then = nodes_committed(self._drafted.discounts), nodes_committed(drafted.discounts)
+        return tuple(
+            FewerCommitted(pool=pool, planned=count, then=then.get(pool, 0))
+            for pool, count in sorted(planned.items())
+            if then.get(pool, 0) < count
+        )
+
+
+def _at_least(some: Sequence[Commitment], others: Sequence[Commitment]) -> tuple[Commitment, ...]:
+    """Return commitments that hold as much of every offer as the larger of two purchases of it."""
+    both = [*some, *others]
+    return tuple(
+        replace(one, quantity=max(other.quantity for other in both if other.offer == one.offer))
+        for at, one in enumerate(both)
+        if one.offer not in [other.offer for other in both[:at]]
+    )
+
+
+def _cost(drafted: DraftPlan) -> int:
+    return drafted.cost(drafted.everything)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
