@@ -23,6 +23,7 @@ pytest.importorskip("promql_parser", reason="the extra `check` is not installed 
 
 from trimtab.check import Cluster, Schemas, Severity, check_folder
 from trimtab.check.names import timetable
+from trimtab.check.promql import read_query
 
 CATALOG = load_catalog()
 celpy.Environment()  # raises the recursion limit once, which hypothesis would take for the test's doing
@@ -483,3 +484,33 @@ def test_a_value_with_keys_of_several_kinds_is_judged(tmp_path):
     found = checked(tmp_path, {"g.yaml": text}, schemas=Schemas.of_crds([definition(schema)]))
 
     assert "keep: large ones" in [one.cure for one in found.errors]
+
+
+LONG = "1" * 300
+"""No file system takes a name that long."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"resources": [LONG]},
+        {"components": [LONG]},
+        {"patches": [{"path": LONG, "target": {"kind": "Deployment"}}]},
+        {"configMapGenerator": [{"name": "x", "files": [LONG]}]},
+    ],
+)
+def test_a_name_too_long_for_the_system_is_a_file_that_is_not_there(body, tmp_path):
+    found = checked(tmp_path, {"kustomization.yaml": yaml.safe_dump(body)}).errors
+    assert any("is not there" in one.what for one in found)
+
+
+@pytest.mark.parametrize(
+    "query", ["rate(x[1e40])", "x offset 1e400", "x offset -1e40", "rate(x[5m:99999999999999999999])"]
+)
+def test_a_time_beyond_prometheus_own_is_told_and_not_parsed(query):
+    assert "292 years" in read_query(query).wrong
+
+
+@pytest.mark.parametrize("query", ['rate(job:x:1e40{le="[1e40]"}[5m])', "x offset 52w", "rate(x[100y])", "x > 1e40"])
+def test_large_numbers_that_are_no_times_are_fine(query):
+    assert read_query(query).wrong == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import yaml
 
@@ -174,7 +174,7 @@ def _one(document: Document, folder: Folder, found: set[str]) -> Iterator[FieldF
             for number_, file in enumerate(files if isinstance(files, list) else []):
                 wanted_file = _normal(here / str(file).partition("=")[2] if "=" in str(file) else here / str(file))
                 found.add(wanted_file)
-                if not (folder.root / wanted_file).is_file():
+                if not _is_file(folder.root / wanted_file):
                     yield _missing(join(name, place, "files", number_), file, wanted_file, folder)
     yield from _texts(body, "commonAnnotations")
     yield from _texts(body, "commonLabels")
@@ -218,16 +218,32 @@ def _part(
         return
     wanted = _normal(here / part)
     place = folder.root / wanted
-    if place.is_dir():
+    if _is_folder(place):
         if not any((place / name).is_file() for name in KUSTOMIZATIONS):
             yield FieldFault(field=path, value=part, what="is a folder without a kustomization", cure="list its files")
         found.add(wanted)
         return
     found.add(wanted)
-    if not place.is_file():
+    if not _is_file(place):
         yield _missing(path, part, wanted, folder)
     elif components:
         yield FieldFault(field=path, value=part, what="is a file, and components are folders", cure="name its folder")
+
+
+def _is_file(place: Path) -> bool:
+    """Tell whether a file is there; a name that the system refuses to look up, one too long for it, is none."""
+    try:
+        return place.is_file()
+    except OSError:
+        return False
+
+
+def _is_folder(place: Path) -> bool:
+    """Tell whether a folder is there, as `_is_file` does."""
+    try:
+        return place.is_dir()
+    except OSError:
+        return False
 
 
 def _missing(path: str, value: object, wanted: str, folder: Folder) -> FieldFault:
@@ -257,7 +273,7 @@ def _patch(patch: Object, path: str, here: PurePosixPath, folder: Folder) -> Ite
                     field=join(path, "target", name), value=value, what=f"is no pattern: {error}", cure=cure
                 )
     file = text(patch, "path")
-    if file and not (folder.root / _normal(here / file)).is_file():
+    if file and not _is_file(folder.root / _normal(here / file)):
         yield _missing(join(path, "path"), file, _normal(here / file), folder)
     inline = at(patch, "patch")
     if inline is None:
