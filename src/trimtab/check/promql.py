@@ -19,8 +19,9 @@ from trimtab.errors import UsageError
 _VARIABLE = re.compile(r"\[\$__?[a-z_]+\]|\[\$\{__?[a-z_]+\}\]")
 _PLAIN_VARIABLE = re.compile(r"\$__?[a-z_]+|\$\{[a-z_]+(:[a-z]+)?\}|\$[a-z_]+")
 _UNITLESS = re.compile(r"\[\s*[0-9.]+\s*[\]:]")
-_BARE_TIME = re.compile(r"(?:\[|\[[^\[\]:]*:|\boffset\s)\s*-?\s*([0-9][0-9.]*(?:[eE]\+?[0-9]+)?)")
-"""The number of a window, step or offset; with a unit its digits alone, which is no more."""
+_TIMES = re.compile(r"\[([^\]]*)\]|\boffset\s+-?\s*(\S+)")
+"""A window with its step, or an offset."""
+_NUMBER = re.compile(r"\s*([0-9][0-9.]*(?:[eE]\+?[0-9]+)?)")
 _MOST_S = 2**63 / 1e9
 """Prometheus keeps times as nanoseconds in 64 bits: some 292 years."""
 _STRINGS = re.compile(r'"[^"]*"|\'[^\']*\'')
@@ -63,7 +64,7 @@ def read_query(text: str) -> Query:
     except ImportError as error:
         raise UsageError(f"checking needs the package promql-parser: {NEEDS}") from error
     filled = _PLAIN_VARIABLE.sub("x", _VARIABLE.sub("[5m]", text)) if "$" in text else text
-    if any(_number(match[1]) > _MOST_S for match in _BARE_TIME.finditer(_STRINGS.sub("", filled))):
+    if any(time > _MOST_S for time in _numbers_of_times(_STRINGS.sub("", filled))):
         # asked before it is parsed: promql-parser panics over such a time
         return Query(wrong="has a time of more than 292 years", cure="write one that Prometheus can keep, such as [5m]")
     try:
@@ -80,11 +81,13 @@ def read_query(text: str) -> Query:
     return Query(selectors=tuple(_selectors(parsed, None)), grouped=tuple(_grouped(parsed)))
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # more than one point: the parser says so
-        return 0.0
+def _numbers_of_times(text: str) -> Iterator[float]:
+    """Yield the first number of each window, step and offset; with a unit it is of that unit."""
+    for window, offset in _TIMES.findall(text):
+        for part in (offset or window).split(":"):
+            number = _NUMBER.match(part)
+            if number is not None and number[1].count(".") <= 1:
+                yield float(number[1])
 
 
 def _children(node: Any) -> Iterator[Any]:
