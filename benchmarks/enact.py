@@ -44,8 +44,9 @@ from trimtab.deployment.effects import (
     SetTrainingMemory,
     WorkloadEffect,
 )
-from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
+from trimtab.emit.manifests.facts import EmitFacts, NodeMaker, PricedPool
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
@@ -328,6 +329,8 @@ class HedgeRow:
     hedge_usd: float
     files_usd: float | None
     """None where the reader does not judge it."""
+    types: int
+    """The most instance types that a node pool or group may start."""
 
 
 def hedge_rows(seed: int, maker: NodeMaker) -> Iterator[HedgeRow]:
@@ -343,7 +346,17 @@ def hedge_rows(seed: int, maker: NodeMaker) -> Iterator[HedgeRow]:
             if hedge.pool.nodes != workload.pool.nodes:
                 continue
             action = replace(plan.actions[0], changes=(Change(subject=workload.name, effect=hedge),))
-            hedged = replace(fleet, planned=replace(fleet.planned, plan=replace(plan, actions=(action,))))
+            # the drawn plan did not choose spot, so that its facts say nothing of the types there are
+            choice = PricedPool(
+                pool=hedge.pool,
+                gpus_per_node=workload.gpus_per_node,
+                spot_types=spot_types(hedge.pool, enacted.market),
+            )
+            hedged = replace(
+                fleet,
+                planned=replace(fleet.planned, plan=replace(plan, actions=(action,))),
+                facts=replace(fleet.facts, pools=(*fleet.facts.pools, choice)),
+            )
             with tempfile.TemporaryDirectory() as folder:
                 write_files(hedged, maker, Path(folder))
                 manifests = read_objects(read_manifests(Path(folder))).laid_on([workload.name])
@@ -357,13 +370,17 @@ def hedge_rows(seed: int, maker: NodeMaker) -> Iterator[HedgeRow]:
                 one_in=hedge.one_in,
                 hedge_usd=asked,
                 files_usd=None if read.refused else found,
+                types=max((len(pool.instance_types) for pool in manifests.pools.values()), default=0),
             )
 
 
 def _show_hedges(count: int, seed: int, maker: NodeMaker) -> None:
     rows = [row for number in range(seed, seed + count) for row in hedge_rows(number, maker)]
     for row in rows:
-        print(f"{row.name:20s} one in {row.one_in}  ${row.hedge_usd:10,.2f}  files ${row.files_usd or 0.0:10,.2f}")
+        print(
+            f"{row.name:20s} one in {row.one_in}  {row.types} types  ${row.hedge_usd:10,.2f}  "
+            f"files ${row.files_usd or 0.0:10,.2f}"
+        )
     off = [abs(row.files_usd / row.hedge_usd - 1) for row in rows if row.files_usd is not None]
     floors = [row for row in rows if row.one_in]
     print(
@@ -372,6 +389,7 @@ def _show_hedges(count: int, seed: int, maker: NodeMaker) -> None:
                 "benchmark": "enact-hedges",
                 "ways": len(rows),
                 "with_a_floor_on_demand": len(floors),
+                "with_several_types": sum(row.types > 1 for row in rows),
                 "not_judged": sum(row.files_usd is None for row in rows),
                 "within_2_percent": sum(each <= COST_FRAC for each in off),
                 "worst_bill_off_frac": max(off, default=0.0),

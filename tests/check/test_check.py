@@ -173,6 +173,16 @@ def test_a_label_is_judged_by_what_its_series_have_where_nothing_else_names_it(q
     assert (label, cure) in [(one.value, one.cure) for one in found]
 
 
+def test_a_rule_that_reads_its_own_past_gives_its_series_no_label_by_a_slip_there(tmp_path):
+    rules = yaml.safe_load(rules_of("sum(up)", 'last_over_time(a:1{suard="x"}[1h]) or sum(a:0{guard="x"})'))
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        rule["labels"] = {"guard": "x"}
+
+    found = checked(tmp_path, {"rules.yaml": yaml.safe_dump(rules)}, cluster=None).errors
+
+    assert ("suard", "write guard") in [(one.value, one.cure) for one in found]
+
+
 def test_a_short_label_of_ones_own_that_is_used_twice_is_no_slip(tmp_path):
     queries = ['kube_pod_info{pod="a"}', 'kube_pod_info{pod="b"}', "kube_pod_info{pod='c'}"]
     own = ['max by (pop) (team:load{pop="x"})', 'team:load{pop="y"}']

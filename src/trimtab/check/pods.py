@@ -329,8 +329,12 @@ def _resource(key: str, value: object, path: str) -> Iterator[FieldFault]:
 
 
 def misspelt_device(key: str) -> str | None:
-    """Return the device that a name of a resource is nearly; None where it is one, or like none."""
-    return nearest(key, _GPUS, least_frac=0.8) if "/" in key and not is_device(key) else None
+    """Return the device that a name of a resource is nearly, letters of either case alike; None where it is one, or like none.
+
+    >>> misspelt_device("nvidia.com/GPU"), misspelt_device("nvidia.com/gpu"), misspelt_device("vpc.amazonaws.com/efa")
+    ('nvidia.com/gpu', None, None)
+    """
+    return nearest(key.lower(), _GPUS, least_frac=0.8) if "/" in key and not is_device(key) else None
 
 
 def is_device(key: str) -> bool:

@@ -117,13 +117,15 @@ def _recorded(world: World) -> Mapping[str, list[_Recorded]]:
         for group in listed(document.body, "spec", "groups"):
             for rule in listed(group, "rules"):
                 if name := text(rule, "record"):
-                    found[name].append(_one_recorded(rule))
+                    found[name].append(_one_recorded(name, rule))
     return found
 
 
-def _one_recorded(rule: Object) -> _Recorded:
+def _one_recorded(name: str, rule: Object) -> _Recorded:
+    """Return what labels a rule gives its series; what it reads of its own former values gives them none."""
     held: dict[str, set[str]] = defaultdict(set)
-    for selector in read_query(str(at(rule, "expr"))).selectors:
+    others = (selector for selector in read_query(str(at(rule, "expr"))).selectors if selector.name != name)
+    for selector in others:
         for label, value in selector.equal.items():
             held[label].add(value)
     return _Recorded(labels=mapping(rule, "labels"), equal={label: frozenset(values) for label, values in held.items()})

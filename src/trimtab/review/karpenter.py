@@ -24,6 +24,7 @@ from trimtab.review.pools import (
     Need,
     NodePool,
     Taint,
+    fewer_on_demand,
     object_at,
     whole_number,
 )
@@ -273,10 +274,13 @@ def joined(pools: Sequence[NodePool], spread: Sequence[str]) -> NodePool | None:
     order = by_weight(pools)
     first = order[0]
     alike = all((pool.instance_types, pool.needs) == (first.instance_types, first.needs) for pool in order)
+    on_spot, without = ([pool for pool in order if ("spot" in pool.capacity_types) is spot] for spot in (True, False))
+    fewer = fewer_on_demand(on_spot, without) if len({pool.instance_types for pool in on_spot}) == 1 else None
     floor = next((share for key in spread if (share := on_demand_share(order, key))), 0)
-    if floor and alike:
+    if floor and (alike or fewer):
         limits = [pool.gpu_limit for pool in order]
-        return _of_all(order, one_in=floor, gpu_limit=None if None in limits else sum(limit or 0 for limit in limits))
+        limit = None if None in limits else sum(limit or 0 for limit in limits)
+        return replace(_of_all(order, one_in=floor, gpu_limit=limit), on_demand_types=fewer or ())
     if not is_limited(first) and not any(shares_over(order, key) for key in spread):
         behind = [pool for pool in order[1:] if "spot" not in pool.capacity_types]
         return _of_all([first, *behind[:1]], one_in=0, gpu_limit=None) if first.capacity_types == ("spot",) else first

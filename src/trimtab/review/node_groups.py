@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
-from trimtab.review.pools import GPU, INSTANCE_TYPE, GpuSharing, NodePool, Taint
+from trimtab.review.pools import GPU, INSTANCE_TYPE, GpuSharing, NodePool, Taint, fewer_on_demand
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
 GROUP_NAME_LABELS = (
@@ -190,20 +190,30 @@ def ranks_groups(compute_class: Object) -> bool:
 def together(groups: Sequence[NodePool], spread: Sequence[str] = ()) -> NodePool | None:
     """Return groups of the same instance types, of which pods may run on each, as one pool; None where they differ in types.
 
-    What is booked comes first, then spot before on demand, as an autoscaler has it that is told to (expander=priority, price; a
-    ComputeClass). A group of blocks that names no type is of the type of the others. Pods that must be spread evenly over the
-    values of a label keep on demand what its groups without spot take.
+    Those on spot may be of further types, each in a group of its own or all in one. What is booked comes first, then spot
+    before on demand, as an autoscaler has it that is told to (expander=priority, price; a ComputeClass). A group of blocks that
+    names no type is of the type of the others. Pods that must be spread evenly over the values of a label keep on demand what
+    its groups without spot take.
     """
     typed = [group for group in groups if group.instance_types or not group.block_nodes] or groups
     first = typed[0]
-    alike = (first.kind, first.instance_types, first.sharing, first.profile)
-    if any((group.kind, group.instance_types, group.sharing, group.profile) != alike for group in typed):
+    alike = (first.kind, first.sharing, first.profile)
+    if any((group.kind, group.sharing, group.profile) != alike for group in typed):
         return None
+    on_spot, without = (
+        [group for group in typed if ("spot" in group.capacity_types) is spot] for spot in (True, False)
+    )
+    fewer = fewer_on_demand(on_spot, without)
+    if fewer is None and len({group.instance_types for group in typed}) > 1:
+        return None
+    types = tuple(dict.fromkeys(name for group in on_spot for name in group.instance_types))
     held = {way for group in groups for way in group.capacity_types}
     limits = [group.node_limit for group in groups]
     return replace(
         first,
         name=", ".join(sorted(group.name for group in groups)),
+        requirements=first.requirements if fewer is None else {INSTANCE_TYPE: types},
+        on_demand_types=fewer or (),
         held_as=tuple(way for way in (BLOCK, "spot", "on-demand") if way in held),
         taints=tuple(dict.fromkeys(taint for group in groups for taint in group.taints)),
         node_limit=None if None in limits else sum(limit or 0 for limit in limits),

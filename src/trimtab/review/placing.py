@@ -316,6 +316,8 @@ def place_pods(
                 return
             found.changes.append((right_size.NAME, fitting.fitting[0]))
         home = offering.pool
+        if pool is not None and not asked:
+            _other_types(types, offering, pool, pods.gpus or workload.gpus_per_pod, workload, market, found)
     elif types:
         found.refused = f"would run on {', '.join(types)}: no price is known for it in {home.region}"
         return
@@ -406,11 +408,12 @@ def _cheapest(
     offered = [offering for offering in offerings_at_home(workload, market) if offering.pool.instance_type in types]
 
     def seen_usd_hr(offering: Offering) -> float:
-        if pool is None or pool.kind != NODE_POOL:
+        if pool is None:
             return usd(offering.rate_micro_usd_hr)
+        shown = overlays if pool.kind == NODE_POOL else ()
         ways = [(way, market.rate(held)) for way, held in _ways_to_hold(offering, pool)]
         return min(
-            (shown_price(usd(rate), offering, way, pool, overlays) for way, rate in ways),
+            (shown_price(usd(rate), offering, way, pool, shown) for way, rate in ways),
             default=usd(offering.rate_micro_usd_hr),
         )
 
@@ -420,10 +423,58 @@ def _cheapest(
 
 
 def _ways_to_hold(offering: Offering, pool: NodePool) -> Iterator[tuple[str, Pool]]:
-    if "on-demand" in pool.capacity_types:
+    if "on-demand" in pool.capacity_types and pool.starts_on_demand(offering.pool.instance_type):
         yield "on-demand", offering.pool
     if "spot" in pool.capacity_types and offering.spot is not None:
         yield "spot", offering.pool.held_as(CapacityType.SPOT)
+
+
+_MOST_NAMED = 5
+"""Instance types that are named where a pool may start many."""
+
+
+def _other_types(
+    types: Sequence[str],
+    started: Offering,
+    pool: NodePool,
+    gpus: float,
+    workload: Workload,
+    market: Market,
+    found: Proposed,
+) -> None:
+    """Say which other types a pool may start for its pods, and at what price: the cheapest is billed, while there is any.
+
+    Where the types on demand are others than the one that is started on spot, its price behind spot is not known.
+    """
+    if not pool.starts_on_demand(started.pool.instance_type) and "on-demand" in pool.capacity_types:
+        found.refused = (
+            f"would run on spot nodes of {started.pool.instance_type}, and on demand on "
+            f"{', '.join(pool.on_demand_types)}: other nodes behind spot are not modelled"
+        )
+        return
+    others = sorted(
+        (market.rate(held), offering.pool.instance_type)
+        for offering in offerings_at_home(workload, market)
+        if offering.pool.instance_type in types and offering.pool != started.pool and offering.gpus_per_node >= gpus
+        for _, held in list(_ways_to_hold(offering, pool))[-1:]
+    )
+    if not others:
+        return
+    most = started.rate_micro_usd_hr
+    named = [
+        f"{name} ({_usd_hr(rate)}{f', more than {started.pool.instance_type} on demand' if rate > most else ''})"
+        for rate, name in others[:_MOST_NAMED]
+    ]
+    named += [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+    rate = min((market.rate(held) for _, held in _ways_to_hold(started, pool)), default=most)
+    found.notes.append(
+        f"billed as {started.pool.instance_type} ({_usd_hr(rate)}), the type that {pool.kind} {pool.name} starts first; "
+        f"without capacity of that it starts {', '.join(named)}"
+    )
+
+
+def _usd_hr(rate_micro_usd_hr: int) -> str:
+    return f"${usd(rate_micro_usd_hr):.4g} an hour"
 
 
 def _spot(home: Pool, one_in: int, case: Case, market: Market, found: Proposed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.catalog.kinds import Isolation
@@ -92,6 +92,8 @@ class NodePool:
     """How many nodes it keeps whatever is asked for."""
     block_nodes: int = 0
     """How many of its nodes are in capacity blocks, which are used first."""
+    on_demand_types: tuple[str, ...] = ()
+    """The types that it starts on demand, where those are fewer than it starts on spot; empty: the same."""
     one_in: int = 0
     """One replica in so many stays on demand, by the even spread of its pods over groups; 0: as spot has it."""
     sharing: GpuSharing | None = None
@@ -118,6 +120,10 @@ class NodePool:
         """Return the instance types that it may start; empty: any."""
         return next((self.requirements[label] for label in INSTANCE_TYPE_LABELS if label in self.requirements), ())
 
+    def starts_on_demand(self, instance_type: str) -> bool:
+        """Tell whether it may start an instance type on demand, where it may start it at all."""
+        return not self.on_demand_types or instance_type in self.on_demand_types
+
     def gives(self, key: str) -> tuple[str, ...]:
         """Return the values that its nodes may have of a label."""
         return (self.labels[key],) if key in self.labels else self.requirements.get(key, ())
@@ -140,3 +146,17 @@ def whole_number(value: object, where: str) -> int:
         return int(str(value))
     except ValueError as error:
         raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
+
+
+def fewer_on_demand(spot: Sequence[NodePool], on_demand: Sequence[NodePool]) -> tuple[str, ...] | None:
+    """Return the types that some pools start on demand, of those that others start on spot; None where they are no such part.
+
+    On spot several types find more capacity than one does; behind them one is enough. Pools that all start the same types are
+    no such case.
+    """
+    types = tuple(dict.fromkeys(name for pool in spot for name in pool.instance_types))
+    behind = {pool.instance_types for pool in on_demand}
+    if len(behind) != 1 or not all(pool.instance_types for pool in spot):
+        return None
+    (fewer,) = behind
+    return fewer if fewer and set(fewer) < set(types) else None

@@ -33,6 +33,7 @@ from trimtab.emit.manifests.facts import (
 )
 from trimtab.emit.manifests.give_back import GROUP_LABELS
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.errors import InputError, MissingPrice, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, JobsObservation, Workload, is_regular
@@ -125,7 +126,7 @@ def _priced(pool: Pool, market: Market) -> PricedPool | None:
         rate = market.rate(pool)
     except (MissingPrice, UnknownName):
         return PricedPool(pool=pool, gpus_per_node=width)
-    return PricedPool(pool=pool, gpus_per_node=width, rate_micro_usd_hr=rate)
+    return PricedPool(pool=pool, gpus_per_node=width, rate_micro_usd_hr=rate, spot_types=spot_types(pool, market))
 
 
 Row = Mapping[str, object]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
@@ -237,6 +238,15 @@ class NodeClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotType:
+    """An instance type that a pool of spot nodes may start in place of the planned one, with its rates."""
+
+    instance_type: str
+    rate_micro_usd_hr: int
+    on_demand_micro_usd_hr: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PricedPool:
     """A pool's rate and, where it is known, the provider's quota on it."""
 
@@ -244,6 +254,8 @@ class PricedPool:
     gpus_per_node: int
     rate_micro_usd_hr: int | None = None
     quota_nodes: int | None = None
+    spot_types: tuple[SpotType, ...] = ()
+    """What a pool of spot nodes may start, its own type first and then by price; empty where there is no other."""
 
 
 KUBE_PROMETHEUS_STACK: Mapping[str, str] = MappingProxyType({"release": "kube-prometheus-stack"})
@@ -294,6 +306,11 @@ class EmitFacts:
     def priced(self, pool: Pool) -> PricedPool | None:
         """Return what is known of a pool, or None."""
         return next((known for known in self.pools if known.pool == pool), None)
+
+    def spot_types(self, nodes: Pool) -> tuple[SpotType, ...]:
+        """Return what nodes may be of on spot, their own type first and then by price; empty where there is no other."""
+        spot = self.priced(nodes.held_as(CapacityType.SPOT))
+        return () if spot is None else spot.spot_types
 
 
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")

@@ -1,7 +1,10 @@
 """Karpenter NodePool (v1) under the workloads of a plan, and NodeOverlay (v1alpha1) for prices already committed to.
 
 Spot pools always list on-demand too: Karpenter takes the cheapest capacity type it can get, so that a lost or unavailable spot
-node is replaced on demand. Karpenter looks at requests only; a pool of runs gives back empty nodes and moves nothing.
+node is replaced on demand. They list every type that does for the planned one (`spot_types`). On demand the cheapest of
+them comes first ("lowest-price": aws/karpenter-provider-aws, pkg/providers/instance/instance.go), so that a dearer one is
+started on demand only where neither spot nor the planned type has any capacity, and pods would wait. Karpenter looks at
+requests only; a pool of runs gives back empty nodes and moves nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +95,7 @@ def _node_pool(
             "spec": {
                 "nodeClassRef": {"group": node_class.group, "kind": node_class.kind, "name": node_class.name},
                 "requirements": [
-                    _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
+                    _one_of("node.kubernetes.io/instance-type", *spec.instance_types),
                     _one_of("topology.kubernetes.io/region", spec.pool.region),
                     _one_of("karpenter.sh/capacity-type", *(kind.value for kind in spec.capacity_types)),
                     *([_one_of(SPREAD, *spread)] if spread else []),

@@ -3,6 +3,10 @@
 Sources: EKS API, CreateNodegroup; `gcloud container node-pools create`; `az aks nodepool add`; GKE CRD reference, ComputeClass;
 Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md;
 EKS user guide, "Create a managed node group with Capacity Blocks for ML" (a launch template names one block and the type).
+
+A spot group of EKS lists every type that does for the planned one (`spot_types`): Cluster Autoscaler counts on the first of
+them, the smallest (cloudprovider/aws/README.md, "Using Mixed Instances Policies and Spot Instances"). Node pools of GKE and AKS
+are of one type, so that each other type has a group of its own, which comes after the planned one and before on demand.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -123,28 +128,47 @@ def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
 class _Group:
     """One node group of a need: it holds nodes in one way."""
 
+    types: tuple[str, ...]
     spot: bool
     share: int = 0
     """Which share of the replicas of a hedged service it takes, counted from 1; 0: all."""
+    rank: int = 0
+    """How many types of spot nodes are cheaper, each in a group of its own; 0: it is of the planned one."""
 
 
 def _groups(spec: PoolSpec) -> tuple[_Group, ...]:
-    """Return the node groups of a need: behind each on spot there is one on demand.
+    """Return the node groups of a need: behind those on spot there is one on demand.
 
     Of a hedged service the replicas are spread evenly over shares, each a label that one group gives to its nodes; the first
     share is on demand alone (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split", with groups for pools).
     """
+    planned = (spec.pool.instance_type,)
     if not spec.spot:
-        return (_Group(False),)
+        return (_Group(planned, spot=False),)
     if not spec.one_in:
-        return (_Group(True), _Group(False))
-    shares = range(2, spec.one_in + 1)
-    return (_Group(False, 1), *(_Group(spot, share) for share in shares for spot in (True, False)))
+        return (*_spot_groups(spec, 0), _Group(planned, spot=False))
+    return (
+        _Group(planned, spot=False, share=1),
+        *(
+            group
+            for share in range(2, spec.one_in + 1)
+            for group in (*_spot_groups(spec, share), _Group(planned, spot=False, share=share))
+        ),
+    )
+
+
+def _spot_groups(spec: PoolSpec, share: int) -> Iterator[_Group]:
+    """Yield the groups of spot nodes of a share: one of all types on EKS, elsewhere one of each."""
+    if spec.pool.provider == "aws":
+        yield _Group(spec.instance_types, spot=True, share=share)
+        return
+    for rank, name in enumerate(spec.instance_types):
+        yield _Group((name,), spot=True, share=share, rank=rank)
 
 
 def group_name(spec: PoolSpec, group: _Group) -> str:
     """Return the name of a group, within what its provider allows."""
-    parts = [spec.name, *([f"share-{group.share}"] if group.share else [])]
+    parts = [spec.name, *([f"share-{group.share}"] if group.share else []), *(group.types if group.rank else ())]
     wanted = "-".join([*parts, "fallback"] if (spec.spot and not group.spot) or spec.blocks else parts)
     match spec.pool.provider:
         case "azure":
@@ -178,7 +202,7 @@ AMI_TYPE="${AMI_TYPE:-AL2023_x86_64_NVIDIA}"
     yield f"""# shellcheck disable=SC2086  # subnets are several words
 aws eks create-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name {name} \\
   --node-role "$NODE_ROLE" --subnets $SUBNETS --ami-type "$AMI_TYPE" \\
-  --instance-types {shlex.quote(spec.pool.instance_type)} --capacity-type {"SPOT" if group.spot else "ON_DEMAND"} \\
+  --instance-types {" ".join(map(shlex.quote, group.types))} --capacity-type {"SPOT" if group.spot else "ON_DEMAND"} \\
   --scaling-config minSize=0,maxSize={most},desiredSize=0 \\
   --labels {shlex.quote(labels)} \\
   --taints key={taint["key"]},value={taint["value"]},effect={_EFFECTS[str(taint["effect"])]}
@@ -200,7 +224,8 @@ aws autoscaling create-or-update-tags --region {region} --tags \\"""
 def _block_group(spec: PoolSpec) -> str:
     """Return what makes the group of one block that was bought: a launch template holds its reservation."""
     taint, region = _taint(spec), shlex.quote(spec.pool.region)
-    labels = ",".join(f"{key}={value}" for key, value in _labels(spec, _Group(False)).items())
+    whole = _Group((spec.pool.instance_type,), spot=False)
+    labels = ",".join(f"{key}={value}" for key, value in _labels(spec, whole).items())
     return f"""
 # For each block that was bought: RESERVATION=cr-... NODES=4 SUBNETS=<those of its zone> bash this-script.
 # Its nodes are taken back half an hour before it ends; delete its group afterwards:
@@ -233,7 +258,7 @@ def _gke(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
 : "${{CLUSTER:?name of the GKE cluster}}" "${{ACCELERATOR:?such as nvidia-tesla-a100}}"
 """
     yield f"""gcloud container node-pools create {name} --cluster "$CLUSTER" --location {shlex.quote(spec.pool.region)} \\
-  --machine-type {shlex.quote(spec.pool.instance_type)}{" --spot" if group.spot else ""} \\
+  --machine-type {shlex.quote(group.types[0])}{" --spot" if group.spot else ""} \\
   --accelerator "type=$ACCELERATOR,count={spec.gpus_per_node}{cut},gpu-driver-version=default" \\
   --num-nodes 0 --enable-autoscaling --total-min-nodes 0 --total-max-nodes {most} --location-policy ANY \\
   --node-labels {labels} \\
@@ -249,13 +274,15 @@ def _aks(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
 : "${GROUP:?resource group}" "${CLUSTER:?name of the AKS cluster}"
 """
     yield f"""az aks nodepool add --resource-group "$GROUP" --cluster-name "$CLUSTER" --name {name} \\
-  --node-vm-size {shlex.quote(spec.pool.instance_type)} --mode User{held} \\
+  --node-vm-size {shlex.quote(group.types[0])} --mode User{held} \\
   --node-count 0 --enable-cluster-autoscaler --min-count 0 --max-count {most} \\
   --labels {labels} --node-taints {taint["key"]}={taint["value"]}:{taint["effect"]}"""
 
 
 def compute_class(spec: PoolSpec) -> dict[str, Plain]:
-    """Return GKE's class that takes the spot pool first and scales nothing else up (GKE CRD reference, ComputeClass)."""
+    """Return GKE's class that takes spot pools first and scales nothing else up (GKE CRD reference, ComputeClass)."""
+    grouped = _groups(spec)
+    levels = [(True, rank) for rank in range(len(spec.instance_types))] + [(False, 0)]
     return {
         "apiVersion": "cloud.google.com/v1",
         "kind": "ComputeClass",
@@ -263,8 +290,8 @@ def compute_class(spec: PoolSpec) -> dict[str, Plain]:
         "spec": {
             "priorities": [
                 {"nodepools": names}
-                for spot in (True, False)
-                if (names := [group_name(spec, group) for group in _groups(spec) if group.spot is spot])
+                for level in levels
+                if (names := [group_name(spec, group) for group in grouped if (group.spot, group.rank) == level])
             ],
             "whenUnsatisfiable": "DoNotScaleUp",
             "autoscalingPolicy": {
@@ -288,13 +315,17 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
         return
     actions = list({action.id: action for spec in grouped for action in spec.actions}.values())
     names = tuple(action.id for action in actions)
-    groups = {
-        kind: [_scaling_group(spec, group) for spec in grouped for group in _groups(spec) if group.spot is kind]
-        for kind in (True, False)
-    }
-    groups[True] += [f"^eks-{block_group_prefix(spec)}-[0-9a-f]+-.*" for spec in grouped if spec.blocks]
-    levels = [(_SPOT, groups[True]), (_ON_DEMAND, groups[False]), (_OTHERS, [".*"])]
-    text = "".join(f"{level}:\n" + "".join(f"  - {name}\n" for name in held) for level, held in levels if held)
+    levels: dict[int, list[str]] = defaultdict(list)
+    for spec in grouped:
+        for group in _groups(spec):
+            levels[_level(group)].append(_scaling_group(spec, group))
+    levels[_SPOT] += [f"^eks-{block_group_prefix(spec)}-[0-9a-f]+-.*" for spec in grouped if spec.blocks]
+    levels[_OTHERS] = [".*"]
+    text = "".join(
+        f"{level}:\n" + "".join(f"  - {name}\n" for name in held)
+        for level, held in sorted(levels.items(), reverse=True)
+        if held
+    )
     yield ManifestFile(
         path=f"nodes/{PRIORITIES}.configmap.yaml",
         text=yaml_text(
@@ -326,6 +357,11 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
             actions=names,
             stage=ApplyStage.DECIDE,
         )
+
+
+def _level(group: _Group) -> int:
+    """Return how early a group is grown: cheap types of spot nodes first, and any of them before on demand."""
+    return max(_ON_DEMAND + 1, _SPOT - group.rank) if group.spot else _ON_DEMAND
 
 
 def _scaling_group(spec: PoolSpec, group: _Group) -> str:

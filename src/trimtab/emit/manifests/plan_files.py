@@ -18,7 +18,14 @@ from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.machine_files import machine_files
-from trimtab.emit.manifests.plan_pages import apply_order, decision_index, decision_record, year_page
+from trimtab.emit.manifests.plan_pages import (
+    apply_order,
+    choice_of_spot,
+    decision_index,
+    decision_record,
+    year_page,
+)
+from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.scope import Scope, actions_in, clusters_of, facts_in, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
 from trimtab.emit.manifests.workload_files import layout_files, node_class_templates, pool_files, workload_files
@@ -36,6 +43,7 @@ class _Part:
     files: tuple[ManifestFile, ...]
     withheld: tuple[Withheld, ...]
     needs: tuple[str, ...]
+    specs: tuple[PoolSpec, ...]
 
     @property
     def folder(self) -> str:
@@ -65,7 +73,8 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     withheld = tuple(left for part in whole for left in part.withheld)
     chosen = [action for action in plan.actions if not only or action.id in only]
     records = [(action, names[action.id], _owners(action, facts)) for action in chosen]
-    files += [_record(action, name, owners, plan, files, withheld) for action, name, owners in records]
+    told = {name: tuple(_pools_of(name, parts)) for _, name, _ in records}
+    files += [_record(action, name, owners, plan, files, withheld, told[name]) for action, name, owners in records]
     if records:
         files.append(_index(records, plan))
     if plan.roadmap is not None and {step.action for step in plan.roadmap.course.steps} == {
@@ -108,6 +117,7 @@ def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -
         files=tuple(_distinct(sorted(files, key=lambda file: (file.stage, file.path)))),
         withheld=tuple(piece for piece in pieces if isinstance(piece, Withheld)),
         needs=tuple(needs(files, scope)),
+        specs=scope.specs,
     )
 
 
@@ -199,6 +209,14 @@ def _year(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan, cour
     )
 
 
+def _pools_of(name: str, parts: Sequence[_Part]) -> Iterator[str]:
+    """Yield what the record of an action, by its lasting name, says of the node pools that it asks for."""
+    for part in parts:
+        for spec in part.specs:
+            if spec.spot_types and any(action.id == name for action in spec.actions):
+                yield choice_of_spot(spec)
+
+
 def _record(
     action: Action,
     name: str,
@@ -206,12 +224,13 @@ def _record(
     plan: Plan,
     files: Sequence[ManifestFile],
     withheld: Sequence[Withheld],
+    pools: Sequence[str],
 ) -> ManifestFile:
     written = [
         file.path for file in sorted(files, key=lambda file: (file.stage, file.path)) if action.id in file.actions
     ]
     left = [f"`{left_out.subject}`: {left_out.reason}" for left_out in withheld if left_out.action == action.id]
-    text = decision_record(action, plan, written=written, withheld=left, owners=owners)
+    text = decision_record(action, plan, written=written, withheld=left, owners=owners, pools=pools)
     return page_file(action, name, text, ApplyStage.DECIDE)
 
 

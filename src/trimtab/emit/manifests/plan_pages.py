@@ -9,12 +9,13 @@ from datetime import date, timedelta
 from trimtab.deployment.effects import SetSchedule
 from trimtab.emit.manifests.cron_files import held_stretches, hours_in_words
 from trimtab.emit.manifests.emission import STAGE_MEANING, ApplyStage, Emission, ManifestFile
+from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.money import dollars, dollars_and_cents
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import risk_meaning
 from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action, Change, Plan, Schedule, ScheduledAction
-from trimtab.units import HR_PER_MO
+from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
 _QUARTER_DAYS = 91
 _LATER_DAYS = 365
@@ -22,11 +23,17 @@ _LATER_DAYS = 365
 
 
 def decision_record(
-    action: Action, plan: Plan, *, written: Sequence[str], withheld: Sequence[str], owners: Sequence[str] = ()
+    action: Action,
+    plan: Plan,
+    *,
+    written: Sequence[str],
+    withheld: Sequence[str],
+    owners: Sequence[str] = (),
+    pools: Sequence[str] = (),
 ) -> str:
     """Return the record as Markdown; `written` are the paths that enact the action, `withheld` what no file could carry.
 
-    `owners` are the teams whose workloads it changes.
+    `owners` are the teams whose workloads it changes, `pools` what is to be known of its node pools.
     """
     parts = (
         f"# {action.id}: {title_of(action.lever)} ({action.subject})",
@@ -36,7 +43,7 @@ def decision_record(
         "## Evidence",
         _bullets(_evidence(action)),
         "## Decision",
-        _bullets(_decided(change) for change in action.changes),
+        _bullets([*(_decided(change) for change in action.changes), *pools]),
         "## Saving",
         _saving(action),
         "## Alternatives",
@@ -51,6 +58,22 @@ def decision_record(
         f"{action.rollback[:1].upper()}{action.rollback[1:]}.",
     )
     return "\n\n".join(parts) + "\n"
+
+
+def choice_of_spot(spec: PoolSpec) -> str:
+    """Return in words which types a pool of spot nodes may start, what each costs, and what that means for the bill."""
+    planned, *others = spec.spot_types
+    listed = ", ".join(f"`{known.instance_type}` {_usd_hr(known.rate_micro_usd_hr)}" for known in others)
+    return (
+        f"`{spec.name}` runs on spot nodes of `{planned.instance_type}` at {_usd_hr(planned.rate_micro_usd_hr)}, which is what "
+        f"was replayed and is billed here. So that a shortage of one type stops nothing, it may start others: "
+        f"{listed}. Each has the same GPUs, as many of them, and at least as much CPU and memory. None costs more on spot than "
+        f"`{planned.instance_type}` on demand ({_usd_hr(planned.on_demand_micro_usd_hr)}), which comes after them"
+    )
+
+
+def _usd_hr(rate_micro_usd_hr: int) -> str:
+    return f"${rate_micro_usd_hr / MICRO_PER_USD:.4f} an hour"
 
 
 def _decided(change: Change) -> str:

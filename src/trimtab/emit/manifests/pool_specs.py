@@ -20,7 +20,7 @@ from trimtab.deployment.effects import (
 )
 from trimtab.deployment.placement import Placement, resolve, without_effect
 from trimtab.emit.manifests.emission import node_name
-from trimtab.emit.manifests.facts import SERVING, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVING, SpotType, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import Cut, alike, gke_cut, side_by_side
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
@@ -195,6 +195,8 @@ class PoolSpec:
     """The name that pools have in common whose nodes are cut in several ways for the same workloads; empty: just this one."""
     by_group: bool = False
     """Whether it is node groups of the provider, and not a NodePool of Karpenter's."""
+    spot_types: tuple[SpotType, ...] = ()
+    """What its spot nodes may be of, the planned type first and then by price; empty where there is no other."""
     each_asks_one: bool = True
     """Whether every pod in slots asks for one of them, and by its resources: not for several, nor by a claim."""
 
@@ -206,6 +208,12 @@ class PoolSpec:
         cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
         parts = [cut, use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """Return the types that its nodes may be of, the planned one first: several on spot alone."""
+        names = tuple(known.instance_type for known in self.spot_types if self.spot)
+        return names or (self.pool.instance_type,)
 
     @property
     def kept_s(self) -> float:

@@ -71,7 +71,10 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         facts=replace(facts, workloads=as_they_will_be),
         placed=placed | others,
         here=stays,
-        specs=pool_specs(stays.values(), by_group=facts.node_maker is NodeMaker.NODE_GROUPS),
+        specs=tuple(
+            replace(spec, spot_types=facts.spot_types(spec.pool) if spec.spot else ())
+            for spec in pool_specs(stays.values(), by_group=facts.node_maker is NodeMaker.NODE_GROUPS)
+        ),
         off=here(others, away),
         away=away,
     )

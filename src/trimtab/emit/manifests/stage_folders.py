@@ -104,6 +104,11 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
     kinds = {kind for file in files for kind in file.kind.split(", ")}
     text = "".join(file.text for file in files if file.kind == "ScaledObject" or file.kind == "HorizontalPodAutoscaler")
     yield from group_needs(scope.specs)
+    if others := sorted({name for spec in scope.specs for name in spec.instance_types[1:]}):
+        yield (
+            f"quota for spot nodes of {', '.join(others)} too, which spot pools may start where the planned type has no "
+            "capacity (AWS counts vCPUs: a larger type takes more of it)"
+        )
     if "NodePool" in kinds:
         yield from _of_karpenter(scope)
     if "NodeOverlay" in kinds:
