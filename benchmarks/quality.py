@@ -20,8 +20,16 @@ from functools import cache
 
 import numpy as np
 
-from trimtab.diagnose.paired_scores import mean_upper_limit, share_upper_limit
-from trimtab.diagnose.quality import PairedAnswers, QualityRule, QualityVerdict, judged, look_alpha, watch_plan
+from trimtab.diagnose.quality import (
+    PairedAnswers,
+    QualityRule,
+    QualityVerdict,
+    judged,
+    look_alpha,
+    mean_upper_limit,
+    share_upper_limit,
+    watch_plan,
+)
 from trimtab.ledger.arrays import FloatArray, IntArray
 
 MARGIN = 0.01

@@ -36,14 +36,14 @@ from benchmarks.engine_replay import MAX_NUM_SEQS, times_of
 from benchmarks.traces import PEAK_SHARE, RATE_WINDOW_S, STEP_S, Floats, data_argument, drawn
 from trimtab.physics.serving import token_seconds
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.saturation import (
+from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
+from trimtab.policies.serving_stacks import (
     OutstandingPolicy,
     PlannerPolicy,
     ReplicaTokens,
     SaturationPolicy,
     token_saturation,
 )
-from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.compare import SLACK_FRAC, clairvoyant_replica_hr, forecast_first_replicas, tune_scaling
 from trimtab.replay.engine import EngineLimits
 from trimtab.replay.recorded import record, wanted_loads

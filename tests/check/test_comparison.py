@@ -2,8 +2,7 @@
 
 import yaml
 
-from trimtab.check import Cluster, differences
-from trimtab.check.comparison import ObjectChange
+from trimtab.check import Cluster, ObjectChange, differences
 from trimtab.check.documents import read_folder
 
 POOL = {

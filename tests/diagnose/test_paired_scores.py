@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.diagnose.paired_scores import loss_interval, mean_upper_limit, pairs_needed, share_upper_limit, t_quantile
+from trimtab.diagnose.quality import loss_interval, mean_upper_limit, pairs_needed, share_upper_limit, t_quantile
 
 binomial = pytest.importorskip("scipy.stats").binom
 

@@ -11,7 +11,7 @@ from tests.emit.example import example_audit
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.latency_guards import GUARD_TIMES, guard_records
-from trimtab.policies.metrics import guard, guard_times
+from trimtab.policies.scaling import guard, guard_times
 
 STEP_S = 15
 STEPS = 160

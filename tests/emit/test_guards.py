@@ -13,7 +13,7 @@ from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_TIMES
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.scaling_files import guarded_by
-from trimtab.policies.metrics import GUARD_WINDOW_S
+from trimtab.policies.scaling import GUARD_WINDOW_S
 
 PLAN = example_audit().plan
 SCALED = {

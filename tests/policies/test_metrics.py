@@ -3,25 +3,23 @@
 import pytest
 
 from trimtab.policies.keda import KedaPolicy, keda_memory, keda_step
-from trimtab.policies.metrics import (
+from trimtab.policies.scaling import (
     GUARD_HALF_LIFE_S,
     GUARD_MOST,
     MISSING,
+    HpaPolicy,
+    Metric,
+    Observation,
     Others,
     Tolerance,
     average_value,
     guard,
     guard_times,
     guarded_replicas,
-    per_ready_pod,
-)
-from trimtab.policies.scaling import (
-    HpaPolicy,
-    Metric,
-    Observation,
     hpa_memory,
     hpa_recommendation,
     hpa_step,
+    per_ready_pod,
 )
 
 NAN = float("nan")

@@ -2,15 +2,17 @@
 
 import pytest
 
-from trimtab.policies.cron import cron_step
-from trimtab.policies.keda import KedaPolicy, keda_memory, keda_step
-from trimtab.policies.knative import KnativePolicy, knative_memory, knative_step
-from trimtab.policies.saturation import (
+from trimtab.policies.keda import KedaPolicy, cron_step, keda_memory, keda_step
+from trimtab.policies.scaling import HpaPolicy, Observation
+from trimtab.policies.serving_stacks import (
     PLANNER_MEMORY,
+    KnativePolicy,
     OutstandingPolicy,
     PlannerPolicy,
     ReplicaTokens,
     SaturationPolicy,
+    knative_memory,
+    knative_step,
     outstanding,
     outstanding_memory,
     outstanding_step,
@@ -20,7 +22,6 @@ from trimtab.policies.saturation import (
     token_saturation_memory,
     token_saturation_step,
 )
-from trimtab.policies.scaling import HpaPolicy, Observation
 
 NAN = float("nan")
 

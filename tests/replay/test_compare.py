@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trimtab.errors import UnknownName, UsageError
-from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.keda import CronPolicy
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
 from trimtab.replay.compare import NAMES, FitContext, compare, expanded, named_policy
 from trimtab.replay.services import ServiceHistory, ServiceModel

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import beyond_chance
-from trimtab.policies.scaling import HpaPolicy
+from trimtab.policies.scaling import HpaPolicy, beyond_chance
 from trimtab.replay import fluid
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves
 from trimtab.replay.services import NO_GUARDS, ServiceHistory, ServiceModel, replay_service

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trimtab.policies.cron import CronPolicy
 from trimtab.policies.hedge import HedgePolicy
+from trimtab.policies.keda import CronPolicy
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
 from trimtab.replay.fluid import serve_history
 from trimtab.replay.hedged import SpotZones, replay_hedged

@@ -6,8 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import Others
-from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.policies.scaling import HpaPolicy, Metric, Others
 from trimtab.replay.outcomes.service_replays import EvenSplit, is_bounded, least_held
 from trimtab.replay.recorded import record
 from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import forecast_policy
-from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.knative import KnativePolicy
-from trimtab.policies.metrics import Others
-from trimtab.policies.saturation import OutstandingPolicy, PlannerPolicy, SaturationPolicy, token_saturation
-from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
+from trimtab.policies.keda import CronPolicy, KedaPolicy
+from trimtab.policies.scaling import HpaPolicy, Metric, Others, StaticReplicas
+from trimtab.policies.serving_stacks import (
+    KnativePolicy,
+    OutstandingPolicy,
+    PlannerPolicy,
+    SaturationPolicy,
+    token_saturation,
+)
 from trimtab.replay import fluid
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 

@@ -22,10 +22,9 @@ from tests.review.test_review import (
     stops,
 )
 
-from trimtab.review import read_objects
+from trimtab.review import kept_longer, read_objects, scattered
 from trimtab.review.karpenter import adjusted_price, by_weight, duration_s, node_pool, shares_over, unread_parts
 from trimtab.review.placing import Proposed, pools_of
-from trimtab.review.review import kept_longer, scattered
 
 WEEK = frozenset(range(168))
 

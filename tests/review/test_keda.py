@@ -7,9 +7,8 @@ import pytest
 import yaml
 from tests.review.test_review import bundle as bundle, hpa, on_pool, pods_metric, reviewed
 
-from trimtab.review.keda import Fallback
 from trimtab.review.manifests import read_objects
-from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.scaling import Fallback, Replica, scaling_of
 
 REPLICA = Replica(capacity_req_s=10.0, full_frac=1.0, signal="sm_active")
 

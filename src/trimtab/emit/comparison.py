@@ -9,8 +9,7 @@ from typing import assert_never
 
 from trimtab.emit.money import dollars, percent
 from trimtab.plan.model import Action
-from trimtab.plan.proof.reach import ByDeadline, WithinBudget
-from trimtab.plan.proof.scenario import Outlook, WhatIf
+from trimtab.plan.proof.scenario import ByDeadline, Outlook, WhatIf, WithinBudget
 
 PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budget", "deadline"
 

@@ -50,10 +50,9 @@ from trimtab.plan.needed_replays import Workers
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_window import ProofResult, proof_by_action
-from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import Guards, robustness
-from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
+from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, by_deadline, outlook, within_budget
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle

@@ -21,8 +21,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trimtab.policies.metrics import ROUNDING
-from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, Metric
+from trimtab.policies.scaling import NO_LIMIT, ROUNDING, SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_DAY, S_PER_HR
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trimtab.policies.metrics import ROUNDING
+from trimtab.policies.scaling import ROUNDING
 
 
 class HedgePolicy(NamedTuple):

@@ -5,20 +5,20 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from trimtab.policies.cron import Timetable, cron_step
-from trimtab.policies.keda import KedaPolicy, keda_step
-from trimtab.policies.knative import KnativePolicy, knative_step
-from trimtab.policies.saturation import (
+from trimtab.policies.keda import KedaPolicy, Timetable, cron_step, keda_step
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_step
+from trimtab.policies.serving_stacks import (
+    KnativePolicy,
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
     TokenSaturationPolicy,
+    knative_step,
     outstanding_step,
     planner_step,
     saturation_step,
     token_saturation_step,
 )
-from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_step
 
 
 class RuleKind(IntEnum):

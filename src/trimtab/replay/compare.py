@@ -15,19 +15,17 @@ import numpy as np
 from trimtab.errors import UnknownName, UsageError
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.notebook import ShownInNotebook
-from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
-from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.knative import KnativePolicy
-from trimtab.policies.metrics import ROUNDING, Others
-from trimtab.policies.saturation import (
+from trimtab.policies.keda import CronPolicy, KedaPolicy
+from trimtab.policies.scaling import NO_LIMIT, ROUNDING, HpaPolicy, Metric, Others, StaticReplicas
+from trimtab.policies.serving_stacks import (
+    KnativePolicy,
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
     TokenSaturationPolicy,
     token_saturation,
 )
-from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN

@@ -15,18 +15,19 @@ import numpy as np
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies import hedge
 from trimtab.policies.hedge import HedgePolicy, split
-from trimtab.policies.metrics import (
+from trimtab.policies.rules import Rule, decide, target_frac
+from trimtab.policies.scaling import (
     GUARD_LEAST,
     GUARD_MOST,
     GUARD_WINDOW_S,
     ROUNDING,
+    SYNC_S,
+    Observation,
     beyond_chance,
     guard,
     guard_times,
     guarded_replicas,
 )
-from trimtab.policies.rules import Rule, decide, target_frac
-from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import CountArray, admit, compiled, inlined
 from trimtab.replay.nodes import most_of_late, nodes_for
 

@@ -11,8 +11,7 @@ import math
 import numpy as np
 
 from trimtab.ledger.arrays import IntArray
-from trimtab.policies.metrics import ROUNDING
-from trimtab.policies.scaling import SYNC_S
+from trimtab.policies.scaling import ROUNDING, SYNC_S
 from trimtab.replay.compiled import CountArray, compiled, inlined
 from trimtab.units import S_PER_HR
 

@@ -26,7 +26,7 @@ from trimtab.policies.forecast import (
     spread_frac,
     wanted_load,
 )
-from trimtab.policies.metrics import ROUNDING
+from trimtab.policies.scaling import ROUNDING
 from trimtab.replay.compiled import admit, compiled
 from trimtab.units import S_PER_DAY
 

@@ -21,23 +21,23 @@ from typing import assert_never
 import numpy as np
 
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
-from trimtab.policies import cron, keda, knative, metrics, rules, saturation, scaling
-from trimtab.policies.cron import CronPolicy
+from trimtab.policies import keda, rules, scaling, serving_stacks
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
-from trimtab.policies.keda import KedaPolicy, keda_memory
-from trimtab.policies.knative import KnativePolicy, knative_memory
+from trimtab.policies.keda import CronPolicy, KedaPolicy, keda_memory
 from trimtab.policies.rules import Rule, RuleKind
-from trimtab.policies.saturation import (
+from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas, hpa_memory
+from trimtab.policies.serving_stacks import (
     PLANNER_MEMORY,
+    KnativePolicy,
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
     TokenSaturationPolicy,
+    knative_memory,
     outstanding_memory,
     token_saturation_memory,
 )
-from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas, hpa_memory
 from trimtab.replay.compiled import CountArray, admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
@@ -109,7 +109,7 @@ def shared_out(totals: FloatArray, like: FloatArray) -> FloatArray:
     return np.asarray((share * totals[:, None]).reshape(-1), dtype=np.float64)
 
 
-for _module in (metrics, scaling, cron, keda, knative, saturation, rules):
+for _module in (scaling, keda, serving_stacks, rules):
     admit(_module)
 
 ScalingPolicy = (
@@ -244,8 +244,8 @@ class ServiceModel:
     def replicas_per_node(self) -> float:
         """Return how many replicas a node holds; below 1 where a replica spans nodes."""
         if self.gpus_per_replica <= self.gpus_per_node:
-            return float(math.floor(self.gpus_per_node / self.gpus_per_replica + metrics.ROUNDING))
-        return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - metrics.ROUNDING)
+            return float(math.floor(self.gpus_per_node / self.gpus_per_replica + scaling.ROUNDING))
+        return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - scaling.ROUNDING)
 
     @property
     def room_per_node(self) -> float:
@@ -429,18 +429,18 @@ def shape_of(model: ServiceModel) -> ServerShape:
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
         # up to whole steps: a start is never shorter than stated
-        cold_steps=math.ceil(model.cold_start_s / SYNC_S - metrics.ROUNDING),
+        cold_steps=math.ceil(model.cold_start_s / SYNC_S - scaling.ROUNDING),
         warm_steps=math.ceil(
-            (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - metrics.ROUNDING
+            (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - scaling.ROUNDING
         ),
-        kept_steps=math.ceil(model.empty_node_kept_s / SYNC_S - metrics.ROUNDING),
+        kept_steps=math.ceil(model.empty_node_kept_s / SYNC_S - scaling.ROUNDING),
         room_per_node=model.room_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
         closed_from=model.closed_hours[0] * S_PER_HR // SYNC_S,
         closed_to=model.closed_hours[1] * S_PER_HR // SYNC_S,
         full_req_s=model.capacity_req_s if model.full_req_s is None else model.full_req_s,
-        late_steps=math.ceil(model.metrics_late_s / SYNC_S - metrics.ROUNDING),
+        late_steps=math.ceil(model.metrics_late_s / SYNC_S - scaling.ROUNDING),
     )
 
 

@@ -20,8 +20,7 @@ from trimtab.policies.forecast import (
     USUAL_LOAD_S,
     ForecastRules,
 )
-from trimtab.policies.metrics import ROUNDING
-from trimtab.policies.scaling import NO_LIMIT, SYNC_S
+from trimtab.policies.scaling import NO_LIMIT, ROUNDING, SYNC_S
 from trimtab.units import S_PER_DAY
 
 WANTED = "trimtab:load_wanted"

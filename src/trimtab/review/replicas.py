@@ -19,11 +19,20 @@ from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.disruption import blocked_up_to, usual_rollout
 from trimtab.review.karpenter import NODE_POOL, is_limited
-from trimtab.review.keda import PAUSED, PAUSED_REPLICAS, fallback_of, is_on, paused_at, reads_absence_as_zero
 from trimtab.review.manifests import DeclaredPods, Manifests, Scaler
 from trimtab.review.placing import Proposed
 from trimtab.review.pools import NodePool
-from trimtab.review.scaling import Replica, bounds, scaling_of
+from trimtab.review.scaling import (
+    PAUSED,
+    PAUSED_REPLICAS,
+    Replica,
+    bounds,
+    fallback_of,
+    is_on,
+    paused_at,
+    reads_absence_as_zero,
+    scaling_of,
+)
 from trimtab.sources.kubernetes.objects import number
 
 _AS_NOW = 1.02

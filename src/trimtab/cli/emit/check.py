@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.check import CheckResult, Cluster, Difference, Schemas, check_folder, differences, read_cluster
+from trimtab.check import (
+    CheckResult,
+    Cluster,
+    Difference,
+    ObjectChange,
+    Schemas,
+    check_folder,
+    differences,
+    read_cluster,
+)
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
-from trimtab.check.comparison import ObjectChange
 from trimtab.check.documents import Folder, read_folder
 from trimtab.cli.emit import EmitOptions
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, sheet_comment, write, write_sheet

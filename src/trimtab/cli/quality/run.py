@@ -11,18 +11,19 @@ import numpy as np
 
 from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, write, write_sheet
 from trimtab.cli.quality import EXIT_REJECTED, EXIT_UNDECIDED, QualityOptions
-from trimtab.diagnose.paired_scores import LossInterval, is_binary
 from trimtab.diagnose.quality import (
     ALL,
     FALSE_ACCEPT_FRAC,
     FALSE_ALARMS_A_YEAR,
     NOTICED_FRAC,
     POWER,
+    LossInterval,
     PairedAnswers,
     QualityFinding,
     QualityRule,
     QualityVerdict,
     WatchPlan,
+    is_binary,
     judged,
     paired,
     watch_plan,

@@ -22,8 +22,7 @@ from trimtab.policies.forecast import (
     ForecastRules,
     learning_rate,
 )
-from trimtab.policies.metrics import ROUNDING
-from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy
+from trimtab.policies.scaling import NO_LIMIT, ROUNDING, SYNC_S, HpaPolicy
 from trimtab.units import S_PER_DAY
 
 STEADY = "trimtab:demand_steady"

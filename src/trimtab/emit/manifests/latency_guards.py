@@ -1,9 +1,9 @@
 """Guards on latency and cache: what is recorded of them, and what asks for more replicas while a limit is passed.
 
 Two series a target. `guard_asks` is there while more of the last minutes' requests are late than the target allows and chance
-explains (`policies.metrics.beyond_chance`): the replicas that would
+explains (`policies.scaling.beyond_chance`): the replicas that would
 bring it back in proportion, from those that served all that time: what came since has not shown what it does. `guard_times`
-remembers how many times the load's replicas that was, and lets go by halves (`policies.metrics.guard_times`, which is
+remembers how many times the load's replicas that was, and lets go by halves (`policies.scaling.guard_times`, which is
 replayed). The trigger asks for that many times the mean load: replicas follow it while the guard remembers how slow they are.
 A HorizontalPodAutoscaler reads no PromQL: for it the same load is recorded as `guard_load`, an external metric each.
 """
@@ -19,7 +19,7 @@ from trimtab.emit.manifests.demand_rules import LOAD, READY, series, server_sele
 from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
 from trimtab.fleet.model import Target
-from trimtab.policies.metrics import (
+from trimtab.policies.scaling import (
     GUARD_CHANCE_SDS,
     GUARD_HALF_LIFE_S,
     GUARD_LEAST,
@@ -27,8 +27,8 @@ from trimtab.policies.metrics import (
     GUARD_MOST,
     GUARD_OFF,
     GUARD_WINDOW_S,
+    SYNC_S,
 )
-from trimtab.policies.scaling import SYNC_S
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_MIN
 

@@ -19,10 +19,9 @@ from trimtab.fleet.starts import SlowStarts
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.fleet.token_work import TokenWork, in_tokens
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
-from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
-from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.keda import CronPolicy, KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.compiled import CountArray
 from trimtab.replay.fluid import GUARD_TIMES, GuardCurves

@@ -27,8 +27,7 @@ from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.metrics import NO_OTHERS, ROUNDING
-from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas, window_steps
+from trimtab.policies.scaling import NO_OTHERS, ROUNDING, SYNC_S, HpaPolicy, Metric, StaticReplicas, window_steps
 from trimtab.replay.compiled import CountArray, compiled
 from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads

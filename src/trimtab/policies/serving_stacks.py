@@ -1,4 +1,8 @@
-"""Scaling rules of LLM serving stacks: llm-d's saturation, by replica and by tokens, Dynamo's planner, and outstanding tokens.
+"""Scaling rules of serving stacks: Knative, llm-d's saturation by replica and by tokens, Dynamo's planner, outstanding tokens.
+
+Knative's Pod Autoscaler, from knative.dev (autoscaling, KPA) and knative/serving pkg/autoscaler/scaling/autoscaler.go: stable
+window 60 s, panic window a tenth of it, panic when that asks for at least twice the ready pods, no scale-down in panic, at
+most halving per decision. Knative decides every 2 s; here it decides every 15 s, so that its panic window is the last step.
 
 By replica, from llm-d/llm-d-workload-variant-autoscaler (internal/saturation/analyzer.go) and arXiv 2603.09730: a replica is
 saturated at 80 % of its KV cache or 5 waiting requests; one is added when the spare KV share of the others averages under
@@ -24,15 +28,64 @@ import math
 from typing import NamedTuple
 
 from trimtab.policies.scaling import (
+    ROUNDING,
     SYNC_S,
     HpaPolicy,
     Memory,
     Observation,
     hpa_memory,
     hpa_step,
+    push_for_sum,
     rate_limited,
+    ring_end,
     stabilized,
+    window_steps,
 )
+
+
+class KnativePolicy(NamedTuple):
+    """A KPA with a concurrency target."""
+
+    target_frac: float
+    min_replicas: int
+    max_replicas: int
+    stable_window_s: int = 60
+    panic_threshold: float = 2.0
+    max_scale_up_rate: float = 1000.0
+    max_scale_down_rate: float = 2.0
+
+
+def knative_memory(policy: KnativePolicy) -> list[float]:
+    """Return a memory: a ring of demands over the stable window, the seconds of panic left, the most replicas in it."""
+    slots = window_steps(policy.stable_window_s)
+    return [float(slots), 0.0, 0.0] + [0.0] * slots + [0.0, 0.0]
+
+
+def knative_step(policy: KnativePolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas, ready and starting, that the KPA wants after this step."""
+    current = seen.ready + seen.starting
+    if math.isnan(seen.load):
+        return current
+    demand = seen.load + seen.backlog_replica_s / SYNC_S
+    slots = min(int(memory[0]), seen.step + 1)
+    stable = push_for_sum(memory, 0, demand) / slots
+    panic_at = ring_end(memory, 0)
+    ready = max(seen.ready, 1)
+    most = math.ceil(policy.max_scale_up_rate * ready)
+    least = math.floor(ready / policy.max_scale_down_rate)
+    wanted = min(max(math.ceil(stable / policy.target_frac - ROUNDING), least), most)
+    urgent = min(max(math.ceil(demand / policy.target_frac - ROUNDING), least), most)
+    if urgent / ready >= policy.panic_threshold:
+        memory[panic_at] = float(policy.stable_window_s)
+    elif memory[panic_at] > 0.0:
+        memory[panic_at] -= SYNC_S
+    if memory[panic_at] > 0.0:
+        memory[panic_at + 1] = max(memory[panic_at + 1], float(urgent), float(current))
+        wanted = int(memory[panic_at + 1])
+    else:
+        memory[panic_at + 1] = 0.0
+    return min(max(wanted, policy.min_replicas), policy.max_replicas)
+
 
 _CHART_WINDOW_S = 240
 
