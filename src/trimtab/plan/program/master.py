@@ -110,7 +110,7 @@ def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
     first = np.searchsorted(label[order], np.arange(len(weight_hr)))
     return Gathered(
         weight_hr=weight_hr,
-        nodes=tracked.means(order, first),
+        nodes=tracked.means(share),
         peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
         sharing=tuple(gathered_sharing(sharing, share, exact=exact) for sharing in tracked.sharing),
     )

@@ -33,6 +33,9 @@ from trimtab.plan.problem import Problem
 from trimtab.plan.program.highs import INFINITY, Program
 from trimtab.units import S_PER_HR
 
+_CHUNK = 2_000
+"""Rows gathered at a time, to keep memory small."""
+
 Uses = Mapping[Pool, IntArray]
 """Node-seconds per pool and hour (n_hours,)."""
 Slots = Mapping[SharedPool, IntArray]
@@ -75,12 +78,14 @@ class Tracked:
         """Return each row's node-hours (n,)."""
         return np.array([float(use.sum()) for use in self.seconds]) / S_PER_HR
 
-    def means(self, order: IntArray, first: IntArray) -> FloatArray:
-        """Return mean nodes (n, n_periods); periods are runs of hours in `order`, beginning at `first`."""
-        mean = np.empty((len(self.seconds), len(first)))
-        hours = np.diff(first, append=len(order))
-        for row, use in enumerate(self.seconds):
-            mean[row] = np.add.reduceat(use[order], first) / hours
+    def means(self, share: FloatArray) -> FloatArray:
+        """Return mean nodes (n, n_periods) under `share` (n_hours, n_periods): each hour's share of its period."""
+        if share.shape[0] == share.shape[1]:  # each period is one hour: nothing to sum
+            hours = share.argmax(axis=0)
+            return np.array([use[hours] for use in self.seconds], dtype=np.float64).reshape(-1, len(hours)) / S_PER_HR
+        mean = np.empty((len(self.seconds), share.shape[1]))
+        for at in range(0, len(self.seconds), _CHUNK):
+            mean[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK], dtype=np.float64) @ share
         return mean / S_PER_HR
 
     def peaks(self, order: IntArray, first: IntArray) -> FloatArray:
