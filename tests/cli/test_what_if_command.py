@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from trimtab.catalog.registry import price_change
+from trimtab.catalog import load_catalog
+from trimtab.catalog.registry import changed, price_change
 from trimtab.cli import root
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.fleet.model import Target
@@ -88,6 +89,31 @@ def test_the_limits_that_a_workload_has_already_change_nothing(planned):
     kept = with_other_limits(planned.opened.fit, [other_limit(f"apps/image-draft={seen[0.95]:.12f}")])
     (limit,) = (target for target in kept.workload("apps/image-draft").targets if target.limit_s is not None)
     assert (limit.required_frac, limit.limit_s) == (0.95, pytest.approx(seen[0.95]))
+
+
+def test_what_replicas_serve_is_not_learnt_again_for_other_demand(planned, monkeypatch):
+    judged = []
+    law_of = evaluate.law_of
+    monkeypatch.setattr(
+        evaluate, "law_of", lambda workload, settings: judged.append(workload.name) or law_of(workload, settings)
+    )
+
+    what_if_beside(planned, Scenario(demand=1.2))
+
+    assert judged == []
+
+
+def test_a_scenario_asked_beside_a_plan_is_planned_as_an_audit_there_plans_it_each_time(planned):
+    prices = (price_change("all-10%"),)
+    there = audit(open_demo(SERVICES), catalog=changed(load_catalog(), prices))
+
+    first, second = (what_if_beside(planned, Scenario(prices=prices)).other for _ in range(2))
+
+    assert first == second
+    assert first.after_usd_mo == there.plan.usd_mo(there.plan.after_micro_usd)
+    assert first.bound_usd_mo == there.plan.usd_mo(there.plan.bound_micro_usd)
+    assert first.actions == there.plan.actions
+    assert first.proof_saving_frac == there.proof.saving_frac
 
 
 @pytest.mark.parametrize(

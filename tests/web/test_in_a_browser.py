@@ -1,5 +1,10 @@
 """The pages in a real Chromium, at a desk and on a phone: nothing cut off, nothing refused, switches by keyboard alone."""
 
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 from tests.emit.example import example_audit
 from tests.web.browser import browser
@@ -37,6 +42,10 @@ WIDE = """
   && !part.closest('.skip') && (part.getBoundingClientRect().right > innerWidth + 1 || part.getBoundingClientRect().left < -1)
   && !(part.closest('.scroll') && part.tagName !== 'svg')).map((part) => part.outerHTML.slice(0, 120))
 """
+AXE = """
+axe.run(document).then((found) => JSON.stringify(
+  found.violations.map((rule) => [rule.id, rule.nodes.map((node) => node.target.join(' '))])))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +72,38 @@ def test_nothing_is_wider_than_its_screen(quiet, address, path, size):
     assert quiet.evaluate(WIDE) == []
     assert quiet.evaluate("document.fonts.size") == 0
     assert len(quiet.picture()) > 5_000
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """axe-core as one script; where CI=true its package must be there."""
+    package = find_spec("axe_core_python")
+    if package is None or package.origin is None:
+        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        missing("axe-core-python is missing: it is in requirements/dev.txt")
+    return Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_violation(quiet, axe, address, path, size, dark):
+    quiet.screen(*size, dark=dark, phone=size == PHONE)
+    quiet.open(f"{address}{path}")
+    quiet.evaluate(f"{axe};0")
+
+    found = quiet.evaluate(AXE)
+
+    assert json.loads(found) == []
+
+
+def test_axe_does_find_what_is_there(quiet, axe, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits")
+    quiet.evaluate("document.documentElement.removeAttribute('lang')")
+    quiet.evaluate(f"{axe};0")
+
+    assert json.loads(quiet.evaluate(AXE)) == [["html-has-lang", ["html"]]]
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -354,7 +354,7 @@ def _planned(
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan.
 
     What was replayed for the plan of the world as it is (`base`) is replayed again only where demand is another, or for a
-    workload whose targets are.
+    workload whose targets are. What replicas serve was learnt for it, on the same history.
     """
     as_measured = scenario.demand == 1.0
     prospects = judge(
@@ -366,6 +366,7 @@ def _planned(
         owned=opened.owned,
         laws=opened.fit,
         store=opened.store,
+        learnt_before=None if base is None or base.prospects is None else base.prospects.cases,
         replayed=base.prospects if base is not None and as_measured else None,
         explains=explains,
         workers=opened.workers,

@@ -173,20 +173,21 @@ def judge(
     owned: tuple[Commitment, ...] = (),
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
+    learnt_before: Mapping[str, Case | str] | None = None,
     replayed: Prospects | None = None,
     explains: bool = True,
     workers: Workers | None = None,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window.
 
-    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
-    are looked up in `store` first. What was `replayed` for the same fleet at other prices, or under other limits, is not again,
-    but for workloads that have other targets now.
+    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given, or those of
+    the cases that were `learnt_before` there. Replays are looked up in `store` first. What was `replayed` for the same fleet at
+    other prices, or under other limits, is not again, but for workloads that have other targets now.
     Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be done elsewhere; under
     limits, and of what was `replayed` already, nothing is.
     """
     if replayed is None:
-        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
+        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store, learnt_before=learnt_before)
         evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
     else:
         evaluators = replayed.evaluators_under(settings)

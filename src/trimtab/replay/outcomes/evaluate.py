@@ -85,15 +85,18 @@ def cases_of(
     market: Market | None = None,
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
+    learnt_before: Mapping[str, Case | str] | None = None,
 ) -> dict[str, Case | str]:
     """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged.
 
-    Laws are learnt on `laws`, a fleet of the same workloads, where that is given. How types of GPU compare, where runs of
+    Laws are learnt on `laws`, a fleet of the same workloads, where that is given; those of cases that were `learnt_before` on
+    the same fleet are not learnt again. How types of GPU compare, where runs of
     one workload were on several, is asked of the `market`'s catalog; without it such a workload is not judged.
     """
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
-        law = law_of(learnt, settings)
+        before = (learnt_before or {}).get(workload.name)
+        law = before.law if isinstance(before, Case) else law_of(learnt, settings)
         # a pool that no list prices cannot be compared with others
         if workload.pool in fleet.carried_micro_usd_hr:
             cases[workload.name] = _unlisted(workload.pool, fleet.carried_micro_usd_hr[workload.pool])
@@ -138,6 +141,8 @@ class Evaluator:
     case: Case
     _known: dict[Placement, Outcome] = field(default_factory=dict)
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
+    _least: dict[Placement, Outcome | None] = field(default_factory=dict)
+    """What each would use at least, or None where that is not known: for all that are made `anew` from one evaluator."""
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
     _before: Evaluator | None = field(default=None, repr=False, compare=False)
@@ -184,7 +189,7 @@ class Evaluator:
 
         So it answers as one that never saw this one, to the bit, in less time.
         """
-        return Evaluator(case=replace(self.case, settings=settings), _before=self)
+        return Evaluator(case=replace(self.case, settings=settings), _before=self, _least=self._least)
 
     def felt(self, deployment: Deployment, stress: Stress) -> Stress:
         """Return what of a stress a replay under a deployment reads; where that is nothing, the outcome is the same."""
@@ -256,7 +261,12 @@ class Evaluator:
         seen = self._as_replayed(deployment)
         if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
             return None
-        return least_outcome(self.case, seen, self._replays)
+        if self._before is None:  # a plan asks once, and nothing is kept for it
+            return least_outcome(self.case, seen, self._replays)
+        if seen not in self._least:
+            # it says nothing of targets, and holds neither prices nor limits
+            self._least[seen] = least_outcome(self.case, seen, self._replays)
+        return self._least[seen]
 
     def least_number(self, deployment: Deployment) -> int:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""

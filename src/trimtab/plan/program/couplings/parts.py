@@ -80,6 +80,9 @@ class Tracked:
 
     def means(self, share: FloatArray) -> FloatArray:
         """Return mean nodes (n, n_periods) under `share` (n_hours, n_periods): each hour's share of its period."""
+        if share.shape[0] == share.shape[1]:  # each period is one hour: nothing to sum
+            hours = share.argmax(axis=0)
+            return np.array([use[hours] for use in self.seconds], dtype=np.float64).reshape(-1, len(hours)) / S_PER_HR
         mean = np.empty((len(self.seconds), share.shape[1]))
         for at in range(0, len(self.seconds), _CHUNK):
             mean[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK], dtype=np.float64) @ share
