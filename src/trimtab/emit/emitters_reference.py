@@ -150,6 +150,10 @@ patch: a merge would drop the other groups). Ray Serve and KServe scale themselv
 a person is told the least and the most replicas to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away
 the annotation by which its controller stops it. For other owners a person is told what to set.
 
+Not told yet: a Deployment that KServe makes (`chat-predictor`, or `llm-kserve` of an LLMInferenceService) is taken for the
+workload itself, because that is where the owners of a pod end here. KServe writes it back, so make such changes in its own
+object.
+
 ## Claimed GPUs
 
 Where pods claim their GPUs (dynamic resource allocation) no container is patched: the Component brings a new
