@@ -112,7 +112,8 @@ def test_a_scenario_asked_beside_a_plan_is_planned_as_an_audit_there_plans_it_ea
     assert first == second
     assert first.after_usd_mo == there.plan.usd_mo(there.plan.after_micro_usd)
     assert first.bound_usd_mo == there.plan.usd_mo(there.plan.bound_micro_usd)
-    assert first.actions == there.plan.actions
+    # an outlook does not price what was not declared, so its purchases name nobody to ask
+    assert first.actions == tuple(replace(action, ask_first=()) for action in there.plan.actions)
     assert first.proof_saving_frac == there.proof.saving_frac
 
 
