@@ -6,7 +6,7 @@ import pytest
 from trimtab.errors import InputError
 from trimtab.physics.disaggregated import KvTransfer
 from trimtab.physics.serving import StepTimes
-from trimtab.replay.disaggregated import Pool, replay_disaggregated
+from trimtab.replay.disaggregated import ServingPool, replay_disaggregated
 from trimtab.replay.engine import EngineLimits, Requests, replay_engine
 
 AT_ONCE = KvTransfer(token_bytes=0.0, byte_s=1.0, fixed_s=0.0)
@@ -24,7 +24,7 @@ def pool_of(
         context_s=0.0,
         pair_s=0.0,
     )
-    return Pool(replicas=replicas, limits=limits, times=times)
+    return ServingPool(replicas=replicas, limits=limits, times=times)
 
 
 def requests_of(arrival_s, input_tokens=64, output_tokens=5, cached_tokens=0):

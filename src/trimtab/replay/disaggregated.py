@@ -31,7 +31,7 @@ LEAST_DECODE_STEP_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class ServingPool:
     """Replicas of one half: how many, what bounds their steps, how long steps take."""
 
     replicas: int
@@ -50,7 +50,7 @@ def prefill_pool(
     replicas: int,
     step_tokens: int = STEP_TOKENS,
     scale: float = 1.0,
-) -> Pool:
+) -> ServingPool:
     """Return prefill replicas of a query: its `serving_columns` and the coefficients of them, `(1,)` each.
 
     `scale` is measured over predicted time of the user's own point; 1 without one.
@@ -58,16 +58,16 @@ def prefill_pool(
     sequences = MOST_PREFILL_SEQUENCES
     limits = EngineLimits(sequences, max(step_tokens, sequences), kv_blocks(v, BLOCK_TOKENS))
     times = step_times(v, c, max_num_seqs=sequences, step_tokens=limits.step_tokens)
-    return Pool(replicas=replicas, limits=limits, times=scaled(times, scale))
+    return ServingPool(replicas=replicas, limits=limits, times=scaled(times, scale))
 
 
 def decode_pool(
     v: Mapping[str, Floats], c: Mapping[str, Floats], *, replicas: int, max_num_seqs: int, scale: float = 1.0
-) -> Pool:
+) -> ServingPool:
     """Return decode replicas of a query, likewise. Their blocks hold one token, since caches are handed over to the token."""
     limits = EngineLimits(max_num_seqs, max(max_num_seqs, LEAST_DECODE_STEP_TOKENS), kv_blocks(v, 1), 1)
     times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens)
-    return Pool(replicas=replicas, limits=limits, times=scaled(times, scale))
+    return ServingPool(replicas=replicas, limits=limits, times=scaled(times, scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class DisaggregatedReplay:
 
 
 def replay_disaggregated(
-    requests: Requests, prefill: Pool, decode: Pool, transfer: KvTransfer, *, clients: int = 0
+    requests: Requests, prefill: ServingPool, decode: ServingPool, transfer: KvTransfer, *, clients: int = 0
 ) -> DisaggregatedReplay:
     """Replay requests through both pools; deterministic.
 
@@ -126,7 +126,7 @@ def replay_disaggregated(
     return replayed
 
 
-def _pass(requests: Requests, prefill: Pool, decode: Pool, transfer: KvTransfer) -> DisaggregatedReplay:
+def _pass(requests: Requests, prefill: ServingPool, decode: ServingPool, transfer: KvTransfer) -> DisaggregatedReplay:
     """Replay requests whose arrivals are known."""
     number = len(requests.arrival_s)
     prompt_s, arrived_s = np.full(number, np.nan), np.full(number, np.nan)
