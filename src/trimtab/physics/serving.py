@@ -111,11 +111,14 @@ def cache_budget_bytes(v: Mapping[str, Floats]) -> Floats:
 
 
 def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
-    """Two ring all-reduces a layer over the tensor-parallel group: latency and volume."""
+    """Two exchanges a layer over the group: all-reduces under tensor parallelism, else tokens to their experts and back."""
     group = v["group"]
     # 2 bytes a value; a ring passes 2 (g - 1) / g of them over each link
-    volume = tokens * v["hidden"] * 2 * 2 * (group - 1) / group / v["link"]
-    # one all-reduce after attention and one after the feed-forward
+    reduced = tokens * 2 * 2
+    # each rank sends its own tokens to their experts in FP8 and gets them back in 16 bits (DeepEP, deepseek-ai/DeepEP)
+    routed = tokens / v["ranks"] * v["per_token"] * (1 + 2)
+    volume = np.where(v["ranks"] > 1, routed, reduced) * v["hidden"] * (group - 1) / group / v["link"]
+    # one exchange after attention and one after the feed-forward, or before the experts and after them
     return np.asarray(np.where(group > 1, 2 * v["layers"] * (c["arl"] + volume * c["arb"]), 0.0))
 
 
@@ -175,7 +178,9 @@ def _parts(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -
 
 
 def _overhead(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
-    return np.asarray((c["lay"] + v["moe"] * c["moel"]) * v["layers"] + c["req"] * requests + c["step"])
+    # under data parallel attention each rank schedules its own requests, all at the same time
+    own = requests / v["ranks"]
+    return np.asarray((c["lay"] + v["moe"] * c["moel"]) * v["layers"] + c["req"] * own + c["step"])
 
 
 def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
@@ -274,7 +279,7 @@ def step_times(v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs
     return StepTimes(
         decode_s=np.concatenate(([0.0], decode * scale)),
         mixed_s=np.concatenate(([0.0], mixed * scale)),
-        sequence_s=float((c["req"] * scale)[0]),
+        sequence_s=float((c["req"] / v["ranks"] * scale)[0]),
         context_s=float(context_s[0]),
         pair_s=float(pair_s[0]),
     )

@@ -179,6 +179,8 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "link": link_gb_s(gpu) * BYTES_PER_GB,
         "gpus": query.gpus,
         "group": query.expert if query.attention_is_data_parallel else query.tensor,
+        # groups that schedule requests of their own: every GPU under data parallel attention
+        "ranks": query.expert if query.attention_is_data_parallel else 1,
         "stages": query.pipeline,
         "input": query.input_tokens,
         # times are divided by it

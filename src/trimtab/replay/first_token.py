@@ -42,13 +42,13 @@ class LoadReplay:
 
 
 def drawn_requests(
-    input_tokens: float, output_tokens: float, *, rate_req_s: float | None, clients: int = 0
+    input_tokens: float, output_tokens: float, *, rate_req_s: float | None, clients: int = 0, number: int = REQUESTS
 ) -> Requests:
     """Return a Poisson stream of requests at a rate, or those that so many clients send; nothing is cached.
 
     The same random numbers for every load. Clients all start at once: each sends ten requests, of which the first warms up.
     """
-    number = max(REQUESTS, round(clients / WARM_UP_FRAC))
+    number = max(number, round(clients / WARM_UP_FRAC))
     rng = np.random.default_rng(_SEED)
     arrival_s = np.cumsum(rng.standard_exponential(number)) / rate_req_s if rate_req_s else np.zeros(number)
     return Requests(

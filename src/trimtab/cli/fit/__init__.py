@@ -129,6 +129,17 @@ class FitOptions:
         "--accept", type=click.Choice(ACCEPTED),
         help="Rank these by cost too; otherwise they come last, unless --provider, --gpu or --format names them.",
     )  # fmt: skip
+    disaggregated: bool = option(
+        "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."
+    )
+    kv_gb_s: float | None = option(
+        "--kv-gb-s", type=click.FloatRange(min=0, min_open=True), metavar="50",
+        help="Network of one node in GB/s, for caches between prefill and decode; published figures without it.",
+    )  # fmt: skip
+    emit_pools: Path | None = option(
+        "--emit-pools", type=NEW_FOLDER, metavar="DIR",
+        help="Write prefill and decode as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
+    )  # fmt: skip
     every: bool = option("--all", help="All ways, not the best of each GPU.")
     limit: int = option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
     answer: AnswerOptions = answer_options(
@@ -149,6 +160,7 @@ def command(options: FitOptions) -> None:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
       trimtab fit llama-3.1-8b --serve --rate 20 --latency 8s --percentile 99
       trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
+      trimtab fit llama-3.1-70b --serve --rate 50 --input 8192 --output-tokens 512 --tpot 25ms --emit-pools pools/
       trimtab fit qwen2.5-32b --offline 1M/day --within 4h
       trimtab fit whisper-large-v3 --serve --rate 20 --output-tokens 90
       trimtab fit sdxl --serve --rate 2 --latency 30s

@@ -12,6 +12,7 @@ from pathlib import Path
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
+from trimtab.cli.fit.pools import pools_beside, pools_document, pools_lines, pools_paste, write_pools
 from trimtab.cli.fit.tables import (
     CLOSED_LOOP,
     FOR_PEOPLE,
@@ -221,7 +222,14 @@ def _serving(request: _Request) -> FitPresentation:
         )
     first, name = shown[0], request.name
     context = context_of(first, demand, options.engine)
-    paste = vllm_serve(first, request.pasted, context)
+    in_one_place = min((way for way in ways if bool(way.caveats) == bool(first.caveats)), key=_usd_per_mtok)
+    pools = pools_beside(options, model, demand, market, in_one_place, formats, scale)
+    paste = "\n".join(
+        [
+            *([apart] if (apart := pools_paste(pools, request.pasted, context, asked=options.disaggregated)) else []),
+            vllm_serve(first, request.pasted, context),
+        ]
+    )
     # a bulk that has a window of hours has no first tokens that anybody waits for
     loads = [None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown]
     remarks = [
@@ -229,6 +237,7 @@ def _serving(request: _Request) -> FitPresentation:
         size_line(first, demand),
         memory_line(first),
         *replayed_lines(loads[0], demand),
+        *pools_lines(pools),
         *model_lines(model, scale),
         *quality_lines(first),
         *_default_lines(options, demand, context),
@@ -236,6 +245,8 @@ def _serving(request: _Request) -> FitPresentation:
     ]
     if options.emit_bench is not None:
         remarks += _write_jobs(shown, options.emit_bench, request.pasted, demand)
+    if options.emit_pools is not None:
+        remarks += write_pools(pools, options.emit_pools, request.pasted, context)
     faster = faster_ways(
         first,
         model,
@@ -266,7 +277,12 @@ def _serving(request: _Request) -> FitPresentation:
         {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": round(all_told(way), 4)}
         for way, load in zip(shown, loads, strict=True)
     ]
-    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    answered = _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    return replace(answered, document={**answered.document, "disaggregated": pools_document(pools)})
+
+
+def _usd_per_mtok(way: ServingOption) -> float:
+    return way.usd_per_mtok.value
 
 
 def _default_lines(options: FitOptions, demand: Demand, context: int) -> list[str]:
