@@ -213,10 +213,7 @@ def test_an_interruption_rate_has_the_day_on_which_it_was_published():
 
 
 def test_no_first_token_is_said_of_a_load_beyond_saturation():
-    load = ReplayedLoad(
-        ttft_p50_s=None, ttft_p95_s=None, tpot_p95_s=0.02, preempted_frac=0.5,
-        tail_frac=0.95, ttft_tail_s=None, tpot_tail_s=0.02, latency_tail_s=9.0,
-    )  # fmt: skip
+    load = ReplayedLoad(ttft_p50_s=None, ttft_p95_s=None, tpot_p95_s=0.02, preempted_frac=0.5)
     demand = Demand(input_tokens=1000, output_tokens=100, rate_req_s=5)
 
     assert replayed_lines(load, demand) == [

@@ -47,7 +47,7 @@ class FitWay:
         return f"{self.gpus}x {self.gpu.name}"
 
 
-class ScenarioName(Enum):
+class FitScenarioName(Enum):
     """Which of the options that work a reader may look for."""
 
     CHEAPEST = "cheapest"
@@ -59,10 +59,10 @@ class ScenarioName(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class FitScenario:
     """One option under one way of buying."""
 
-    name: ScenarioName
+    name: FitScenarioName
     way: FitWay
     option: BuyingOption
     cost: float
@@ -86,7 +86,7 @@ FASTEST_COST_RATIO = 3.0
 
 def scenarios(
     ways: Sequence[FitWay], faster: Sequence[FitWay], considered: Sequence[BuyingOption]
-) -> tuple[Scenario, ...]:
+) -> tuple[FitScenario, ...]:
     """Return the named scenarios; `ways` are ranked, `faster` are further options with shorter times. Empty without ways."""
     if not ways:
         return ()
@@ -107,9 +107,9 @@ def scenarios(
     ]
     fastest = min(affordable, key=lambda way: (way.time.value, way.cost.value))
     return (
-        Scenario(name=ScenarioName.CHEAPEST, way=cheapest, option=bought, cost=least),
-        Scenario(name=ScenarioName.STANDARD, way=standard, option=standard.option, cost=standard.cost.value),
-        Scenario(name=ScenarioName.FASTEST, way=fastest, option=fastest.option, cost=fastest.cost.value),
+        FitScenario(name=FitScenarioName.CHEAPEST, way=cheapest, option=bought, cost=least),
+        FitScenario(name=FitScenarioName.STANDARD, way=standard, option=standard.option, cost=standard.cost.value),
+        FitScenario(name=FitScenarioName.FASTEST, way=fastest, option=fastest.option, cost=fastest.cost.value),
     )
 
 
@@ -127,7 +127,7 @@ class FitDocument:
     rejected: Sequence[Rejected]
     remarks: Sequence[str]
     paste: str
-    scenarios: Sequence[Scenario] = ()
+    scenarios: Sequence[FitScenario] = ()
 
 
 def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:

@@ -26,6 +26,17 @@ from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TailTimes:
+    """What requests see at one quantile: the one asked for, else 0.95."""
+
+    frac: float
+    ttft_s: Estimate
+    tpot_s: float
+    """NaN where answers have one token."""
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedLoad:
     """What the replay of the engine's scheduler says of one way under the asked load; first tokens with 80 % intervals.
 
@@ -37,11 +48,8 @@ class ReplayedLoad:
     tpot_p95_s: float
     preempted_frac: float
     """Preemptions a request."""
-    tail_frac: float
-    """The quantile of the next three: the one asked for, else 0.95."""
-    ttft_tail_s: Estimate | None
-    tpot_tail_s: float
-    latency_tail_s: float
+    tail: TailTimes | None = None
+    """The times at the quantile asked for; None beyond saturation."""
 
 
 DEFAULT_TAIL_FRAC = 0.95
@@ -151,13 +159,13 @@ def _kept_in_replay(
 def _too_late(way: ServingOption, load: ReplayedLoad | None, demand: Demand) -> Rejected | None:
     """Return by how much the replay of a way misses its limits; None where it keeps them."""
     limits = demand.targets
-    if load is None or load.ttft_tail_s is None:
+    if load is None or load.tail is None:
         worst, seen = math.inf, "more comes than is served at once"
     else:
-        tail = f"p{100 * load.tail_frac:g}"
-        held = [(load.ttft_tail_s.value, limits.ttft_s, "TTFT")]
+        tail = f"p{100 * load.tail.frac:g}"
+        held = [(load.tail.ttft_s.value, limits.ttft_s, "TTFT")]
         if limits.tail_frac is not None:
-            held += [(load.tpot_tail_s, limits.tpot_s, "TPOT"), (load.latency_tail_s, limits.latency_s, "latency")]
+            held += [(load.tail.tpot_s, limits.tpot_s, "TPOT"), (load.tail.latency_s, limits.latency_s, "latency")]
         misses = [(value / limit, name, value, limit) for value, limit, name in held if limit is not None]
         ratio, name, value, limit = max(misses, default=(0.0, "", 0.0, math.inf))
         worst, seen = ratio - 1, f"{name} {tail} {value:.3g} s where the limit is {limit:.3g} s"
@@ -230,10 +238,14 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     if seen is None:
         return None
     return ReplayedLoad(
-        tail_frac=tail_frac,
-        ttft_tail_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_tail_s),
-        tpot_tail_s=seen.tpot_tail_s,
-        latency_tail_s=seen.latency_tail_s,
+        tail=None
+        if seen.is_beyond_saturation
+        else TailTimes(
+            frac=tail_frac,
+            ttft_s=fitted.estimate(seen.ttft_tail_s),
+            tpot_s=seen.tpot_tail_s,
+            latency_s=seen.latency_tail_s,
+        ),
         ttft_p50_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p50_s),
         ttft_p95_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p95_s),
         tpot_p95_s=seen.tpot_p95_s,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
 from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
-from trimtab.emit.fit_document import FitWay, Scenario, frontier
+from trimtab.emit.fit_document import FitScenario, FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.footprint import Footprint, Item
@@ -136,7 +136,7 @@ def caveat_words(caveats: Sequence[Caveat]) -> str | None:
     return "; ".join(caveat.value for caveat in caveats) or None
 
 
-def scenario_lines(found: Sequence[Scenario]) -> list[str]:
+def scenario_lines(found: Sequence[FitScenario]) -> list[str]:
     """Return the named scenarios as one block of aligned lines."""
     cells = [_scenario_cells(scenario) for scenario in found]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -145,7 +145,7 @@ def scenario_lines(found: Sequence[Scenario]) -> list[str]:
     return ["\n".join(["scenarios over all ways of buying:", *lines])] if lines else []
 
 
-def _scenario_cells(scenario: Scenario) -> tuple[str, ...]:
+def _scenario_cells(scenario: FitScenario) -> tuple[str, ...]:
     way = scenario.way
     remarks = [
         f"{way.label}, {way.setup}; {way.where}",
@@ -163,7 +163,7 @@ def _scenario_cells(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def scenario_rows(found: Sequence[Scenario]) -> list[dict[str, Cell]]:
+def scenario_rows(found: Sequence[FitScenario]) -> list[dict[str, Cell]]:
     """Return the named scenarios for programs."""
     return [
         {
@@ -274,14 +274,14 @@ def replayed_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
 
 def _tail_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
     """Return the times at the quantile asked for; None beyond saturation."""
-    first = None if load is None else load.ttft_tail_s
-    if load is None or first is None:
+    tail = None if load is None else load.tail
+    if tail is None:
         return dict.fromkeys(("tail_percentile", "ttft_tail_ms", "tpot_tail_ms", "latency_tail_ms"))
     return {
-        "tail_percentile": round(100 * load.tail_frac, 1),
-        "ttft_tail_ms": round(first.value * MS_PER_S, 1),
-        "tpot_tail_ms": None if math.isnan(load.tpot_tail_s) else round(load.tpot_tail_s * MS_PER_S, 2),
-        "latency_tail_ms": round(load.latency_tail_s * MS_PER_S, 1),
+        "tail_percentile": round(100 * tail.frac, 1),
+        "ttft_tail_ms": round(tail.ttft_s.value * MS_PER_S, 1),
+        "tpot_tail_ms": None if math.isnan(tail.tpot_s) else round(tail.tpot_s * MS_PER_S, 2),
+        "latency_tail_ms": round(tail.latency_s * MS_PER_S, 1),
     }
 
 
@@ -310,12 +310,12 @@ def replayed_lines(load: ReplayedLoad | None, demand: Demand) -> list[str]:
         f"replayed scheduler, {come}: first token p50 {p50.value * MS_PER_S:,.0f} ms, p95 {p95.value * MS_PER_S:,.0f} ms "
         f"(80 %: {_interval(p95, 0, MS_PER_S)}){beyond}{again}"
     ]
-    tail = load.ttft_tail_s
+    tail = load.tail
     if demand.targets.tail_frac is not None and tail is not None:
         found.append(
-            f"at p{100 * load.tail_frac:g}: first token {tail.value * MS_PER_S:,.0f} ms "
-            f"(80 %: {_interval(tail, 0, MS_PER_S)}), time per token {load.tpot_tail_s * MS_PER_S:,.1f} ms, "
-            f"whole request {load.latency_tail_s:,.2f} s"
+            f"at p{100 * tail.frac:g}: first token {tail.ttft_s.value * MS_PER_S:,.0f} ms "
+            f"(80 %: {_interval(tail.ttft_s, 0, MS_PER_S)}), time per token {tail.tpot_s * MS_PER_S:,.1f} ms, "
+            f"whole request {tail.latency_s:,.2f} s"
         )
     return found
 
