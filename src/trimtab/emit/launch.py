@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import assert_never
 
 import yaml
@@ -36,14 +37,15 @@ def serve_format(stored: WeightFormat) -> tuple[str, ...]:
             return ()
 
 
-def vllm_serve(option: ServingOption, model: str, context: int) -> str:
-    """Return the `vllm serve` command of one replica."""
+def vllm_serve(option: ServingOption, model: str, context: int, extra: Sequence[str] = ()) -> str:
+    """Return the `vllm serve` command of one replica; `extra` are further flags."""
     flags = [
         f"vllm serve {model}",
         f"--tensor-parallel-size {option.tensor}",
         f"--max-model-len {context}",
         f"--max-num-seqs {option.concurrency}",
         "--gpu-memory-utilization 0.90",
+        *extra,
         *serve_format(option.stored),
     ]
     plain, commented = [flag for flag in flags if "#" not in flag], [flag for flag in flags if "#" in flag]

@@ -268,7 +268,7 @@ def _prefill_halves(ways: Sequence[ServingWay], demand: Demand, option: BuyingOp
     queries = [replace(way.query, requests=1) for way in ways]
     v, c = _columns(queries)
     budgets = np.array([default_step_tokens(query.gpu) for query in queries], dtype=np.float64)
-    together = np.maximum(budgets / demand.input_tokens, 1)
+    together = np.maximum(budgets / (demand.input_tokens - demand.found_tokens), 1)
     times_s = prefill_s(v, c, together) * c["glob"] * scale
     alone_s = prefill_s(v, c, np.ones_like(together)) * c["glob"] * scale
     halves = []

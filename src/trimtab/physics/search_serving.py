@@ -29,7 +29,7 @@ from trimtab.physics.offers import (
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand, ServingWay
-from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import ServingQuery, adapters_bytes, serving_columns, serving_keys
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
@@ -245,5 +245,6 @@ def _footprint(query: ServingQuery, concurrency: int) -> Footprint:
         parallel=Parallel(tensor=query.tensor),
         requests=concurrency,
         context=math.ceil(query.input_tokens + query.output_tokens),
+        adapters_bytes=adapters_bytes(query.model, query.adapters),
     )
     return inference_footprint(serving)

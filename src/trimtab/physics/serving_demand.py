@@ -20,8 +20,16 @@ from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import NodeOffer
 from trimtab.physics.search_training import TrainingDemand, plans_of
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
-from trimtab.physics.training import Method, Optimizer, Recompute, adapter_params, largest_micro_batch
+from trimtab.physics.serving_query import (
+    Adapters,
+    Load,
+    ServingQuery,
+    Speculation,
+    adapter_params,
+    adapters_bytes,
+    kv_value_bytes,
+)
+from trimtab.physics.training import Method, Optimizer, Recompute, largest_micro_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,12 @@ class Demand:
     """Input and output of the longest request, which the cache must hold; None where it is not known."""
     mean_req_s: float | None = None
     """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
+    cached_frac: float = 0.0
+    """Share of a prompt's tokens that the prefix cache of a GPU holds."""
+    loaded_frac: float = 0.0
+    """Share of them that host memory holds besides, from where they are loaded."""
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
     def __post_init__(self) -> None:
         for rate in (self.rate_req_s, self.mean_req_s):
@@ -65,8 +79,17 @@ class Demand:
                 raise InputError(f"a rate of {rate} requests a second cannot be served; give one above 0")
         if self.input_tokens < 1 or self.output_tokens < 1:
             raise InputError("requests need at least one input and one output token")
+        if min(self.cached_frac, self.loaded_frac) < 0 or self.cached_frac + self.loaded_frac > 1:
+            raise InputError(
+                f"shares of cached tokens lie from 0 to 1 together, got {self.cached_frac:g} and {self.loaded_frac:g}"
+            )
         if (self.rate_req_s is None) == (self.concurrency is None):
             raise InputError("give either a rate of requests or a concurrency")
+
+    @property
+    def found_tokens(self) -> float:
+        """Return the tokens of a prompt that need no computing: never all, since one must be computed."""
+        return min(self.input_tokens * (self.cached_frac + self.loaded_frac), self.input_tokens - 1)
 
 
 ENGINE_YEAR = 2026
@@ -122,6 +145,7 @@ def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, d
         parallel=Parallel(tensor=degree),
         # at least one request of the longest kind must fit; how many fit at once is counted with mean requests elsewhere
         context=max(mean, demand.longest_tokens or 0),
+        adapters_bytes=adapters_bytes(model, demand.adapters),
     )
 
 
@@ -176,6 +200,10 @@ def _query(
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         gpus=degree,
         tensor=degree,
+        cached_tokens=demand.found_tokens,
+        loaded_tokens=demand.found_tokens * demand.loaded_frac / max(demand.cached_frac + demand.loaded_frac, 1e-9),
+        speculation=demand.speculation,
+        adapters=demand.adapters,
     )
 
 

@@ -109,6 +109,7 @@ def replayed_pair(
         demand.output_tokens,
         rate_req_s=demand.rate_req_s,
         number=min(number, MOST_REQUESTS),
+        cached_frac=demand.cached_frac + demand.loaded_frac,
     )
     replayed = replay_disaggregated(
         requests,
@@ -126,7 +127,8 @@ def replayed_pair(
         ),
         pair.transfer,
     )
-    return _seen(replayed, first_token_fit().of(serving_keys(pair.decode.query)))
+    load_s = float(serving_columns([pair.prefill.query])["load_s"][0])
+    return _seen(replayed, first_token_fit().of(serving_keys(pair.decode.query)), load_s)
 
 
 def _columns(query: ServingQuery) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -143,12 +145,12 @@ def first_token_s(replayed: DisaggregatedReplay, costs: FirstTokenCosts) -> np.n
     )
 
 
-def _seen(replayed: DisaggregatedReplay, costs: FirstTokenCosts) -> tuple[ReplayedLoad | None, float]:
+def _seen(replayed: DisaggregatedReplay, costs: FirstTokenCosts, load_s: float) -> tuple[ReplayedLoad | None, float]:
     """Return the quantiles after the warm-up; no first tokens where more comes than is served."""
     kept = (np.arange(len(replayed.refused)) >= WARM_UP_FRAC * len(replayed.refused)) & ~replayed.refused
     if not kept.any():
         return None, math.nan
-    step_s, first_s = replayed.tpot_s[kept], first_token_s(replayed, costs)[kept]
+    step_s, first_s = replayed.tpot_s[kept], first_token_s(replayed, costs)[kept] + load_s
     mean_s = float(np.nanmean(step_s)) if np.isfinite(step_s).any() else math.nan
     waited_s = float((replayed.admitted_s - replayed.arrived_s)[kept].mean())
     held_s = float((replayed.end_s - replayed.admitted_s)[kept].mean())

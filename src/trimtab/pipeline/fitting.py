@@ -222,7 +222,13 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     costs = fitted.of(keys)
     rate_req_s = None if demand.rate_req_s is None else demand.rate_req_s / way.replicas
     clients = 0 if demand.concurrency is None else math.ceil(demand.concurrency / way.replicas)
-    requests = drawn_requests(demand.input_tokens, demand.output_tokens, rate_req_s=rate_req_s, clients=clients)
+    requests = drawn_requests(
+        demand.input_tokens,
+        demand.output_tokens,
+        rate_req_s=rate_req_s,
+        clients=clients,
+        cached_frac=demand.cached_frac + demand.loaded_frac,
+    )
     coefficients = coefficients_at(packaged("serving").tables, [keys], columns)
     replayed = replay_deployment(
         columns,
@@ -234,7 +240,7 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
         scale=scale,
     )
     tail_frac = demand.targets.tail_frac or DEFAULT_TAIL_FRAC
-    seen = seen_by_requests(replayed, costs, tail_frac=tail_frac)
+    seen = seen_by_requests(replayed, costs, load_s=float(columns["load_s"][0]), tail_frac=tail_frac)
     if seen is None:
         return None
     return ReplayedLoad(

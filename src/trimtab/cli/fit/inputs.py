@@ -19,6 +19,7 @@ from trimtab.physics.models import Architecture, architecture_from_config, gener
 from trimtab.physics.offers import Caveat, Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
+from trimtab.physics.serving_query import Adapters, Speculation
 from trimtab.physics.training import Method
 from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
@@ -177,6 +178,10 @@ def serving_of(options: FitOptions, mix: RequestMix | None) -> ServingQuestion:
         ),
         longest_tokens=options.longest or (mix.longest_tokens if mix else None),
         headroom_frac=0.0 if offline else options.headroom,
+        cached_frac=prefix_hit_of(options.prefix_hit, mix),
+        loaded_frac=options.offload_hit,
+        speculation=_speculation(options),
+        adapters=_adapters(options),
     )
     return ServingQuestion(demand=demand, hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY))
 
@@ -188,6 +193,42 @@ def _tpot_s(options: FitOptions) -> float | None:
     if options.tpot is None and options.serve and options.latency is None:
         return DEFAULT_TPOT_S
     return seconds(options.tpot)
+
+
+def prefix_hit_of(told: str | None, mix: RequestMix | None) -> float:
+    """Return the share of prompt tokens found in the prefix cache, as stated or as measured; raises UsageError."""
+    if told is None:
+        return 0.0
+    if told == "measured":
+        if mix is None or mix.cached_frac is None:
+            raise UsageError(
+                "--prefix-hit measured needs --trace with cached_tokens or prefix_block_ids, or a fleet whose servers count "
+                "cached tokens (vllm:prefix_cache_hits_total, sglang:cached_tokens_total)"
+            )
+        return mix.cached_frac
+    try:
+        share = float(told)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"--prefix-hit {told!r} is not a share; write 0.4, or measured")
+    return share
+
+
+def _speculation(options: FitOptions) -> Speculation | None:
+    if (options.draft_tokens is None) != (options.acceptance is None):
+        raise UsageError("speculative decoding needs both --draft-tokens and --acceptance")
+    if options.draft_tokens is None or options.acceptance is None:
+        return None
+    return Speculation(
+        draft_tokens=options.draft_tokens, acceptance_frac=options.acceptance, draft_cost_frac=options.draft_cost
+    )
+
+
+def _adapters(options: FitOptions) -> Adapters | None:
+    if options.adapters is None:
+        return None
+    return Adapters(number=options.adapters, rank=options.adapter_rank, slowdown_frac=options.adapter_slowdown)
 
 
 def training_of(options: FitOptions) -> TrainingDemand:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.caches_and_drafts import assumed_lines, serve_flags
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
 from trimtab.cli.fit.pools import pools_beside, pools_document, pools_lines, pools_paste, write_pools
@@ -227,7 +228,7 @@ def _serving(request: _Request) -> FitPresentation:
     paste = "\n".join(
         [
             *([apart] if (apart := pools_paste(pools, request.pasted, context, asked=options.disaggregated)) else []),
-            vllm_serve(first, request.pasted, context),
+            vllm_serve(first, request.pasted, context, serve_flags(demand)),
         ]
     )
     # a bulk that has a window of hours has no first tokens that anybody waits for
@@ -236,6 +237,7 @@ def _serving(request: _Request) -> FitPresentation:
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
         memory_line(first),
+        *assumed_lines(first, demand, options),
         *replayed_lines(loads[0], demand),
         *pools_lines(pools),
         *model_lines(model, scale),
