@@ -111,12 +111,16 @@ def ways_of(
         if not fitting:
             rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
         ways += [
-            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+            ServingWay(query=serving_question(model, gpu, stored, degree, demand, engine), offers=offers)
+            for degree in fitting
         ]
     return ways, rejected
 
 
-def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
+def serving_memory(
+    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
+) -> Serving:
+    """Return what one request of the demand needs of memory on so many GPUs."""
     return Serving(
         model=model,
         stored=stored,
@@ -128,11 +132,11 @@ def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, d
 
 
 def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
-    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
+    return resident_requests(serving_memory(model, gpu, stored, degree, demand, engine), gpu)
 
 
 def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
-    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
+    need = inference_footprint(serving_memory(model, gpu, stored, degree, demand, "vllm")).total_gib
     return Rejected(
         gpu=gpu.name,
         what=f"{degree} x {stored.value}",
@@ -142,9 +146,10 @@ def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int,
     )
 
 
-def _query(
+def serving_question(
     model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
 ) -> ServingQuery:
+    """Return the question of a replica of so many GPUs, at a concurrency of one."""
     return ServingQuery(
         model=model,
         gpu=gpu,
@@ -168,8 +173,15 @@ def _query(
 
 def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
     """Return the question whose answer a found way is, at its own concurrency."""
-    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
-    return replace(query, requests=found.concurrency)
+    query = serving_question(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(
+        query,
+        requests=found.concurrency,
+        gpus=found.replica_gpus,
+        pipeline=found.pipeline,
+        expert=found.expert,
+        network_gb_s=found.network_gb_s,
+    )
 
 
 LEAST_CONTEXT = 256

@@ -12,7 +12,6 @@ from trimtab.emit.manifests.disaggregated import pool_commands, pool_files
 from trimtab.errors import UsageError
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.disaggregated import DisaggregatedOption, Half
-from trimtab.physics.fabrics import stated
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption
 from trimtab.physics.models import Architecture
@@ -55,8 +54,7 @@ def pools_beside(
     """Search pools for a rate of requests; None where there is none, or where one's own card is asked about."""
     if not options.serve or demand.rate_req_s is None or market.own is not None:
         return None
-    link = None if options.kv_gb_s is None else stated(options.kv_gb_s)
-    answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale, link=link)
+    answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale)
     there = None
     if answer.pair is not None and first is not None and answer.pair.decode.offer.provider != first.offer.provider:
         place = replace(market, provider=answer.pair.decode.offer.provider)
