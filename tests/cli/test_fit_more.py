@@ -313,3 +313,12 @@ def test_shares_and_drafts_that_do_not_hold_are_refused(extra, told):
 
     assert isinstance(found.exception, UsageError)
     assert told in str(found.exception)
+
+
+def test_a_replica_over_several_nodes_says_so_and_pastes_its_layout():
+    asked = ("deepseek-v3", "--serve", "--rate", "2", "--gpu", "H100-SXM5-80GB", "--provider", "aws", "--format", "fp8")
+    document = answer(*asked, "--over-nodes")
+
+    assert isinstance(run(*asked).exception, PlanError)
+    assert any("spans 2 nodes" in remark for remark in document["remarks"])
+    assert "--pipeline-parallel-size 2" in document["paste"] or "--enable-expert-parallel" in document["paste"]

@@ -42,6 +42,7 @@ def vllm_serve(option: ServingOption, model: str, context: int, extra: Sequence[
     flags = [
         f"vllm serve {model}",
         f"--tensor-parallel-size {option.tensor}",
+        *_over_nodes(option),
         f"--max-model-len {context}",
         f"--max-num-seqs {option.concurrency}",
         "--gpu-memory-utilization 0.90",
@@ -50,6 +51,13 @@ def vllm_serve(option: ServingOption, model: str, context: int, extra: Sequence[
     ]
     plain, commented = [flag for flag in flags if "#" not in flag], [flag for flag in flags if "#" in flag]
     return " \\\n  ".join([*plain, *commented])
+
+
+def _over_nodes(option: ServingOption) -> list[str]:
+    """Return vLLM's flags for a replica that spans several nodes."""
+    if option.expert > option.tensor:
+        return [f"--data-parallel-size {option.expert}", "--enable-expert-parallel"]
+    return [f"--pipeline-parallel-size {option.pipeline}"] if option.pipeline > 1 else []
 
 
 def training_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:

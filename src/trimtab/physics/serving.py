@@ -123,6 +123,12 @@ def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats
     return np.asarray(np.where(group > 1, 2 * v["layers"] * (c["arl"] + volume * c["arb"]), 0.0))
 
 
+def _hops(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
+    """Hand tokens from a pipeline stage to the next node: 2 bytes a value and the latency of an exchange."""
+    one = tokens * v["hidden"] * 2 / v["hop"] + c["arl"]
+    return np.asarray(np.where(np.isfinite(v["hop"]), (v["stages"] - 1) * one, 0.0))
+
+
 def _read(v: Mapping[str, Floats], tokens: Floats) -> Floats:
     """Weights that a step over `tokens` reads: of the experts, those that some token chose."""
     chosen = 1 - (1 - v["per_token"] / v["experts"]) ** np.minimum(tokens, 1e6)
@@ -143,7 +149,7 @@ def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats
     compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * split)
     memory = (_read(v, tokens) + _adapters_read(v, requests)) / (_weight_shards(v) * v["byte_s"]) * c["w"]
     # launches and all-reduces are taken not to overlap with the work, so they add
-    fixed = c["play"] * v["layers"] + _all_reduce(v, c, tokens) + c["pstep"]
+    fixed = c["play"] * v["layers"] + _all_reduce(v, c, tokens) + _hops(v, c, tokens) + c["pstep"]
     return np.asarray((soft_max(compute, memory) + fixed) * (1 + v["slowdown"]))
 
 
@@ -202,7 +208,8 @@ def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats)
     # short of full load a batch is handed from stage to stage, and part of the pipeline waits
     shared = (v["stages"] > 1) & (v["saturates"] == 0) & ~_is_alone(v)
     hand_over = np.where(shared, work * (v["stages"] - 1) * c["ppx"], 0.0)
-    step = work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, requests * v["positions"])
+    tokens = requests * v["positions"]
+    step = work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, tokens) + _hops(v, c, tokens)
     return np.asarray(step * (1 + v["slowdown"]) * (1 + v["drafted"]) / v["yielded"])
 
 

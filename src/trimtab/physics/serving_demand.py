@@ -131,12 +131,16 @@ def ways_of(
             tried = max((degree for degree in TENSOR_DEGREES if degree <= most), default=1)
             rejected.append(_too_large(model, gpu, stored, tried, demand))
         ways += [
-            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+            ServingWay(query=serving_question(model, gpu, stored, degree, demand, engine), offers=offers)
+            for degree in fitting
         ]
     return ways, rejected
 
 
-def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
+def serving_memory(
+    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
+) -> Serving:
+    """Return what one request of the demand needs of memory on so many GPUs."""
     mean = math.ceil(demand.input_tokens + demand.output_tokens)
     return Serving(
         model=model,
@@ -150,7 +154,7 @@ def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, d
 
 
 def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
-    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
+    return resident_requests(serving_memory(model, gpu, stored, degree, demand, engine), gpu)
 
 
 ASSUMED_LONGEST = 4
@@ -163,6 +167,9 @@ def context_of(found: ServingOption, demand: Demand, engine: str) -> int:
     if demand.longest_tokens is not None:
         return max(mean, demand.longest_tokens)
     context: int = 2 ** math.ceil(math.log2(ASSUMED_LONGEST * mean))
+    if found.replica_gpus > found.tensor:
+        # spread over nodes, where far more memory than one request needs is left
+        return context
     while context > mean:
         wide = replace(demand, longest_tokens=context)
         if _room(found.model, found.gpu, found.stored, found.tensor, wide, engine) >= 1:
@@ -172,7 +179,7 @@ def context_of(found: ServingOption, demand: Demand, engine: str) -> int:
 
 
 def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
-    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
+    need = inference_footprint(serving_memory(model, gpu, stored, degree, demand, "vllm")).total_gib
     usable = gpu.memory_gib * MEMORY_UTILIZATION_FRAC
     return Rejected(
         gpu=gpu.name,
@@ -183,9 +190,10 @@ def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int,
     )
 
 
-def _query(
+def serving_question(
     model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
 ) -> ServingQuery:
+    """Return the question of a replica of so many GPUs, at a concurrency of one."""
     return ServingQuery(
         model=model,
         gpu=gpu,
@@ -209,8 +217,15 @@ def _query(
 
 def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
     """Return the question whose answer a found way is, at its own concurrency."""
-    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
-    return replace(query, requests=found.concurrency)
+    query = serving_question(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(
+        query,
+        requests=found.concurrency,
+        gpus=found.replica_gpus,
+        pipeline=found.pipeline,
+        expert=found.expert,
+        network_gb_s=found.network_gb_s,
+    )
 
 
 LEAST_CONTEXT = 256

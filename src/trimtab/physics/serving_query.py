@@ -128,6 +128,13 @@ class ServingQuery:
     """Of these, the tokens that come from host memory."""
     speculation: Speculation | None = None
     adapters: Adapters | None = None
+    network_gb_s: float = 0
+    """Between nodes, of each GPU in one direction, where a replica spans several; 0 within one node."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the groups that serve the attention of their own requests: every GPU, or one for all."""
+        return self.expert if self.attention_is_data_parallel else 1
 
     @property
     def attention_is_data_parallel(self) -> bool:
@@ -178,6 +185,12 @@ def link_gb_s(gpu: Gpu) -> float:
     return gpu.nvlink_gb_s / 2 if gpu.nvlink_gb_s else slot_gb_s(gpu)
 
 
+def _exchange_gb_s(query: ServingQuery) -> float:
+    """Return the bandwidth of a GPU's exchanges with its group: ranks on several nodes cross the network, stages do not."""
+    within = link_gb_s(query.gpu)
+    return min(within, query.network_gb_s) if query.network_gb_s and query.pipeline == 1 else within
+
+
 def slot_gb_s(gpu: Gpu) -> float:
     """Return the bandwidth between a GPU and its host in one direction."""
     return PCIE_GB_S.get(gpu.pcie_gen or 0, 32.0) / 2
@@ -212,6 +225,9 @@ def serving_columns(queries: Sequence[ServingQuery]) -> dict[str, Floats]:
 def _numbers(query: ServingQuery) -> dict[str, float]:
     model, gpu = query.model, query.gpu
     weights = weight_bytes(model, query.stored)
+    experts = weights * model.expert_params / model.params
+    # experts are shared out over the ranks, and each rank holds and reads all of the rest
+    copies = query.ranks
     # a step looks up rows of the embedding and reads the head whole; a tied table is both, and is read as the head
     embedding = 0 if model.tied else 2 * model.embedding_params
     head = model.embedding_params
@@ -219,9 +235,9 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         # without embedding and head: the one costs no FLOPs, the other is counted by positions
         "active": model.active_params - 2 * head if not model.tied else model.active_params - head,
         "head": head,
-        "weights": weights,
-        "read": weights - embedding,
-        "expert_weights": weights * model.expert_params / model.params,
+        "weights": copies * (weights - experts) + experts,
+        "read": copies * (weights - experts - embedding) + experts,
+        "expert_weights": experts,
         "experts": max(model.experts, 1),
         "per_token": model.experts_per_token,
         "moe": float(model.is_moe),
@@ -238,11 +254,15 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "flop_s": tensor_rate_tflops(query) * FLOPS_PER_TFLOPS,
         "byte_s": gpu.mem_bw_gb_s * BYTES_PER_GB,
         "memory": gpu.memory_gib * BYTES_PER_GIB,
-        "link": link_gb_s(gpu) * BYTES_PER_GB,
+        "link": _exchange_gb_s(query) * BYTES_PER_GB,
+        # what a pipeline stage hands to the next node: all GPUs of the stage send; never where there is one node
+        "hop": query.network_gb_s * query.tensor * BYTES_PER_GB
+        if query.network_gb_s and query.pipeline > 1
+        else np.inf,
         "gpus": query.gpus,
         "group": query.expert if query.attention_is_data_parallel else query.tensor,
         # groups that schedule requests of their own: every GPU under data parallel attention
-        "ranks": query.expert if query.attention_is_data_parallel else 1,
+        "ranks": query.ranks,
         "stages": query.pipeline,
         "input": query.input_tokens,
         "cached": query.cached_tokens,

@@ -11,7 +11,6 @@ import numpy as np
 
 from trimtab.physics.ask import DEFAULT_ENGINE, FitMarket, runnable
 from trimtab.physics.disaggregated import DisaggregatedOption, Half, joined, search_disaggregated
-from trimtab.physics.fabrics import Fabric
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
@@ -52,7 +51,6 @@ def serve_disaggregated(
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
     scale: float = 1.0,
-    link: Fabric | None = None,
 ) -> PoolsAnswer:
     """Return the cheapest pair of pools that keeps the targets in its replay.
 
@@ -65,7 +63,7 @@ def serve_disaggregated(
     for gpu, offers in runnable(market)[0]:
         ways += ways_of(model, gpu, offers, demand, engine, formats)[0]
     found, rejected = search_disaggregated(
-        ways, demand, option=market.option, scale=scale, losses=market.losses, link=link
+        ways, demand, option=market.option, scale=scale, losses=market.losses, link=market.link
     )
     # the order of the search breaks ties, so that heap entries never compare pairs
     heap = [(pair.usd_hr, number, pair) for number, pair in enumerate(found)]
@@ -83,7 +81,7 @@ def serve_disaggregated(
         if missed is None:
             return PoolsAnswer(pair=pair, load=load, tpot_s=tpot_s, rejected=tuple(misses))
         misses.append(missed)
-        wider = _widened(pair, missed, demand, market, link)
+        wider = _widened(pair, missed, demand, market)
         if wider is not None:
             heapq.heappush(heap, (wider.usd_hr, number, wider))
             number += 1
@@ -199,7 +197,7 @@ def _rejected(pair: DisaggregatedOption, because: str, miss_frac: float) -> Reje
 
 
 def _widened(
-    pair: DisaggregatedOption, missed: Rejected, demand: Demand, market: FitMarket, link: Fabric | None
+    pair: DisaggregatedOption, missed: Rejected, demand: Demand, market: FitMarket
 ) -> DisaggregatedOption | None:
     """Return the pair with more replicas of the half that misses its limit."""
     prefill, decode = pair.prefill, pair.decode
@@ -207,7 +205,7 @@ def _widened(
         prefill = _more(prefill)
     else:
         decode = _more(decode)
-    wider = joined(prefill, decode, demand, market.losses, link)
+    wider = joined(prefill, decode, demand, market.losses, market.link)
     return None if isinstance(wider, Rejected) else wider
 
 

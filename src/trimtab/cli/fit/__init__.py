@@ -160,9 +160,12 @@ class FitOptions:
     disaggregated: bool = option(
         "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."
     )
+    over_nodes: bool = option(
+        "--over-nodes", help="Also replicas over several nodes: pipelines, and expert parallel for mixtures of experts."
+    )
     kv_gb_s: float | None = option(
         "--kv-gb-s", type=click.FloatRange(min=0, min_open=True), metavar="50",
-        help="Network of one node in GB/s, for caches between prefill and decode; published figures without it.",
+        help="Network of one node in GB/s, for caches and replicas over nodes; published figures without it.",
     )  # fmt: skip
     emit_pools: Path | None = option(
         "--emit-pools", type=NEW_FOLDER, metavar="DIR",

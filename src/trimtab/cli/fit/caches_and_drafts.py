@@ -1,4 +1,4 @@
-"""Prefix cache, KV offload, drafts and adapters in the answer of `trimtab fit`: what was assumed, and the flags that set it."""
+"""Networks, caches, drafts and adapters in the answer of `trimtab fit`: what was assumed, and the flags that set it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from trimtab.units import BYTES_PER_GIB, MS_PER_S
 
 
 def assumed_lines(way: ServingOption, demand: Demand, options: FitOptions) -> list[str]:
-    """Say what was assumed of caches, drafts and adapters, and what it means for the first row."""
+    """Say what was assumed of networks, caches, drafts and adapters, and what it means for the first row."""
     lines = []
+    if way.network_gb_s:
+        nodes = way.replica_gpus // way.offer.gpus
+        lines.append(
+            f"each replica spans {nodes} nodes ({way.layout}), {way.network_gb_s:,.3g} GB/s a GPU between them; no public run "
+            "over several nodes without NVLink was fitted on, so measure one before you rely on it"
+        )
     if demand.cached_frac:
         origin = "as measured" if options.prefix_hit == "measured" else "as stated"
         lines.append(f"prefix cache: {demand.cached_frac:.0%} of the prompt tokens are not computed ({origin})")

@@ -14,6 +14,7 @@ from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.inputs.documents import read_json, read_json_object
 from trimtab.physics.ask import FitMarket, Measured, measured_point
+from trimtab.physics.fabrics import stated
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
 from trimtab.physics.offers import Caveat, Interruptions
@@ -133,6 +134,8 @@ def market_of(options: FitOptions, assumed: Assumptions) -> FitMarket:
         driver=options.driver,
         cuda=options.cuda,
         accepted=frozenset(_ACCEPTED[name] for name in options.accept),
+        over_nodes=options.over_nodes,
+        link=None if options.kv_gb_s is None else stated(options.kv_gb_s),
         losses=Interruptions(
             startup_s=assumed.node_startup_s,
             cold_start_s=assumed.service_cold_start_s,

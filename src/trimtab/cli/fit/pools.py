@@ -12,7 +12,6 @@ from trimtab.emit.manifests.disaggregated import pool_commands, pool_files
 from trimtab.errors import UsageError
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.disaggregated import DisaggregatedOption, Half
-from trimtab.physics.fabrics import stated
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption
 from trimtab.physics.models import Architecture
@@ -58,8 +57,7 @@ def pools_beside(
     # pools are replayed for p95 and means only: they are not compared where limits are kept at another percentile
     if demand.targets.tail_frac is not None:
         return None
-    link = None if options.kv_gb_s is None else stated(options.kv_gb_s)
-    answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale, link=link)
+    answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale)
     there = None
     if answer.pair is not None and first is not None and answer.pair.decode.offer.provider != first.offer.provider:
         place = replace(market, provider=answer.pair.decode.offer.provider)
