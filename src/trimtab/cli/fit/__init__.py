@@ -25,6 +25,7 @@ SHOWN = 12
 FINETUNES = ("full", "lora", "qlora")
 FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
+STACKS = ("fsdp", "megatron")
 OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 ACCEPTED = ("marketplace", "consumer", "4-bit")
 """Caveats that `--accept` takes."""
@@ -86,6 +87,13 @@ class FitOptions:
     deadline: str | None = option("--deadline", metavar="14d", help="Days that training may take.")
     sequence: int = option(
         "--sequence", type=click.IntRange(min=1), default=2048, show_default=True, help="Training sequence length."
+    )
+    stack: str = option(
+        "--stack",
+        type=click.Choice(STACKS),
+        default="fsdp",
+        show_default=True,
+        help="What trains: PyTorch FSDP or Megatron.",
     )
     batch: int | None = option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
     own: str | None = option("--on", metavar="rtx4090", help="Make it fit on my card.")

@@ -18,7 +18,7 @@ from trimtab.physics.fabrics import stated
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
 from trimtab.physics.offers import Caveat, Interruptions
-from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.search_training import Stack, TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.serving_query import Adapters, Speculation
 from trimtab.physics.training import Method
@@ -246,6 +246,7 @@ def training_of(options: FitOptions) -> TrainingDemand:
         global_batch=options.batch,
         deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
         pretrain=options.pretrain,
+        stack=Stack(options.stack),
     )
 
 
