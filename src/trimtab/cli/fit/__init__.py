@@ -111,7 +111,7 @@ class FitOptions:
     )
     calibrate: Path | None = option(
         "--calibrate", type=FILE, metavar="FILE",
-        help="Your measured point: JSON of vllm bench, genai-perf, k6, a profile, or one of our own.",
+        help="Your measured point: of vllm bench, genai-perf, k6, GuideLLM, inference-perf, llm-d, MLPerf, a profile.",
     )  # fmt: skip
     measured_on: str | None = option(
         "--measured-on", metavar="GPU", help="Where that was measured, if the file does not say."
