@@ -172,11 +172,12 @@ def write_pools(beside: PoolsBeside | None, folder: Path, model: str, context: i
     """Write the files of both pools and say where; raises UsageError when there are none, or the folder cannot be written."""
     if beside is None or beside.answer.pair is None:
         raise UsageError("--emit-pools: no pools of prefill and decode keep the targets; a rate and --serve are needed")
-    files = pool_files(beside.answer.pair, model, context)
+    files = pool_files(beside.answer.pair, model, context, beside.demand)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write the pools to {folder}: {error}") from error
-    return [f"pools written to {folder}: {', '.join(files)} (alternatives: apply one; set its image)"]
+    advice = "LeaderWorkerSets with their autoscalers, or the graph: apply one, after setting its image"
+    return [f"pools written to {folder}: {', '.join(files)} ({advice})"]
