@@ -54,6 +54,9 @@ def pools_beside(
     """Search pools for a rate of requests; None where there is none, or where one's own card is asked about."""
     if not options.serve or demand.rate_req_s is None or market.own is not None:
         return None
+    # pools are replayed for p95 and means only: they are not compared where limits are kept at another percentile
+    if demand.targets.tail_frac is not None:
+        return None
     answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale)
     there = None
     if answer.pair is not None and first is not None and answer.pair.decode.offer.provider != first.offer.provider:
