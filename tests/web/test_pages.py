@@ -424,7 +424,7 @@ def test_a_workbook_opens(client, path):
 
 def test_every_answer_of_the_api_is_as_it_is_described(client):
     described = client.get("/api/openapi.json").json()
-    names = {"{audit}": "1", "{table}": "workloads"}
+    names = {"{audit}": "1", "{table}": "workloads", "{review}": "pr-1"}
 
     for path, operation in described["paths"].items():
         real = re.sub(r"{\w+}", lambda found: names[found[0]], path)
