@@ -285,7 +285,7 @@ def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Htm
 
 
 def _classes(column: DataColumn, *, cut: bool = False) -> str | None:
-    names = (("num", column.format.right), ("less", column.less), ("cut", cut))
+    names = (("num", column.format.right), ("less", column.less), ("cut", cut), ("nowrap", column.whole))
     return " ".join(name for name, holds in names if holds) or None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.emit.blocks import Page
+from trimtab.emit.blocks import Page, is_empty
 from trimtab.emit.document import AuditDocument, RoadmapPart
 from trimtab.emit.from_audit.plan import schedule_part
 from trimtab.emit.html.charts import PHONE_WIDTH, year_picture
@@ -22,6 +22,8 @@ from trimtab.web.pages import shortened
 from trimtab.web.tables import DataColumn, DataTable, Row, TableQuestion
 
 _RENEWED_S = 5
+_RULES = "rules"
+"""The section that compares rules for buying: long, and folded away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +188,20 @@ def commitments(name: str, document: AuditDocument, found: object) -> str:
     place = place_of("Commitments", name, document, "/commitments", found)
     if not isinstance(found, CommitmentsFound):
         return page(place, _planned_purchases(name, document), waiting(found, "The commitments are being worked out"))
-    sections = (section_html(shortened(section)) for section in found.page.sections if section.blocks)
+    filled = [section for section in found.page.sections if not all(map(is_empty, section.blocks))]
+    sections = (section_html(shortened(section)) for section in filled if section.name != _RULES)
+    rules = (
+        tag("details", tag("summary", safe(section.title)), section_html(shortened(section)))
+        for section in filled
+        if section.name == _RULES
+    )
     return page(
         place,
         tag("p", safe(found.page.seen), class_="lead"),
         tag("p", words_html(found.page.headline), class_="headline") if found.page.headline else Html(),
         _planned_purchases(name, document),
         *sections,
+        *rules,
         file_links(f"{audit_path(name)}/tables/commitments", {}),
         tag("p", tag("a", "JSON of all of it", href=f"/api/audits/{name}/commitments"), class_="under soft"),
     )

@@ -16,9 +16,9 @@ from trimtab.emit.html.charts import PHONE_WIDTH, WIDTH
 from trimtab.emit.html.markup import Frame, Html, join, level_lines, picture, tag, text, ticks
 from trimtab.web.layout import Place, TablePlace, both, page, panel, select, table_html
 from trimtab.web.questions import choice, table_question, word
-from trimtab.web.tables import CHANGE, MONEY, SMALL_MONEY, DataColumn, DataTable
+from trimtab.web.tables import CHANGE, MONEY, SMALL_MONEY, DataColumn, DataTable, Row
 
-_FIRST_GPU = "H100-SXM-80GB"
+_FIRST_GPU = "H100-SXM5-80GB"
 OPTIONS = tuple(option.value for option in BuyingOption if option is not BuyingOption.OWNED)
 _LINES = (
     (BuyingOption.ON_DEMAND, "on demand", "line-0"),
@@ -85,27 +85,38 @@ class PriceList:
         return price.usd_hr / self.catalog.prices.instance_types[price.key[:2]].board_count
 
     def table(self, asked: PriceQuestion) -> DataTable:
-        """Return every rate with the day from which it held, the newest first, and how it changed."""
-        former: dict[object, Price] = {}
-        rows = []
+        """Return every rate with the days between which it held: those that hold, the cheapest first; then former ones.
+
+        A source that confirms a rate makes no row: what holds is dated by the day on which it was first seen.
+        """
+        courses: dict[object, list[Price]] = {}
         for price in sorted(self.rates(asked), key=lambda price: price.as_of):
-            before = former.get(price.key)
-            former[price.key] = price
-            rows.append(
-                {
-                    "as_of": price.as_of.isoformat(),
-                    "provider": price.provider,
-                    "instance_type": price.instance_type,
-                    "region": price.region,
-                    "option": price.option.value,
-                    "usd_gpu_hr": round(self.usd_gpu_hr(price), 4),
-                    "usd_hr": price.usd_hr,
-                    "change_frac": None if before is None else round(price.usd_hr / before.usd_hr - 1, 4),
-                    "basis": price.basis.value,
-                    "source": price.source,
-                }
-            )
-        return DataTable(key="prices", title="Prices", columns=_COLUMNS, rows=rows[::-1])
+            course = courses.setdefault(price.key, [])
+            if not course or course[-1].usd_hr != price.usd_hr:
+                course.append(price)
+        now: list[Row] = []
+        past: list[Row] = []
+        for course in courses.values():
+            for before, price, after in zip([None, *course], course, [*course[1:], None], strict=False):
+                (past if after else now).append(self._row(before, price, after))
+        now.sort(key=lambda row: (float(str(row["usd_gpu_hr"])), str(row["provider"])))
+        past.sort(key=lambda row: str(row["as_of"]), reverse=True)
+        return DataTable(key="prices", title="Prices", columns=_COLUMNS, rows=[*now, *past])
+
+    def _row(self, before: Price | None, price: Price, after: Price | None) -> Row:
+        return {
+            "as_of": price.as_of.isoformat(),
+            "until": after.as_of.isoformat() if after else None,
+            "provider": price.provider,
+            "instance_type": price.instance_type,
+            "region": price.region,
+            "option": price.option.value,
+            "usd_gpu_hr": round(self.usd_gpu_hr(price), 4),
+            "usd_hr": price.usd_hr,
+            "change_frac": None if before is None else round(price.usd_hr / before.usd_hr - 1, 4),
+            "basis": price.basis.value,
+            "source": price.source,
+        }
 
     def cheapest(self, asked: PriceQuestion, option: BuyingOption) -> list[tuple[date, float]]:
         """Return the cheapest GPU-hour in dollars under one buying option, from each day on which it changed."""
@@ -124,18 +135,19 @@ class PriceList:
 
 
 _COLUMNS = (
-    DataColumn(key="as_of", title="from"),
+    DataColumn(key="as_of", title="from", whole=True),
+    DataColumn(key="until", title="until", whole=True, less=True),
     DataColumn(key="provider", title="provider"),
     DataColumn(key="instance_type", title="instance type", less=True),
     DataColumn(key="region", title="region", less=True),
-    DataColumn(key="option", title="bought", less=True),
+    DataColumn(key="option", title="bought", less=True, whole=True),
     DataColumn(key="usd_gpu_hr", title="$/GPU-hour", format=SMALL_MONEY),
     DataColumn(key="usd_hr", title="$/hour", format=MONEY, less=True),
     DataColumn(key="change_frac", title="change", format=CHANGE, less=True),
     DataColumn(key="basis", title="basis", less=True),
     DataColumn(key="source", title="source", less=True),
 )
-_SHOWN = ("as_of", "provider", "instance_type", "region", "option", "usd_gpu_hr", "usd_hr", "change_frac")
+_SHOWN = ("as_of", "until", "provider", "instance_type", "region", "option", "usd_gpu_hr", "usd_hr", "change_frac")
 
 
 def prices_page(prices: PriceList, query: QueryParams) -> str:
@@ -160,7 +172,7 @@ def prices_page(prices: PriceList, query: QueryParams) -> str:
                 TablePlace(path="/prices", files="/prices/rates", kept=kept),
                 filtered=True,
             ),
-            lead="Each rate from the day on which its source showed it. Sources stand in the files.",
+            lead="What holds now stands first, the cheapest on top; below it, what held before. The files name each source.",
         ),
     )
 

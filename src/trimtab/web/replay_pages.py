@@ -83,7 +83,7 @@ def _controls(path: str, services: Sequence[CapacityPart], what: str, span: Hour
     choices = (("", "the bill, and the largest services"), *((part.workload, part.workload) for part in services))
     form = tag(
         "form",
-        select("Show", "what", choices, what),
+        select("Pictures of", "what", choices, what),
         tag("input", type="hidden", name="from", value=str(span.first)),
         tag("input", type="hidden", name="hours", value=str(span.hours)),
         tag("button", "Show"),
@@ -152,13 +152,12 @@ def _service_panel(name: str, part: CapacityPart, at: int, span: HourSpan, path:
     )
     keys = (("key-demand", "GPUs that requests needed"), ("key-before", "held"), ("key-after", "held under the plan"))
     pictures = both(capacity(shown, at), capacity(shown, at, width=PHONE_WIDTH))
-    link = tag("a", safe(part.workload), href=workload_path(name, part.workload))
     return panel(
         safe(part.workload),
-        tag("p", link, class_="soft"),
         _keys(keys),
         _zoomed(pictures, span, path, what, f"Capacity of {safe(part.workload)} by hour", f"zoom-{at}"),
         file_links(f"{audit_path(name)}/tables/capacity", {"what": part.workload}),
+        tag("p", tag("a", "Page of this workload", href=workload_path(name, part.workload)), class_="under"),
     )
 
 

@@ -65,6 +65,8 @@ class DataColumn:
     title: str
     format: CellFormat = WORDS
     less: bool = False
+    whole: bool = False
+    """Its words are never broken over lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +324,7 @@ def undeclared(document: AuditDocument) -> DataTable:
         DataColumn(key="workloads", title="workload"),
         DataColumn(key="permits", title="if declared"),
         DataColumn(key="saves_usd_mo", title="saves $/month", format=MONEY),
-        DataColumn(key="saves_once_bought_usd_mo", title="once the plan's purchases are made", format=MONEY, less=True),
+        DataColumn(key="saves_once_bought_usd_mo", title="once bought", format=MONEY, less=True),
         DataColumn(key="gives_up", title="what it gives up", less=True),
         DataColumn(key="known", title="what history says", less=True),
         DataColumn(key="permission", title="field", less=True),
