@@ -128,7 +128,7 @@ class ReviewFolder:
             )
         columns = (
             DataColumn(key="name", title="change"),
-            DataColumn(key="written", title="reviewed, UTC", less=True),
+            DataColumn(key="written", title="reviewed, UTC", less=True, whole=True),
             DataColumn(key="change_usd_mo", title="$/month", format=_SIGNED),
             DataColumn(key="verdict", title="outcome"),
         )
