@@ -12,7 +12,7 @@ from tests.web.fleet import Shelf, whole
 from trimtab.plan.proof.own_order import OwnOrders
 from trimtab.plan.proof.undeclared import limit_prices
 from trimtab.web.library import Library
-from trimtab.web.replay_pages import HourSpan
+from trimtab.web.replay_pages import ShownHours
 
 
 def answered(client, path):
@@ -139,13 +139,13 @@ def test_limits_commitments_and_their_tables_are_given(client):
     ],
 )
 def test_a_stretch_lies_within_its_window(first, hours, expected):
-    span = HourSpan.within(336, first, hours)
+    span = ShownHours.within(336, first, hours)
 
     assert (span.first, span.hours) == expected
 
 
 def test_zooming_in_keeps_the_middle():
-    span = HourSpan.within(336, 100, 96)
+    span = ShownHours.within(336, 100, 96)
 
     closer = span.scaled(0.5)
 

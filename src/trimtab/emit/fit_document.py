@@ -63,7 +63,7 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
             gpu=option.gpu,
             gpus=option.gpus,
             setup=f"{option.stored.value}, {option.concurrency} at once"
-            + (f", TP {option.tensor}" if option.tensor > 1 else ""),
+            + (f", {option.layout}" if option.replica_gpus > 1 else ""),
             cost=option.usd_per_mtok,
             unit="$/M tokens",
             time=_latency(option),

@@ -12,6 +12,7 @@ from datetime import date
 from trimtab.catalog import BuyingOption, Catalog, Gpu
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.notebook import ShownInNotebook
+from trimtab.physics.fabrics import Fabric
 from trimtab.physics.formats import WeightFormat, too_old
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
@@ -19,6 +20,7 @@ from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, board, offer
 from trimtab.physics.search_serving import search_serving, sweep
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
 from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
+from trimtab.physics.spread import spread_ways
 from trimtab.units import MS_PER_S
 
 DEFAULT_ENGINE = "vllm"
@@ -41,6 +43,10 @@ class FitMarket:
     cuda: str | None = None
     losses: Interruptions = USUAL
     """What losing spot nodes costs."""
+    over_nodes: bool = False
+    """Replicas may span several nodes of a published network."""
+    link: Fabric | None = None
+    """The user's own figure for the network of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +158,10 @@ def serving_answer(
         fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
         ways += fitting
         rejected += refused
+        if market.over_nodes:
+            spread, unknown = spread_ways(model, gpu, offers, demand, engine, formats, market.link)
+            ways += spread
+            rejected += unknown
     # all GPUs in one search, because the sweep over concurrencies is one pass of array arithmetic
     found, missed = search_serving(ways, demand, option=market.option, scale=scale, losses=market.losses)
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))

@@ -19,7 +19,7 @@ from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for, r
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand, ServingWay
-from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import ServingQuery, adapters_bytes, serving_columns, serving_keys
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
@@ -78,8 +78,8 @@ def search_serving(
 
 
 def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:
-    where = f"{way.query.tensor} x {way.query.stored.value}"
-    because = f"nobody sells {way.query.tensor} or more {way.query.gpu.name} in one node {option.value} there"
+    where = f"{way.query.gpus} x {way.query.stored.value}"
+    because = f"nobody sells {way.query.gpus} or more {way.query.gpu.name} in one node {option.value} there"
     return Rejected(gpu=way.query.gpu.name, what=where, reason=Unmet.PRICE, because=because)
 
 
@@ -109,7 +109,7 @@ def _largest_in_targets(times: ServingTimes, at: int, way: ServingWay, demand: D
     miss, name, value, limit = max(misses, default=(math.inf, "memory", 0.0, 0.0))
     return Rejected(
         gpu=way.query.gpu.name,
-        what=f"{way.query.tensor} x {way.query.stored.value}",
+        what=f"{way.query.gpus} x {way.query.stored.value}",
         reason=Unmet.TARGET,
         because=f"{name} {value:.3g} s even for one request, the limit is {limit:.3g} s",
         miss_frac=miss,
@@ -143,7 +143,8 @@ def _priced(
     query = way.query
     # one's own card is not bought, whatever way of buying is asked for
     bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
-    if bought not in offer.usd_hr or offer.gpus < query.tensor:
+    # a replica over several nodes takes them whole; any other lies within one
+    if bought not in offer.usd_hr or (offer.gpus < query.gpus and not query.network_gb_s):
         return None
     concurrency = CONCURRENCIES[index]
     ttft, tpot = float(times.ttft_s[at, index]) * scale, float(times.tpot_s[at, index]) * scale
@@ -152,7 +153,7 @@ def _priced(
     # Little's law: requests in work over the time that each takes
     replica = concurrency / latency
     replicas = _replicas(demand, concurrency, replica)
-    nodes = nodes_for(replicas, query.tensor, offer.gpus)
+    nodes = nodes_for(replicas, query.gpus, offer.gpus)
     # nodes are sized for the peak, but a token's price spreads over what is served on average
     served = demand.mean_req_s or demand.rate_req_s or replica * replicas
     here = replace(query, requests=concurrency)
@@ -174,6 +175,9 @@ def _priced(
         model=query.model,
         gpu=query.gpu,
         tensor=query.tensor,
+        pipeline=query.pipeline,
+        expert=query.expert,
+        network_gb_s=query.network_gb_s,
         stored=query.stored,
         concurrency=concurrency,
         replicas=replicas,
@@ -224,8 +228,9 @@ def _footprint(query: ServingQuery, concurrency: int) -> Footprint:
         model=query.model,
         stored=query.stored,
         kv_value_bytes=query.kv_value_bytes,
-        parallel=Parallel(tensor=query.tensor),
+        parallel=Parallel(tensor=query.tensor, pipeline=query.pipeline, expert=query.expert, data=query.ranks),
         requests=concurrency,
         context=math.ceil(query.input_tokens + query.output_tokens),
+        adapters_bytes=adapters_bytes(query.model, query.adapters),
     )
     return inference_footprint(serving)

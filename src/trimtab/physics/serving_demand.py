@@ -14,8 +14,16 @@ from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import NodeOffer
 from trimtab.physics.search_training import TrainingDemand, plans_of
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
-from trimtab.physics.training import Method, Optimizer, Recompute, adapter_params, largest_micro_batch
+from trimtab.physics.serving_query import (
+    Adapters,
+    Load,
+    ServingQuery,
+    Speculation,
+    adapter_params,
+    adapters_bytes,
+    kv_value_bytes,
+)
+from trimtab.physics.training import Method, Optimizer, Recompute, largest_micro_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,12 @@ class Demand:
     headroom_frac: float = 0.2
     mean_req_s: float | None = None
     """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
+    cached_frac: float = 0.0
+    """Share of a prompt's tokens that the prefix cache of a GPU holds."""
+    loaded_frac: float = 0.0
+    """Share of them that host memory holds besides, from where they are loaded."""
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
     def __post_init__(self) -> None:
         for rate in (self.rate_req_s, self.mean_req_s):
@@ -46,8 +60,17 @@ class Demand:
                 raise InputError(f"a rate of {rate} requests a second cannot be served; give one above 0")
         if self.input_tokens < 1 or self.output_tokens < 1:
             raise InputError("requests need at least one input and one output token")
+        if min(self.cached_frac, self.loaded_frac) < 0 or self.cached_frac + self.loaded_frac > 1:
+            raise InputError(
+                f"shares of cached tokens lie from 0 to 1 together, got {self.cached_frac:g} and {self.loaded_frac:g}"
+            )
         if (self.rate_req_s is None) == (self.concurrency is None):
             raise InputError("give either a rate of requests or a concurrency")
+
+    @property
+    def found_tokens(self) -> float:
+        """Return the tokens of a prompt that need no computing: never all, since one must be computed."""
+        return min(self.input_tokens * (self.cached_frac + self.loaded_frac), self.input_tokens - 1)
 
 
 ENGINE_YEAR = 2026
@@ -88,27 +111,32 @@ def ways_of(
         if not fitting:
             rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
         ways += [
-            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+            ServingWay(query=serving_question(model, gpu, stored, degree, demand, engine), offers=offers)
+            for degree in fitting
         ]
     return ways, rejected
 
 
-def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
+def serving_memory(
+    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
+) -> Serving:
+    """Return what one request of the demand needs of memory on so many GPUs."""
     return Serving(
         model=model,
         stored=stored,
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         parallel=Parallel(tensor=degree),
         context=math.ceil(demand.input_tokens + demand.output_tokens),
+        adapters_bytes=adapters_bytes(model, demand.adapters),
     )
 
 
 def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
-    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
+    return resident_requests(serving_memory(model, gpu, stored, degree, demand, engine), gpu)
 
 
 def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
-    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
+    need = inference_footprint(serving_memory(model, gpu, stored, degree, demand, "vllm")).total_gib
     return Rejected(
         gpu=gpu.name,
         what=f"{degree} x {stored.value}",
@@ -118,9 +146,10 @@ def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int,
     )
 
 
-def _query(
+def serving_question(
     model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
 ) -> ServingQuery:
+    """Return the question of a replica of so many GPUs, at a concurrency of one."""
     return ServingQuery(
         model=model,
         gpu=gpu,
@@ -135,13 +164,24 @@ def _query(
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         gpus=degree,
         tensor=degree,
+        cached_tokens=demand.found_tokens,
+        loaded_tokens=demand.found_tokens * demand.loaded_frac / max(demand.cached_frac + demand.loaded_frac, 1e-9),
+        speculation=demand.speculation,
+        adapters=demand.adapters,
     )
 
 
 def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
     """Return the question whose answer a found way is, at its own concurrency."""
-    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
-    return replace(query, requests=found.concurrency)
+    query = serving_question(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(
+        query,
+        requests=found.concurrency,
+        gpus=found.replica_gpus,
+        pipeline=found.pipeline,
+        expert=found.expert,
+        network_gb_s=found.network_gb_s,
+    )
 
 
 LEAST_CONTEXT = 256

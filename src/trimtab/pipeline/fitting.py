@@ -185,7 +185,13 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     costs = fitted.of(keys)
     rate_req_s = None if demand.rate_req_s is None else demand.rate_req_s / way.replicas
     clients = 0 if demand.concurrency is None else math.ceil(demand.concurrency / way.replicas)
-    requests = drawn_requests(demand.input_tokens, demand.output_tokens, rate_req_s=rate_req_s, clients=clients)
+    requests = drawn_requests(
+        demand.input_tokens,
+        demand.output_tokens,
+        rate_req_s=rate_req_s,
+        clients=clients,
+        cached_frac=demand.cached_frac + demand.loaded_frac,
+    )
     coefficients = coefficients_at(packaged("serving").tables, [keys], columns)
     replayed = replay_deployment(
         columns,
@@ -196,7 +202,7 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
         step_tokens=default_step_tokens(way.gpu),
         scale=scale,
     )
-    seen = seen_by_requests(replayed, costs)
+    seen = seen_by_requests(replayed, costs, load_s=float(columns["load_s"][0]))
     if seen is None:
         return None
     return ReplayedLoad(

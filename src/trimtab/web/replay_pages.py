@@ -35,7 +35,7 @@ _RENEWED_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HourSpan:
+class ShownHours:
     """A stretch of the proof window: `hours` hours from hour `first`, within `total`."""
 
     first: int
@@ -43,19 +43,19 @@ class HourSpan:
     total: int
 
     @staticmethod
-    def within(total: int, first: int | None, hours: int | None) -> HourSpan:
+    def within(total: int, first: int | None, hours: int | None) -> ShownHours:
         """Return the stretch that is asked for, as far as it lies within the window; all of it where none is."""
         kept = min(max(hours or total, _LEAST_HOURS), max(total, 1))
-        return HourSpan(first=max(0, min(first or 0, total - kept)), hours=kept, total=total)
+        return ShownHours(first=max(0, min(first or 0, total - kept)), hours=kept, total=total)
 
-    def moved(self, by_hours: int) -> HourSpan:
+    def moved(self, by_hours: int) -> ShownHours:
         """Return a stretch of the same length, earlier or later."""
-        return HourSpan.within(self.total, self.first + by_hours, self.hours)
+        return ShownHours.within(self.total, self.first + by_hours, self.hours)
 
-    def scaled(self, factor: float) -> HourSpan:
+    def scaled(self, factor: float) -> ShownHours:
         """Return a stretch about the same middle, `factor` times as long."""
         hours = round(self.hours * factor)
-        return HourSpan.within(self.total, round(self.first + (self.hours - hours) / 2), hours)
+        return ShownHours.within(self.total, round(self.first + (self.hours - hours) / 2), hours)
 
     @property
     def slice(self) -> slice:
@@ -70,7 +70,7 @@ def replay(name: str, document: AuditDocument, what: str, first: int | None, hou
     total = len(bill.before_usd)
     if not total:
         return page(place, panel("The replay", tag("p", "This audit keeps no series by hour.")))
-    span = HourSpan.within(total, first, hours)
+    span = ShownHours.within(total, first, hours)
     known = [part for part in services if part.workload == what]
     drawn = known or services[:_MOST_SERVICES]
     path = f"{audit_path(name)}/replay"
@@ -79,7 +79,7 @@ def replay(name: str, document: AuditDocument, what: str, first: int | None, hou
     return page(place, _controls(path, services, what, span, bill.start), *pictures)
 
 
-def _controls(path: str, services: Sequence[CapacityPart], what: str, span: HourSpan, start: datetime) -> Html:
+def _controls(path: str, services: Sequence[CapacityPart], what: str, span: ShownHours, start: datetime) -> Html:
     choices = (("", "the bill, and the largest services"), *((part.workload, part.workload) for part in services))
     form = tag(
         "form",
@@ -97,7 +97,7 @@ def _controls(path: str, services: Sequence[CapacityPart], what: str, span: Hour
         ("Zoom out", "zoom-out", span.scaled(2.0)),
         ("Earlier", "zoom-earlier", span.moved(-span.hours // 2)),
         ("Later", "zoom-later", span.moved(span.hours // 2)),
-        ("Whole window", "zoom-whole", HourSpan.within(span.total, None, None)),
+        ("Whole window", "zoom-whole", ShownHours.within(span.total, None, None)),
     )
     links = [
         tag("a", title, href=_address(path, what, to), id=ident) if to != span else tag("span", title, class_="soft")
@@ -113,12 +113,12 @@ def _controls(path: str, services: Sequence[CapacityPart], what: str, span: Hour
     )
 
 
-def _address(path: str, what: str, span: HourSpan) -> str:
+def _address(path: str, what: str, span: ShownHours) -> str:
     whole = span.hours == span.total
     return f"{path}?{tables.query(what=what, **({} if whole else {'from': str(span.first), 'hours': str(span.hours)}))}"
 
 
-def _bill_panel(name: str, bill: BillByHour, span: HourSpan, path: str) -> Html:
+def _bill_panel(name: str, bill: BillByHour, span: ShownHours, path: str) -> Html:
     shown = bill.model_copy(
         update={
             "start": bill.start + timedelta(hours=span.first),
@@ -143,7 +143,7 @@ def _bill_panel(name: str, bill: BillByHour, span: HourSpan, path: str) -> Html:
     )
 
 
-def _service_panel(name: str, part: CapacityPart, at: int, span: HourSpan, path: str, what: str) -> Html:
+def _service_panel(name: str, part: CapacityPart, at: int, span: ShownHours, path: str, what: str) -> Html:
     shown = part.model_copy(
         update={
             "start": part.start + timedelta(hours=span.first),
@@ -166,7 +166,7 @@ def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
     return tag("ul", *items, class_="keys")
 
 
-def _zoomed(pictures: Html, span: HourSpan, path: str, what: str, words: str, ident: str) -> Html:
+def _zoomed(pictures: Html, span: ShownHours, path: str, what: str, words: str, ident: str) -> Html:
     return tag(
         "div",
         pictures,

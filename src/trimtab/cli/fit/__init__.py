@@ -111,6 +111,48 @@ class FitOptions:
         "--emit-bench", type=NEW_FOLDER, metavar="DIR",
         help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.",
     )  # fmt: skip
+    prefix_hit: str | None = option(
+        "--prefix-hit", metavar="0.4",
+        help="Share of prompt tokens found in the prefix cache; `measured`: as the trace or the fleet\'s counters have it.",
+    )  # fmt: skip
+    offload_hit: float = option(
+        "--offload-hit", type=click.FloatRange(0, 1), default=0.0,
+        help="Share of prompt tokens loaded from host memory besides (KV offload).",
+    )  # fmt: skip
+    draft_tokens: int | None = option(
+        "--draft-tokens", type=click.IntRange(min=1), help="Speculative decoding: tokens drafted for each step."
+    )
+    acceptance: float | None = option(
+        "--acceptance", type=click.FloatRange(0, 1), metavar="0.8", help="How often a drafted token is accepted."
+    )
+    draft_cost: float = option(
+        "--draft-cost", type=click.FloatRange(min=0), default=0.05, show_default=True,
+        help="Time of drafting a token over that of a step of the model.",
+    )  # fmt: skip
+    adapters: int | None = option(
+        "--adapters", type=click.IntRange(min=1), help="LoRA adapters that a server holds at once on one base."
+    )
+    adapter_rank: int = option(
+        "--adapter-rank", type=click.IntRange(min=1), default=16, show_default=True, help="Their rank."
+    )
+    adapter_slowdown: float = option(
+        "--adapter-slowdown", type=click.FloatRange(min=0), default=0.0, metavar="0.1",
+        help="How much slower steps were measured with adapters, beyond reading them.",
+    )  # fmt: skip
+    disaggregated: bool = option(
+        "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."
+    )
+    over_nodes: bool = option(
+        "--over-nodes", help="Also replicas over several nodes: pipelines, and expert parallel for mixtures of experts."
+    )
+    kv_gb_s: float | None = option(
+        "--kv-gb-s", type=click.FloatRange(min=0, min_open=True), metavar="50",
+        help="Network of one node in GB/s, for caches and replicas over nodes; published figures without it.",
+    )  # fmt: skip
+    emit_pools: Path | None = option(
+        "--emit-pools", type=NEW_FOLDER, metavar="DIR",
+        help="Write prefill and decode as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
+    )  # fmt: skip
     every: bool = option("--all", help="All ways, not the best of each GPU.")
     limit: int = option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
     answer: AnswerOptions = answer_options(
@@ -130,6 +172,9 @@ def command(options: FitOptions) -> None:
     Examples:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
       trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
+      trimtab fit llama-3.1-70b --serve --rate 50 --input 8192 --output-tokens 512 --tpot 25ms --emit-pools pools/
+      trimtab fit llama-3.1-8b --serve --rate 20 --prefix-hit 0.4 --draft-tokens 4 --acceptance 0.7
+      trimtab fit llama-3.1-8b --serve --rate 20 --adapters 32 --adapter-rank 16
       trimtab fit qwen2.5-32b --offline 1M/day --within 4h
       trimtab fit whisper-large-v3 --serve --rate 20 --output-tokens 90
       trimtab fit sdxl --serve --rate 2 --latency 30s

@@ -14,11 +14,13 @@ from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.inputs.documents import read_json, read_json_object
 from trimtab.physics.ask import FitMarket, Measured, measured_point
+from trimtab.physics.fabrics import stated
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
 from trimtab.physics.offers import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
+from trimtab.physics.serving_query import Adapters, Speculation
 from trimtab.physics.training import Method
 from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
@@ -123,6 +125,8 @@ def market_of(options: FitOptions, assumed: Assumptions) -> FitMarket:
         catalog=load_catalog(options.prices),
         driver=options.driver,
         cuda=options.cuda,
+        over_nodes=options.over_nodes,
+        link=None if options.kv_gb_s is None else stated(options.kv_gb_s),
         losses=Interruptions(
             startup_s=assumed.node_startup_s,
             cold_start_s=assumed.service_cold_start_s,
@@ -162,8 +166,48 @@ def serving_of(options: FitOptions, mix: RequestMix | None) -> ServingQuestion:
         concurrency=(options.concurrency or _AT_ONCE) if arrivals is None else None,
         targets=Targets(ttft_s=seconds(options.ttft), tpot_s=seconds(options.tpot), latency_s=seconds(options.latency)),
         headroom_frac=0.0 if offline else options.headroom,
+        cached_frac=prefix_hit_of(options.prefix_hit, mix),
+        loaded_frac=options.offload_hit,
+        speculation=_speculation(options),
+        adapters=_adapters(options),
     )
     return ServingQuestion(demand=demand, hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY))
+
+
+def prefix_hit_of(told: str | None, mix: RequestMix | None) -> float:
+    """Return the share of prompt tokens found in the prefix cache, as stated or as measured; raises UsageError."""
+    if told is None:
+        return 0.0
+    if told == "measured":
+        if mix is None or mix.cached_frac is None:
+            raise UsageError(
+                "--prefix-hit measured needs --trace with cached_tokens or prefix_block_ids, or a fleet whose servers count "
+                "cached tokens (vllm:prefix_cache_hits_total, sglang:cached_tokens_total)"
+            )
+        return mix.cached_frac
+    try:
+        share = float(told)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"--prefix-hit {told!r} is not a share; write 0.4, or measured")
+    return share
+
+
+def _speculation(options: FitOptions) -> Speculation | None:
+    if (options.draft_tokens is None) != (options.acceptance is None):
+        raise UsageError("speculative decoding needs both --draft-tokens and --acceptance")
+    if options.draft_tokens is None or options.acceptance is None:
+        return None
+    return Speculation(
+        draft_tokens=options.draft_tokens, acceptance_frac=options.acceptance, draft_cost_frac=options.draft_cost
+    )
+
+
+def _adapters(options: FitOptions) -> Adapters | None:
+    if options.adapters is None:
+        return None
+    return Adapters(number=options.adapters, rank=options.adapter_rank, slowdown_frac=options.adapter_slowdown)
 
 
 def training_of(options: FitOptions) -> TrainingDemand:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.caches_and_drafts import assumed_lines, serve_flags
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
+from trimtab.cli.fit.pools import pools_beside, pools_document, pools_lines, pools_paste, write_pools
 from trimtab.cli.fit.tables import (
     MORE,
     SERVING_COLUMNS,
@@ -199,20 +201,31 @@ def _serving(request: _Request) -> FitPresentation:
         )
     first, name = shown[0], request.name
     context = request.mix.longest_tokens if request.mix else None
-    paste = vllm_serve(first, request.pasted, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    longest = context or math.ceil(demand.input_tokens + demand.output_tokens)
+    pools = pools_beside(options, model, demand, market, min(ways, key=_usd_per_mtok), formats, scale)
+    paste = "\n".join(
+        [
+            *([apart] if (apart := pools_paste(pools, request.pasted, longest, asked=options.disaggregated)) else []),
+            vllm_serve(first, request.pasted, longest, serve_flags(demand)),
+        ]
+    )
     # a bulk that has a window of hours has no first tokens that anybody waits for
     loads = [None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown]
     remarks = [
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
         memory_line(first),
+        *assumed_lines(first, demand, options),
         *replayed_lines(loads[0], demand),
+        *pools_lines(pools),
         *model_lines(model, scale),
         *quality_lines(first),
         *kernel_lines(shown),
     ]
     if options.emit_bench is not None:
         remarks += _write_jobs(shown, options.emit_bench, request.pasted, demand)
+    if options.emit_pools is not None:
+        remarks += write_pools(pools, options.emit_pools, request.pasted, longest)
     faster = (
         faster_ways(first, model, demand, market, engine=options.engine, formats=formats, scale=scale)
         if request.drawn
@@ -234,7 +247,12 @@ def _serving(request: _Request) -> FitPresentation:
         {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": round(all_told(way), 4)}
         for way, load in zip(shown, loads, strict=True)
     ]
-    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    answered = _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    return replace(answered, document={**answered.document, "disaggregated": pools_document(pools)})
+
+
+def _usd_per_mtok(way: ServingOption) -> float:
+    return way.usd_per_mtok.value
 
 
 def _training(request: _Request) -> FitPresentation:

@@ -357,7 +357,8 @@ def size_line(way: ServingOption, demand: Demand) -> str:
     room = f", with {demand.headroom_frac:.0%} headroom {sized}" if demand.headroom_frac else ""
     if way.replicas > sized:
         room += f", for first tokens in time {way.replicas}"
-    return f"{demand.rate_req_s:,.3g} requests/s at {way.replica_req_s:,.3g} a replica need {needed} of {way.tensor} GPUs{room}"
+    each = f"{way.replica_req_s:,.3g} a replica need {needed} of {way.replica_gpus} GPUs"
+    return f"{demand.rate_req_s:,.3g} requests/s at {each}{room}"
 
 
 def _memory_items(footprint: Footprint) -> dict[str, Cell]:

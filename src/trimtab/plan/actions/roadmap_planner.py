@@ -266,7 +266,7 @@ class RoadmapPlanner:
             sways=tuple(self._sways(mine, names)),
         )
 
-    def course(self, order: Sequence[int], names: dict[int, str]) -> Schedule:
+    def year_in(self, order: Sequence[int], names: dict[int, str]) -> Schedule:
         """Return the year in an order of all actions, each begun after the one before it; `names` are their ids."""
         slots = self._in_turn(order, self.settings)
         return self._course(slots, names, efforts(self.drafted.actions, self.settings))

@@ -58,7 +58,7 @@ class OwnOrders:
             return OrderedYear(course=roadmap.course, faults=())
         numbers = [self._number[name] for name in whole]
         names = {number: name for name, number in self._number.items()}
-        return OrderedYear(course=self._path.course(numbers, names), faults=self._faults(whole))
+        return OrderedYear(course=self._path.year_in(numbers, names), faults=self._faults(whole))
 
     def _faults(self, order: Sequence[str]) -> tuple[OrderFault, ...]:
         """Return each pair in which an action comes before one that it depends on."""
