@@ -11,7 +11,7 @@ from trimtab.catalog import BuyingOption, Gpu
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import NodeOffer
+from trimtab.physics.offers import Caveat, NodeOffer
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 
@@ -54,6 +54,8 @@ class ServingOption:
     """What an hour of these nodes costs under each way of buying; spot with the nodes that stand in for lost ones."""
     served_req_s: float
     """Requests a second that are answered on average."""
+    caveats: tuple[Caveat, ...] = ()
+    """Why this option is ranked after those without caveats."""
     pipeline: int = 1
     """Nodes that a replica spans as stages."""
     expert: int = 1

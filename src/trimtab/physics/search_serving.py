@@ -14,8 +14,18 @@ import numpy as np
 
 from trimtab.catalog import BuyingOption
 from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint
+from trimtab.physics.formats import is_four_bit
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
-from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for, replicas_for
+from trimtab.physics.offers import (
+    USUAL,
+    Caveat,
+    Interruptions,
+    NodeOffer,
+    caveats_of,
+    nodes_for,
+    plain_and_cheapest,
+    replicas_for,
+)
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand, ServingWay
@@ -49,10 +59,12 @@ def search_serving(
     option: BuyingOption = BuyingOption.ON_DEMAND,
     scale: float = 1.0,
     losses: Interruptions = USUAL,
+    accepted: frozenset[Caveat] = frozenset(),
 ) -> tuple[list[ServingOption], list[Rejected]]:
-    """Return the ways that keep the targets, cheapest per million tokens first, and the others with their nearest miss.
+    """Return the ways that keep the targets, and the others with their nearest miss.
 
-    `scale` is measured over predicted time of the user's own point; 1 without one.
+    Ways without a caveat come first, each part sorted by the cost of a million tokens. `scale` is measured over predicted
+    time of the user's own point; 1 without one.
     """
     if not ways:
         return [], []
@@ -67,14 +79,18 @@ def search_serving(
         priced = [
             found
             for offer in way.offers
-            if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
+            if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses, accepted))
         ]
-        if priced:
-            # the place breaks ties, so that the same prices always give the same answer
-            good.append(min(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
-        else:
+        # the place breaks ties, so that the same prices always give the same answer
+        good += plain_and_cheapest(sorted(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
+        if not priced:
             bad.append(_unsold(way, option))
-    return sorted(good, key=lambda way: (way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name)), bad
+    return sorted(good, key=serving_rank), bad
+
+
+def serving_rank(way: ServingOption) -> tuple[bool, float, float, int, str]:
+    """Return the sort key of an answer: options with a caveat last, then by cost."""
+    return (bool(way.caveats), way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name)
 
 
 def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:
@@ -138,6 +154,7 @@ def _priced(
     option: BuyingOption,
     scale: float,
     losses: Interruptions,
+    accepted: frozenset[Caveat],
 ) -> ServingOption | None:
     """Return the way at an offer, None where the offer lacks the option or cannot hold a replica."""
     query = way.query
@@ -196,6 +213,7 @@ def _priced(
         usd_per_mtok=_inverse(speed, cost),
         usd_hr_by_option=by_option,
         served_req_s=served,
+        caveats=caveats_of(query.gpu, offer, accepted, is_four_bit=is_four_bit(query.stored)),
     )
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
 from trimtab.errors import InputError
-from trimtab.physics.footprint import Parallel, Serving, inference_footprint, resident_requests
+from trimtab.physics.footprint import (
+    MEMORY_UTILIZATION_FRAC,
+    Parallel,
+    Serving,
+    inference_footprint,
+    resident_requests,
+)
 from trimtab.physics.formats import WeightFormat, asked_formats, why_not
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
@@ -28,11 +34,22 @@ from trimtab.physics.training import Method, Optimizer, Recompute, largest_micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Limits in seconds; None means that there is none. TTFT is held at p95, TPOT and latency at the mean."""
+    """Limits in seconds; None means that there is none.
+
+    Without `tail_frac`, TTFT is kept at p95, TPOT and latency at the mean. With it, all three are kept at that quantile, in the
+    replay of the engine's scheduler.
+    """
 
     ttft_s: float | None = None
     tpot_s: float | None = None
     latency_s: float | None = None
+    tail_frac: float | None = None
+
+    @property
+    def needs_replay(self) -> bool:
+        """Tell whether a limit is on a quantile, which only a replay of random arrivals knows."""
+        limits = (self.ttft_s, self.tpot_s, self.latency_s)
+        return self.ttft_s is not None or (self.tail_frac is not None and any(limit is not None for limit in limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +62,8 @@ class Demand:
     concurrency: int | None = None
     targets: Targets = Targets()
     headroom_frac: float = 0.2
+    longest_tokens: int | None = None
+    """Input and output of the longest request, which the cache must hold; None where it is not known."""
     mean_req_s: float | None = None
     """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
     cached_frac: float = 0.0
@@ -109,7 +128,8 @@ def ways_of(
             if degree <= most and _room(model, gpu, stored, degree, demand, engine) >= 1
         ]
         if not fitting:
-            rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
+            tried = max((degree for degree in TENSOR_DEGREES if degree <= most), default=1)
+            rejected.append(_too_large(model, gpu, stored, tried, demand))
         ways += [
             ServingWay(query=serving_question(model, gpu, stored, degree, demand, engine), offers=offers)
             for degree in fitting
@@ -121,12 +141,14 @@ def serving_memory(
     model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
 ) -> Serving:
     """Return what one request of the demand needs of memory on so many GPUs."""
+    mean = math.ceil(demand.input_tokens + demand.output_tokens)
     return Serving(
         model=model,
         stored=stored,
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         parallel=Parallel(tensor=degree),
-        context=math.ceil(demand.input_tokens + demand.output_tokens),
+        # at least one request of the longest kind must fit; how many fit at once is counted with mean requests elsewhere
+        context=max(mean, demand.longest_tokens or 0),
         adapters_bytes=adapters_bytes(model, demand.adapters),
     )
 
@@ -135,14 +157,36 @@ def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, dema
     return resident_requests(serving_memory(model, gpu, stored, degree, demand, engine), gpu)
 
 
+ASSUMED_LONGEST = 4
+"""The longest request over the mean, where only the mean is known: an assumption, and printed as one."""
+
+
+def context_of(found: ServingOption, demand: Demand, engine: str) -> int:
+    """Return the context to serve with: the longest request, or 4 times the mean as a power of two, as far as it fits."""
+    mean = math.ceil(demand.input_tokens + demand.output_tokens)
+    if demand.longest_tokens is not None:
+        return max(mean, demand.longest_tokens)
+    context: int = 2 ** math.ceil(math.log2(ASSUMED_LONGEST * mean))
+    if found.replica_gpus > found.tensor:
+        # spread over nodes, where far more memory than one request needs is left
+        return context
+    while context > mean:
+        wide = replace(demand, longest_tokens=context)
+        if _room(found.model, found.gpu, found.stored, found.tensor, wide, engine) >= 1:
+            return context
+        context //= 2
+    return mean
+
+
 def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
     need = inference_footprint(serving_memory(model, gpu, stored, degree, demand, "vllm")).total_gib
+    usable = gpu.memory_gib * MEMORY_UTILIZATION_FRAC
     return Rejected(
         gpu=gpu.name,
         what=f"{degree} x {stored.value}",
         reason=Unmet.MEMORY,
-        because=f"needs {need:.1f} GiB a GPU on {degree}, {gpu.name} shows {gpu.memory_gib:.1f}",
-        miss_frac=need / gpu.memory_gib - 1,
+        because=f"needs {need:.1f} GiB a GPU on {degree}; engines use {usable:.1f} of {gpu.name}'s {gpu.memory_gib:.1f}",
+        miss_frac=need / usable - 1,
     )
 
 

@@ -227,17 +227,21 @@ def why_words(pair: DisaggregatedOption, together: ServingOption | None, demand:
     ratio = pair.usd_per_mtok.value / together.usd_per_mtok.value if together.usd_per_mtok.value else 1.0
     rate = demand.rate_req_s or 0.0
     busy = {"prefill": pair.prefill.busy_frac(rate), "decode": pair.decode.busy_frac(rate)}
-    prompt_frac = min(1.0, together.replica_req_s * pair.prefill.time.value)
+    # GPU time of a prompt over that of a whole request; of the same board, since another's time is worth something else
+    prompt_gpu_s = pair.prefill.query.tensor / pair.prefill.replica_req_s
+    prompt_frac = min(1.0, prompt_gpu_s * together.replica_req_s / together.replica_gpus)
+    share = (
+        f"about {prompt_frac:.0%} of the GPU time together"
+        if pair.prefill.gpu == together.gpu
+        else "some of the GPU time"
+    )
     steps = f"steps take {tpot_s * 1e3:,.3g} ms where they only decode, {together.tpot_s.value * 1e3:,.3g} ms together"
     if ratio < 1:
-        return (
-            f"{1 - ratio:.0%} cheaper than together: prompts would take about {prompt_frac:.0%} of a replica's time and hold "
-            f"up the answers beside them; {steps}"
-        )
-    idle = [f"{name} is busy {share:.0%} of the time" for name, share in busy.items() if share < IDLE_FRAC]
+        return f"{1 - ratio:.0%} cheaper than together: prompts would take {share} and hold up the answers beside them; {steps}"
+    idle = [f"{name} is busy {frac:.0%} of the time" for name, frac in busy.items() if frac < IDLE_FRAC]
     because = (
         f"{' and '.join(idle)}, since each half needs whole replicas and nodes"
         if idle
-        else f"prompts take only about {prompt_frac:.0%} of a replica's time together"
+        else f"prompts take {share}, and holding nobody up does not save another {ratio - 1:.0%}"
     )
     return f"{ratio - 1:.0%} dearer than together: {because}; {steps}"

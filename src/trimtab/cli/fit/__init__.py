@@ -26,6 +26,8 @@ FINETUNES = ("full", "lora", "qlora")
 FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
 OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+ACCEPTED = ("marketplace", "consumer", "4-bit")
+"""Caveats that `--accept` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,21 @@ class FitOptions:
     output_tokens: int | None = option(
         "--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace tells."
     )
+    longest: int | None = option(
+        "--longest", type=click.IntRange(min=2),
+        help="Tokens in and out of the longest request, for --max-model-len; a trace tells.",
+    )  # fmt: skip
     ttft: str | None = option("--ttft", metavar="300ms", help="Time to first token, p95.")
-    tpot: str | None = option("--tpot", metavar="40ms", help="Time per output token.")
+    tpot: str | None = option(
+        "--tpot",
+        metavar="40ms",
+        help="Time per output token; 100ms with --serve unless --latency is given, none lifts it.",
+    )
     latency: str | None = option("--latency", metavar="5s", help="Time of a whole request.")
+    percentile: float | None = option(
+        "--percentile", type=click.FloatRange(50, 99.9), metavar="99",
+        help="Keep --ttft, --tpot and --latency at this percentile of randomly arriving requests.",
+    )  # fmt: skip
     headroom: float = option(
         "--headroom", type=click.FloatRange(0, 9), default=0.2, show_default=True, help="Replicas kept over the need."
     )
@@ -110,6 +124,10 @@ class FitOptions:
     emit_bench: Path | None = option(
         "--emit-bench", type=NEW_FOLDER, metavar="DIR",
         help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.",
+    )  # fmt: skip
+    accept: tuple[str, ...] = option(
+        "--accept", type=click.Choice(ACCEPTED),
+        help="Rank these by cost too; otherwise they come last, unless --provider, --gpu or --format names them.",
     )  # fmt: skip
     prefix_hit: str | None = option(
         "--prefix-hit", metavar="0.4",
@@ -171,6 +189,7 @@ def command(options: FitOptions) -> None:
     \b
     Examples:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
+      trimtab fit llama-3.1-8b --serve --rate 20 --latency 8s --percentile 99
       trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
       trimtab fit llama-3.1-70b --serve --rate 50 --input 8192 --output-tokens 512 --tpot 25ms --emit-pools pools/
       trimtab fit llama-3.1-8b --serve --rate 20 --prefix-hit 0.4 --draft-tokens 4 --acceptance 0.7

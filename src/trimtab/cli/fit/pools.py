@@ -54,6 +54,9 @@ def pools_beside(
     """Search pools for a rate of requests; None where there is none, or where one's own card is asked about."""
     if not options.serve or demand.rate_req_s is None or market.own is not None:
         return None
+    # pools are replayed for p95 and means only: they are not compared where limits are kept at another percentile
+    if demand.targets.tail_frac is not None:
+        return None
     answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale)
     there = None
     if answer.pair is not None and first is not None and answer.pair.decode.offer.provider != first.offer.provider:
@@ -172,11 +175,12 @@ def write_pools(beside: PoolsBeside | None, folder: Path, model: str, context: i
     """Write the files of both pools and say where; raises UsageError when there are none, or the folder cannot be written."""
     if beside is None or beside.answer.pair is None:
         raise UsageError("--emit-pools: no pools of prefill and decode keep the targets; a rate and --serve are needed")
-    files = pool_files(beside.answer.pair, model, context)
+    files = pool_files(beside.answer.pair, model, context, beside.demand)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write the pools to {folder}: {error}") from error
-    return [f"pools written to {folder}: {', '.join(files)} (alternatives: apply one; set its image)"]
+    advice = "LeaderWorkerSets with their autoscalers, or the graph: apply one, after setting its image"
+    return [f"pools written to {folder}: {', '.join(files)} ({advice})"]
