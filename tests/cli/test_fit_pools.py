@@ -55,9 +55,19 @@ def test_objects_have_both_roles(tmp_path):
     sets = list(yaml.safe_load_all((tmp_path / "pools" / "leader-worker-sets.yaml").read_text()))
     graph = yaml.safe_load((tmp_path / "pools" / "dynamo-graph.yaml").read_text())
 
+    scalers = {
+        one["metadata"]["labels"]["llm-d.ai/role"]: one["spec"]
+        for one in yaml.safe_load_all((tmp_path / "pools" / "scaled-objects.yaml").read_text())
+    }
     by_role = {one["metadata"]["labels"]["llm-d.ai/role"]: one["spec"]["replicas"] for one in sets}
     services = graph["spec"]["services"]
     assert by_role == {role: pools[role]["replicas"] for role in ("prefill", "decode")}
+    for role, scaler in scalers.items():
+        assert scaler["maxReplicaCount"] == pools[role]["replicas"]
+        assert scaler["scaleTargetRef"]["name"] in {one["metadata"]["name"] for one in sets}
+    # Little's law: 50 requests/s over the pool, each for 511 steps of at most 25 ms
+    running = float(scalers["decode"]["triggers"][0]["metadata"]["threshold"])
+    assert running <= 50 / pools["decode"]["replicas"] * 511 * 0.025
     assert services["VllmPrefillWorker"]["replicas"] == pools["prefill"]["replicas"]
     assert services["VllmDecodeWorker"]["subComponentType"] == "decode"
     assert "Frontend" in services
@@ -76,3 +86,12 @@ def test_without_a_published_network_the_cure_is_named():
 
     assert not told["disaggregated"]["found"]
     assert "--kv-gb-s" in " ".join(told["disaggregated"]["because"])
+
+
+def test_a_quantile_is_kept_by_the_pools_too():
+    told = json.loads(run(*LONG_PROMPTS, *LIMITS, "--percentile", "99", "-o", "json").output)["disaggregated"]
+
+    assert told["found"]
+    assert told["tail_percentile"] == 99
+    assert told["ttft_p95_ms"] < told["ttft_tail_ms"] <= 2000
+    assert told["tpot_tail_ms"] <= 25

@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+from benchmarks.reference.engine_steps import serve_step_by_step
+from hypothesis import given, settings, strategies as st
 
 from trimtab.errors import InputError
 from trimtab.physics.disaggregated import KvTransfer
 from trimtab.physics.serving import StepTimes
 from trimtab.replay.disaggregated import ServingPool, replay_disaggregated
-from trimtab.replay.engine import EngineLimits, Requests, replay_engine
+from trimtab.replay.engine import EngineLimits, Requests, chosen, replay_engine
 
+TICK_S = 1 / 1024
+"""Times in these units add up without rounding."""
 AT_ONCE = KvTransfer(token_bytes=0.0, byte_s=1.0, fixed_s=0.0)
 
 
@@ -121,3 +125,39 @@ def test_the_rate_is_that_of_the_slower_half():
 
     assert 400 / slow_prompts.end_s.max() == pytest.approx(1 / 0.64, rel=0.02)
     assert 400 / slow_answers.end_s.max() == pytest.approx(8 / 1.1, rel=0.02)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 3))
+def test_it_equals_two_schedulers_run_step_by_step_one_after_the_other(seed, prefills, decodes):
+    rng = np.random.default_rng(seed)
+    number = 30
+    requests = Requests(
+        np.sort(rng.integers(0, 4000, number)) * TICK_S,
+        rng.integers(1, 60, number),
+        rng.integers(1, 40, number),
+        np.zeros(number, dtype=np.int64),
+    )
+    prefill = pool_of(replicas=prefills, token_s=TICK_S, decode_s=4 * TICK_S, block=16)
+    decode = pool_of(replicas=decodes, token_s=TICK_S, decode_s=4 * TICK_S)
+    transfer = KvTransfer(token_bytes=1.0, byte_s=1 / TICK_S, fixed_s=8 * TICK_S)
+
+    replayed = replay_disaggregated(requests, prefill, decode, transfer)
+
+    arrived = np.full(number, np.nan)
+    for first in range(prefills):
+        at = np.arange(first, number, prefills)
+        prompts = chosen(requests, at)._replace(output_tokens=np.ones(len(at), dtype=np.int64))
+        ends = [job.end_s for job in serve_step_by_step(prompts, prefill.limits, prefill.times)[0]]
+        free = 0.0
+        for place in np.argsort(ends, kind="stable"):
+            free = max(free, ends[place]) + requests.input_tokens[at[place]] * TICK_S
+            arrived[at[place]] = free + 8 * TICK_S
+    order = np.argsort(arrived, kind="stable")
+    for first in range(decodes):
+        at = order[first::decodes]
+        mine = chosen(requests, at)
+        held = mine._replace(arrival_s=arrived[at], cached_tokens=mine.input_tokens)
+        jobs = serve_step_by_step(held, decode.limits, decode.times)[0]
+        np.testing.assert_array_equal(replayed.first_s[at], [job.first_s for job in jobs])
+        np.testing.assert_array_equal(replayed.end_s[at], [job.end_s for job in jobs])

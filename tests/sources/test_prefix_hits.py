@@ -7,7 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.errors import InputError
+from trimtab.sources.demo import trace_fleet
 from trimtab.sources.traces.request_mix import read_request_mix
+from trimtab.tables.bundle import BundleMeta, write_bundle
+from trimtab.tables.workloads import Workloads
 
 MOONCAKE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "requests" / "mooncake_conversation.parquet"
 
@@ -56,3 +59,21 @@ def test_the_recorded_conversations_repeat_as_their_owners_say():
     assert mix.input_tokens == pytest.approx(12_035, abs=1)
     assert mix.output_tokens == pytest.approx(343, abs=1)
     assert mix.cached_frac == pytest.approx(0.40, abs=0.03)
+
+
+def test_a_bundle_tells_what_its_servers_counted(tmp_path):
+    path = trace_of(tmp_path, input_tokens=[200] * 600, cached_tokens=[50] * 600)
+    tables, workloads, meta = trace_fleet(path)
+    # half of the intervals come from a server that does not count cached tokens
+    demand = tables["demand"]
+    cached = [value if at % 2 else None for at, value in enumerate(demand["cached_tokens"].to_pylist())]
+    place = demand.column_names.index("cached_tokens")
+    demand = demand.set_column(place, "cached_tokens", pa.array(cached, pa.float64()))
+    write_bundle(
+        tmp_path / "fleet",
+        {**tables, "demand": demand},
+        BundleMeta.model_validate(meta),
+        Workloads.model_validate(workloads),
+    )
+
+    assert read_request_mix(tmp_path / "fleet").cached_frac == pytest.approx(0.25)

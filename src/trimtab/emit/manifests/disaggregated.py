@@ -1,8 +1,10 @@
-"""Prefill and decode pools as objects: LeaderWorkerSets with llm-d's roles, and a graph of NVIDIA Dynamo.
+"""Prefill and decode pools as objects: LeaderWorkerSets with llm-d's roles and their autoscalers, and a graph of NVIDIA Dynamo.
 
-The two forms are alternatives: apply one. Fields follow llm-d's guide (`llm-d/llm-d guides/pd-disaggregation`), the
-LeaderWorkerSet API (`leaderworkerset.x-k8s.io/v1`) and Dynamo's examples (`ai-dynamo/dynamo examples/backends/vllm/deploy`).
-What routes requests is not made here: llm-d's gateway with its inference pool, or Dynamo's frontend, which the graph includes.
+The two forms are alternatives: apply one. Each pool has an autoscaler of its own (KEDA) that keeps the requests at a replica
+where they are at the planned load: a prefill replica's from a queue with one server and fixed times, ρ + ρ² / (2 (1 - ρ)), a
+decode replica's from Little's law. Fields follow llm-d's guide (`llm-d/llm-d guides/pd-disaggregation`), the LeaderWorkerSet
+API (`leaderworkerset.x-k8s.io/v1`) and Dynamo's examples (`ai-dynamo/dynamo examples/backends/vllm/deploy`). What routes
+requests is not made here: llm-d's gateway with its inference pool, or Dynamo's frontend, which the graph includes.
 """
 
 from __future__ import annotations
@@ -14,21 +16,30 @@ from collections.abc import Mapping
 from trimtab.emit.launch import serve_format
 from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, yaml_text
 from trimtab.physics.disaggregated import DisaggregatedOption, Half
+from trimtab.physics.serving_demand import Demand
 
 VLLM_IMAGE = "vllm/vllm-openai:latest"
 SIDECAR_IMAGE = "ghcr.io/llm-d/llm-d-routing-sidecar:latest"
 DYNAMO_IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:my-tag"
+PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
+LWS_API = "leaderworkerset.x-k8s.io/v1"
+MOST_BUSY_FRAC = 0.95
+"""A pool is never planned busier; a queue's length has no meaning near 1."""
 SERVER_PORT, BEHIND_SIDECAR_PORT, NIXL_PORT = 8000, 8200, 5600
 PREFILL, DECODE = "prefill", "decode"
 
 
-def pool_files(pair: DisaggregatedOption, model: str, context: int) -> dict[str, str]:
+def pool_files(pair: DisaggregatedOption, model: str, context: int, demand: Demand) -> dict[str, str]:
     """Return the files of both forms: name -> YAML."""
     sets = [_leader_worker_set(pair, role, model, context) for role in (PREFILL, DECODE)]
     notes = "".join(f"\n{note}" for note in _notes(pair.decode))
     return {
         "leader-worker-sets.yaml": yaml_text(
             *sets, comment=f"llm-d's roles on LeaderWorkerSets; set the images, and route with llm-d's gateway{notes}"
+        ),
+        "scaled-objects.yaml": yaml_text(
+            *(_scaled_object(pair, role, model, demand) for role in (PREFILL, DECODE)),
+            comment="The LeaderWorkerSets' autoscalers: one a pool; set the address of Prometheus",
         ),
         "dynamo-graph.yaml": yaml_text(
             _graph(pair, model, context), comment=f"The same pools as a graph of NVIDIA Dynamo; set the images{notes}"
@@ -129,7 +140,7 @@ def _leader_worker_set(pair: DisaggregatedOption, role: str, model: str, context
             }
         ]
     return {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "apiVersion": LWS_API,
         "kind": "LeaderWorkerSet",
         "metadata": {"name": dns_name(_name(model), role), "labels": {**labels, **MANAGED_BY}},
         "spec": {
@@ -139,6 +150,43 @@ def _leader_worker_set(pair: DisaggregatedOption, role: str, model: str, context
                 "size": 1,
                 "workerTemplate": {"metadata": {"labels": labels}, "spec": pod},
             },
+        },
+    }
+
+
+def requests_at_replica(pair: DisaggregatedOption, role: str, demand: Demand) -> float:
+    """Return the requests at one replica under the planned rate, waiting ones included."""
+    half, rate = _half(pair, role), demand.rate_req_s or 0.0
+    if role == DECODE:
+        held_s = max(demand.output_tokens - 1, 1) * half.time.value
+        return min(rate / half.replicas * held_s, float(half.concurrency))
+    busy = min(half.busy_frac(rate), MOST_BUSY_FRAC)
+    return busy + busy**2 / (2 * (1 - busy))
+
+
+def _scaled_object(pair: DisaggregatedOption, role: str, model: str, demand: Demand) -> dict[str, Plain]:
+    half, name = _half(pair, role), dns_name(_name(model), role)
+    pods = f'{{pod=~"{name}-[0-9]+"}}'
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": name, "labels": {**_labels(model, role), **MANAGED_BY}},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": LWS_API, "kind": "LeaderWorkerSet", "name": name},
+            "minReplicaCount": 1,
+            # the replicas that the plan pays for at its busiest
+            "maxReplicaCount": half.replicas,
+            "triggers": [
+                {
+                    "type": "prometheus",
+                    "metricType": "AverageValue",
+                    "metadata": {
+                        "serverAddress": PROMETHEUS,
+                        "query": f"sum(vllm:num_requests_running{pods} + vllm:num_requests_waiting{pods})",
+                        "threshold": f"{requests_at_replica(pair, role, demand):.3g}",
+                    },
+                }
+            ],
         },
     }
 

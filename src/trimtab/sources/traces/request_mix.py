@@ -279,14 +279,17 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
         _mean(_floats(table, "output_tokens_mean", folder), arrivals),
     )
     mix = _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)
-    return replace(mix, cached_frac=_counted_frac(table, folder))
+    return replace(mix, cached_frac=_counted_frac(table, arrivals, folder))
 
 
-def _counted_frac(table: pa.Table, folder: Path) -> float | None:
+def _counted_frac(table: pa.Table, arrivals: Floats, folder: Path) -> float | None:
     """Return the share of prompt tokens that the servers counted as cached, over the intervals that tell both."""
-    cached, prompts = _floats(table, "cached_tokens", folder), _floats(table, "input_tokens", folder)
-    if cached is None or prompts is None:
+    cached, counted = _floats(table, "cached_tokens", folder), _floats(table, "input_tokens", folder)
+    mean = _floats(table, "input_tokens_mean", folder)
+    if cached is None or counted is None or mean is None:
         return None
+    # a server that counts no prompt tokens may still tell their mean
+    prompts = np.where(np.isfinite(counted), counted, arrivals * mean)
     known = np.isfinite(cached) & np.isfinite(prompts) & (prompts > 0)
     # two counters of a server are not read at the same moment: never more than all of a prompt
     return min(1.0, float(cached[known].sum() / prompts[known].sum())) if known.any() else None
