@@ -2,7 +2,7 @@
 
 Each tool nests its figures differently and in its own units. `figures_of` finds the mean time per output token, the mean
 latency of a request and the requests in flight, under the names that `--calibrate` reads. A tool that states a rate and not a
-concurrency gets one by Little's law: requests a second times seconds a request. Formats as of 2026-11: guidellm `benchmarks[].metrics`,
+concurrency gets one by Little's law: requests a second times seconds a request. Formats as of 2026-11: GuideLLM `benchmarks`,
 inference-perf `summary_lifecycle_metrics.json`, llm-d-benchmark's report 0.1 and 0.2, `mlperf_log_summary.txt`.
 """
 
