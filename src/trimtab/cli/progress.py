@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from trimtab.cli import shown
 from trimtab.safe_text import for_terminal
 
+log = logging.getLogger(__name__)
 Tell = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""
 
@@ -37,12 +38,12 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Tell]:
-    """Show a bar on stderr while work goes on, where a terminal is there to show it; it is gone when the work is done.
+    """Show a bar on stderr during the work, if there is a terminal; it is gone when the work is done. Else log the stages.
 
     Times are those of the stage: how long it has taken, and how long the rest of it will at this pace.
     """
     if quiet or not sys.stderr.isatty():
-        yield _silent
+        yield _logged()
         return
     left = (TimeRemainingColumn(compact=True), TextColumn("left"))
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left)
@@ -60,5 +61,14 @@ def progress_bar(*, quiet: bool) -> Iterator[Tell]:
         yield tell
 
 
-def _silent(stage: str, done_frac: float) -> None:
-    """Tell nobody."""
+def _logged() -> Tell:
+    """Return what logs each stage when it begins, for `-v` where no terminal shows a bar."""
+    last = ""
+
+    def tell(stage: str, _done_frac: float) -> None:
+        nonlocal last
+        if stage != last:
+            log.info("%s", stage)
+            last = stage
+
+    return tell
