@@ -124,7 +124,7 @@ def test_a_trace_becomes_a_bundle_on_a_stated_machine(tmp_path, capsys):
     assert "gpu_usage           72 rows" in capsys.readouterr().out
     assert run("-p", "http://127.0.0.1:9", "--machine", "p4d.24xlarge") == 2
     assert run("--trace", str(trace), "--from", "3d") == 2
-    assert "leave --from and --to out" in capsys.readouterr().err
+    assert "omit --from and --to" in capsys.readouterr().err
 
 
 def test_a_server_of_the_environment_gives_way_to_a_dump_of_slurm(tmp_path, monkeypatch):

@@ -137,7 +137,7 @@ def test_rates_of_ones_own_stay_in_the_file_and_stand(run, tmp_path):
     code, _, err = run(*AWS)
 
     assert code == 0, err
-    assert "1 x rate of the list where yours stands in the file" in err
+    assert "1 x list rate replaced by your own" in err
     book = load_catalog(tmp_path / "prices.csv").prices
     own = book.price("aws", "p4d.24xlarge", "us-east-1", BuyingOption.ON_DEMAND)
     assert (own.usd_hr, own.note) == (17.5, "private offer")

@@ -41,7 +41,7 @@ def rows(*arguments):
 def test_dearer_prices_raise_the_bill_of_today_in_proportion_and_that_of_a_plan_no_more():
     """More work pays where prices are higher, so that the plan's may rise less."""
     found = rows("--demo", DEMO, "--price", "all+100%")
-    today, planned = (found["the plan", f"bill {what}"] for what in ("as the fleet is run today", "under the plan"))
+    today, planned = (found["the plan", f"bill {what}"] for what in ("as the fleet runs today", "under the plan"))
 
     assert today["scenario"] == pytest.approx(2 * today["base"], rel=1e-3)
     assert planned["base"] < planned["scenario"] <= 2 * planned["base"] * 1.001

@@ -1,6 +1,6 @@
-"""The reference pages of the command line, from what it says itself: the help of each command, and the table of settings.
+"""Writes the reference pages of the command line: the help of each command, and the table of settings.
 
-Write one with `python -m trimtab.cli.reference commands > docs/reference/commands.md`, and so with `settings`.
+Write one with `python -m trimtab.cli.reference commands > docs/reference/commands.md`; likewise `settings`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def commands_page() -> str:
 
 
 def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
-    """Yield a command's name and help, then those of its commands."""
+    """Yield a command's name and help, then those of its subcommands."""
     context = click.Context(command, info_name=path, terminal_width=_WIDTH, max_content_width=_WIDTH)
     context.help_option_names = ["-h", "--help"]
     yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
@@ -74,13 +74,13 @@ _GROUPS = {
 }
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
-    "efforts": "What a lever costs in engineer-weeks",
-    "assumptions": "What the data cannot tell",
+    "efforts": "Effort of each lever in engineer-weeks",
+    "assumptions": "Assumptions about what the data does not show",
     "planning": "How the plan is made and laid out",
-    "ownership": "What GPUs cost besides their hours",
-    "limits": "What a plan may not exceed",
-    "ventures": "What is always judged and never planned",
-    "hygiene": "From when on something untidy or broken is named",
+    "ownership": "Costs of GPUs in addition to their hours",
+    "limits": "Limits of a plan",
+    "ventures": "Alternatives that are always judged and never planned",
+    "hygiene": "Thresholds for reporting something as untidy or broken",
 }
 
 _SETTINGS_HEAD = """# Settings

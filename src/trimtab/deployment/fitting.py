@@ -118,7 +118,7 @@ def speed_on(
 def speeds_of_types(workload: Workload, market: Market | None) -> dict[str, Estimate] | str:
     """Return how fast other types of GPU that runs of a workload were on are beside its usual one, or why that is not known.
 
-    It ran there, so that whether it fits is no question.
+    It ran there, so it is known to fit.
     """
     jobs, source = workload.jobs, None if market is None else market.gpu(workload.gpu)
     others = sorted({name for name in jobs.gpu if name and name != workload.gpu}) if jobs is not None else []

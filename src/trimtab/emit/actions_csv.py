@@ -1,4 +1,4 @@
-"""The plan as CSV: one row an action, keys that name their units, for a spreadsheet or a ticket import."""
+"""The plan as CSV: one row per action, with units in the column names, for spreadsheets and ticket imports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render_csv(document: AuditDocument) -> str:
 
 
 def _cell(document: AuditDocument, action: ActionPart, column: str) -> object:
-    """Return one value."""
+    """Format one value for CSV."""
     if column == "quick_win":
         return "yes" if action.id in quick_wins(document) else "no"
     value: object = getattr(action, column)

@@ -1,4 +1,4 @@
-"""The audit as GitHub-flavoured Markdown: a page for a wiki or a ticket, and a shorter body for a pull request."""
+"""The audit as GitHub-flavoured Markdown: a full page for a wiki or ticket, and a shorter comment for a pull request."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trimtab.emit.writers.comment import write_comment
 from trimtab.emit.writers.markdown import write_page
 
 _SHOWN_IN_COMMENT = 10
-"""Rows of each table in a comment, which people read in a glance."""
+"""Rows of each table shown in a comment."""
 _FOLDED = ("buys", "proof", "not-worth", "unjudged")
-"""Sections of a comment besides the plan."""
+"""Sections of a comment in addition to the plan."""
 
 
 def render_markdown(document: AuditDocument) -> str:
@@ -23,7 +23,7 @@ def render_markdown(document: AuditDocument) -> str:
 
 
 def render_github_comment(document: AuditDocument) -> str:
-    """Return a comment for a pull request: headline and plan, the rest folded away, long tables cut short."""
+    """Return a comment for a pull request: headline and plan visible, the rest collapsed, long tables truncated."""
     page = audit_page(document)
     (plan,) = (section for section in page.sections if section.name == "plan")
     table = [block for block in plan.blocks if isinstance(block, Table)]
@@ -39,12 +39,12 @@ def render_github_comment(document: AuditDocument) -> str:
         page.heading,
         [*_short(table or plan.blocks), *more, *rest],
         headline=page.headline,
-        foot=f"{document.coverage.summary}. Tables show {_SHOWN_IN_COMMENT} rows at most. trimtab {document.trimtab_version}",
+        foot=f"{document.coverage.summary}. Tables show at most {_SHOWN_IN_COMMENT} rows. trimtab {document.trimtab_version}",
     )
 
 
 def _short(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Yield blocks with the first rows of their tables and lists, without what is folded away in them."""
+    """Yield blocks with tables and lists truncated to the first rows, and without collapsed details."""
     for block in blocks:
         match block:
             case Table():

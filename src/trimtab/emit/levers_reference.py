@@ -24,11 +24,11 @@ once, by all that use it together. Put your own under `efforts` in the [settings
 """
 STAGE_MEANING: Mapping[CompositionStage, str] = MappingProxyType(
     {
-        CompositionStage.PLACE: "where a workload runs, on how many GPUs, with its weights stored how",
+        CompositionStage.PLACE: "where a workload runs, on how many GPUs, with weights in which format",
         CompositionStage.HOLD: "how many replicas or nodes are held, and when",
-        CompositionStage.FORM: "how a replica serves requests, and how many replicas then do",
-        CompositionStage.BUY: "how nodes are bought, for what keeps its targets on demand",
-        CompositionStage.FLEET: "nodes and purchases that are no workload's own",
+        CompositionStage.FORM: "how a replica serves requests, and how many replicas are then needed",
+        CompositionStage.BUY: "how nodes are bought, for what meets its targets on demand",
+        CompositionStage.FLEET: "nodes and purchases that belong to no single workload",
     }
 )
 
@@ -52,9 +52,9 @@ def _section(lever: Lever) -> Iterator[str]:
     yield f"- Serves {_serves(lever)}; {_effort(lever)}; risk {lever.risk.value}."
     drift = lever.drift_frac
     yield (
-        f"- Its savings drifted by {drift:.0%} (80 % quantile) when plans met later weeks."
+        f"- Its savings drifted by {drift:.0%} (80 % quantile) when plans were tested on later weeks."
         if drift is not None
-        else "- How far its savings drift is not known by lever: the drift of all levers together is used."
+        else "- No drift of its savings was measured for this lever alone: the drift of all levers together is used."
     )
     if lever.first_steps:
         yield f"- The first use takes, in working days: {_steps(lever.first_steps)}."

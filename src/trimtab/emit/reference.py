@@ -30,7 +30,7 @@ def audit_page() -> str:
 
 
 def _parts(root: type[BaseModel]) -> list[type[BaseModel]]:
-    """Return the models in the order in which a reader meets them, each once."""
+    """Return the models in reading order, each once."""
     found = [root]
     for part in found:
         found += [child for field in part.model_fields.values() if (child := _model_in(field)) and child not in found]
@@ -60,7 +60,7 @@ def _title(part: type[BaseModel]) -> str:
 
 
 def _type(kind: object) -> str:
-    """Say a type as JSON knows it."""
+    """Name a type in terms of JSON."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _title(kind)
     plain = {int: "integer", float: "number", str: "string", bool: "true or false", type(None): "null"}

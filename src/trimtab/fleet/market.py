@@ -95,7 +95,7 @@ class Market:
         return self.catalog.regions.get(provider, ())
 
     def rate(self, pool: Pool) -> int:
-        """Return a pool's hourly rate in micro-dollars; raises MissingPrice or UnknownName."""
+        """Return a pool's hourly rate in micro-dollars. Raises MissingPrice or UnknownName."""
         if pool in self.known_micro_usd_hr:
             return self.known_micro_usd_hr[pool]
         option = _OPTION[pool.capacity_type]
@@ -109,7 +109,7 @@ class Market:
     def rates_of_days(self, pools: Iterable[Pool], window: Window) -> dict[Pool, int | IntArray]:
         """Return the rates at which a window was billed: one a pool, or one an hour (n_hours,) where it changed meanwhile.
 
-        Days before the first known rate are billed at that one; rates that go over the catalog's are taken to have held.
+        Days before the first known rate are billed at that one; rates that go over the catalog's are assumed to have held.
         """
         days = [(window.start + timedelta(hours=hour)).date() for hour in range(window.hours)]
         rates: dict[Pool, int | IntArray] = {}
@@ -161,7 +161,7 @@ class Market:
         return frozenset(name for name in missing if not _words(name) <= known)
 
     def commitment(self, pool: Pool) -> Price | None:
-        """Return the cheapest commitment that covers a pool, of an allowed term; None where none is sold."""
+        """Return the cheapest commitment that covers a pool, of an allowed term; None if none is sold."""
         allowed = [
             price
             for price in self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
@@ -170,9 +170,9 @@ class Market:
         return min(allowed, key=lambda price: price.usd_hr, default=None)
 
     def committed_rate(self, pool: Pool) -> int | None:
-        """Return the least that a node of a pool costs an hour under an allowed commitment, to nodes or to spend.
+        """Return a lower bound of a pool's cost per node-hour under an allowed commitment, to nodes or to spend.
 
-        In micro-dollars, with the commitment used in full; None where none is known.
+        In micro-dollars, with the commitment used in full; None if none is known.
         """
         if pool not in self._committed:
             self._committed[pool] = self._least_committed(pool)
@@ -187,7 +187,7 @@ class Market:
         return min(known, default=None)
 
     def block_price(self, pool: Pool) -> Price | None:
-        """Return the price of a pool's nodes in capacity blocks; None where none is known."""
+        """Return the price of a pool's nodes in capacity blocks; None if none is known."""
         rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
         return next((price for price in rows if price.option is BuyingOption.CAPACITY_BLOCK), None)
 

@@ -1,4 +1,4 @@
-"""What serving or training a model costs all told: the nodes, what of them is idle or stranded, and what comes besides.
+"""Total cost of serving or training a model: the nodes, their idle and stranded part, and additional costs.
 
 Node-hours are billed whole; the first lines split that one bill, the others come on top. Every line says how it was
 reckoned, with the assumption it rests on (`ownership`, `assumptions`, `planning` of the settings); a line of 0 says why.

@@ -1,4 +1,4 @@
-"""What each workload must keep: what was declared, else "no worse than observed"; and what was declared in vain."""
+"""What each workload must keep: what was declared, else "no worse than observed"; and what was declared without effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trimtab.tables.workloads import (
 from trimtab.units import MS_PER_S, S_PER_HR
 
 MOST_LIMIT_S = 1e7
-"""A limit beyond it is no target: four months."""
+"""A limit beyond it is not a target: four months."""
 _TAILS = (0.95, 0.99)
 _UNMEASURED = {
     TargetMetric.LATENCY: "no latency was measured",
@@ -57,7 +57,7 @@ _OTHER_LIMIT = re.compile(r"(?P<workload>[^=:\s]+)(:(?P<metric>[a-z_]+))?\s*=\s*
 
 
 def other_limit(text: str) -> OtherLimit:
-    """Read `NAMESPACE/NAME[:METRIC]=SECONDS`, latency where no metric is named; raises InputError, UnknownName."""
+    """Read `NAMESPACE/NAME[:METRIC]=SECONDS`, latency where no metric is named. Raises InputError, UnknownName."""
     form = "write prod/chat=0.3, prod/chat:ttft=500ms or team/train:queue_wait=600"
     found = _OTHER_LIMIT.fullmatch(text.strip())
     if found is None:
@@ -157,7 +157,7 @@ def declared_target(
 def observed_s(
     metric: TargetMetric, quantile: float, service: ServiceObservation | None, jobs: JobsObservation | None
 ) -> float | None:
-    """Return a quantile of what history had; None where it was not measured."""
+    """Return a quantile of what history had; None if it was not measured."""
     if metric is TargetMetric.QUEUE_WAIT:
         return None if jobs is None or not jobs.count else float(np.quantile(jobs.wait_s, quantile))
     if metric is TargetMetric.THROUGHPUT or service is None:
@@ -276,7 +276,7 @@ def bucket_share(le_s: FloatArray, limit_s: float | FloatArray) -> FloatArray:
 
 
 def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatArray:
-    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN where there are none."""
+    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN if there are none."""
     total = count.sum(axis=-1)
     within = count @ bucket_share(le_s, limit_s)
     share = np.divide(within, total, out=np.full(np.shape(total), np.nan), where=total > 0)

@@ -1,4 +1,4 @@
-"""What a lever is: a value that says all there is to say of one way to save, and functions that propose and explain it.
+"""A lever: a record of everything known about one way to save, with functions that propose and explain it.
 
 Ways of running a workload are composed stage by stage (`plan.options.composition`): a place, a form of serving, a way of
 holding replicas or nodes, a way of buying them. A lever says in which stage it stands and, from a way so far, which ways go on
@@ -114,7 +114,7 @@ class LeverRequest:
         return self.case.settings.assumptions
 
     def once(self, work: Callable[[LeverRequest], _T]) -> _T:
-        """Return what a function works out of this workload, worked out the first time that it is asked for."""
+        """Return what a function works out of this workload, worked out the first time that it is requested."""
         if work not in self._worked_out:
             self._worked_out[work] = work(self)
         return cast("_T", self._worked_out[work])
@@ -133,7 +133,7 @@ class JudgedWays:
     dropped: Mapping[str, int]
     """Ways that were dropped, by the reason."""
     waiting: Sequence[KeptWay] = ()
-    """Ways that were not replayed, since even the least that they could use is in no better plan."""
+    """Options that were not replayed, because even a lower bound of their usage is in no better plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,11 +218,11 @@ class Lever:
     """The page of `docs/` that says more."""
     stage: CompositionStage
     kinds: frozenset[WorkloadKind]
-    """The kinds of workloads that it serves; empty for what is no workload's own."""
+    """The kinds of workloads that it serves; empty for what belongs to no workload own."""
     effort: Effort
     """Engineer-weeks: a planning assumption of this project, to be overridden by the team's own (`efforts` in the settings)."""
     first_steps: tuple[EffortStep, ...] = ()
-    """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty where nobody wrote it down."""
+    """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty if not specified."""
     steps: tuple[EffortStep, ...] = ()
     """What each further use takes, which makes up `effort.weeks`."""
     risk: Risk
@@ -240,16 +240,16 @@ class Lever:
     why_not: Callable[[LeverRequest, JudgedWays], str | None] = _unsaid
     drift_frac: float | None = None
     """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving when plans met later weeks
-    (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None where no fleet of the benchmark used it."""
+    (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None if no fleet of the benchmark used it."""
     ends: str = ""
-    """The cause of low activity that it ends where it is planned; empty where it says nothing of one."""
+    """The cause of low activity that it ends where it is planned; empty if it addresses none."""
     guide_order: int = 6
     """Its place in the order that guides give whatever the fleet: autoscale 0, right-size 1, capacity 2, quantize 3, MIG 4,
     taints 5, the long tail 6."""
 
 
 def fewest(keeps: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the least number of `low` to `high` that keeps, where more never serves worse; None where not even `high` does."""
+    """Return the least number of `low` to `high` that keeps, where more never serves worse; None if not even `high` does."""
     if high < low or not keeps(high):
         return None
     return low + bisect_left(range(low, high), True, key=keeps)
@@ -279,14 +279,14 @@ def usual_reason(
     if own is not None:
         return own
     if is_candidate(lever, judged):
-        return "possible, but dearer than the plan"
+        return "possible, but more expensive than the plan"
     if any(lever in way.deployment.levers for way in judged.waiting):
-        return "dearer than the plan even at the least that it could use"
+        return "more expensive than the plan even at a lower bound of its usage"
     return "every variant misses a target in replay" if judged.missed.get(lever) else otherwise
 
 
 def is_candidate(lever: str, judged: JudgedWays) -> bool:
-    """Tell whether some way with a lever keeps its targets and is not beaten at every price."""
+    """Return whether some way with a lever keeps its targets and is not beaten at every price."""
     return any(lever in way.deployment.levers for way in judged.candidates)
 
 

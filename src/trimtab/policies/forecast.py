@@ -139,7 +139,7 @@ def ahead(level: float, slope_per_s: float, gain: float, level_s: float, lead_s:
 
 
 def outgrown_frac(load: float, forecast: float, recent_peak: float) -> float:
-    """Return by what share the load outgrew its forecast; 0 where it did not."""
+    """Return by what share the load outgrew its forecast; 0 if it did not."""
     expected = max(forecast, ERROR_FLOOR_FRAC * recent_peak)
     if expected <= 0.0:
         return 0.0

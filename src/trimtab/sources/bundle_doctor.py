@@ -90,7 +90,7 @@ def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> l
 
 
 def refuses(found: list[DoctorFinding]) -> bool:
-    """Tell whether `audit` would refuse this bundle."""
+    """Return whether `audit` would refuse this bundle."""
     return any(finding.status is FindingStatus.MISSING and finding.what in ("history", "prices") for finding in found)
 
 

@@ -43,7 +43,7 @@ class Engine:
 
 @contextmanager
 def open_engine(url: str = DEFAULT_ENGINE) -> Iterator[Engine]:
-    """Open the engine that a URL names; raises UsageError for a scheme that no engine has, SourceError where it fails."""
+    """Open the engine that a URL names. Raises UsageError for a scheme that no engine has, SourceError where it fails."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     if parts.scheme == "duckdb":
@@ -154,12 +154,12 @@ def _warehouse(scheme: str, url: str) -> Engine:
 
 
 def is_file(place: str) -> bool:
-    """Tell whether a place is Parquet on disk or in a store, rather than the name of a table."""
+    """Return whether a place is Parquet on disk or in a store, rather than the name of a table."""
     return "/" in place or place.endswith(".parquet") or Path(place).exists()
 
 
 def files_of(place: str) -> str:
-    """Return the pattern of a place's Parquet files; raises InputError where a local place has none."""
+    """Return the pattern of a place's Parquet files. Raises InputError if a local place has none."""
     if "://" in place or "*" in place:
         return place
     path = Path(place)

@@ -1,7 +1,7 @@
 """`workloads.yaml`: what only people know about a workload, as a checked model, and what of it cannot all be meant.
 
 A key of `workloads` is a workload (`namespace/name`) or a pattern (`namespace/*`); patterns apply in file order, an exact key
-last, and a later value replaces an earlier one field by field. What nobody declared stays None.
+last, and a later value replaces an earlier one field by field. Undeclared fields stay None.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OF_REPLICAS = re.compile(
 
 
 def rests_on_replicas(query: str) -> str | None:
-    """Return a series of a PromQL query that is gone with a service's last replica; None where none is known to be.
+    """Return a series of a PromQL query that is gone with a service's last replica; None if none is known to be.
 
     >>> rests_on_replicas('sum(vllm:num_requests_waiting{pod=~"chat.*"})'), rests_on_replicas("sum(gateway_requests)")
     ('vllm:num_requests_waiting', None)
@@ -95,7 +95,7 @@ class DeclaredTarget(_Model):
         return f"{self.limit_s:g} s" if self.limit_s is not None else f"{self.limit_frac:g} x observed"
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         if self.metric is TargetMetric.THROUGHPUT:
             return f"{self.metric.value} >= {self.limit}"
         return f"{self.metric.value} p{self.quantile * 100:g} <= {self.limit}"
@@ -144,7 +144,7 @@ class DeclaredTraining(_Model):
 
 
 class DeclaredDeferral(_Model):
-    """That a run may start up to `within_hr` after it was asked for; `start_hours` (UTC) are cheap or clean hours, if known."""
+    """That a run may start up to `within_hr` after it was requested; `start_hours` (UTC) are cheap or clean hours, if known."""
 
     within_hr: Positive
     start_hours: tuple[Annotated[int, Field(ge=0, le=23)], ...] | None = None
@@ -220,7 +220,7 @@ class WorkloadSpec(_Model):
     traffic_gib_mo: NotNegative | None = None
     """What crosses between it and its data and callers each month where it runs elsewhere, both ways together."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
-    """0: none at all while nobody asks, where `wakes_on` says what wakes it. Who asks first waits for a start."""
+    """0: none while there are no requests, if `wakes_on` says what wakes it. The first request waits for a start."""
     max_replicas: Annotated[int, Field(ge=1)] | None = None
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     """The most requests that a replica works on at once: vLLM's `--max-num-seqs`, a pool's workers. Others wait."""
@@ -274,7 +274,7 @@ class Workloads(_Model):
     def spec(self, workload: str) -> WorkloadSpec:
         """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is.
 
-        Raises BundleError where what two keys declare contradicts.
+        Raises BundleError if what two keys declare contradicts.
         """
         matching = [spec for key, spec in self.workloads.items() if key != workload and fnmatchcase(workload, key)]
         exact = self.workloads.get(workload)
@@ -295,7 +295,7 @@ class Workloads(_Model):
 
 
 def parse_workloads(text: str, *, where: str = WORKLOADS_FILE, folder: Path | None = None) -> Workloads:
-    """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys.
+    """Read the text of a workloads.yaml. Raises BundleError with every fault and near matches for misspelt keys.
 
     Verdict files are read from `folder`; without one their content must stand in the text, as in a bundle.
     """
@@ -370,7 +370,7 @@ def _of_entry(spec: WorkloadSpec, where: str) -> Iterator[Fault]:
     if spec.kind is not None:
         for field in without_effect(spec, spec.kind):
             yield Fault(
-                what=f"{field} says nothing of what is {spec.kind.value}",
+                what=f"{field} does not apply to kind {spec.kind.value}",
                 where=where,
                 value=f"kind: {spec.kind.value}",
                 cure="take one of the two out",

@@ -1,4 +1,4 @@
-"""An audit in the form that was asked for."""
+"""Writes an audit in the requested format."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def render_audit(
         case Format.GITHUB_COMMENT:
             return render_github_comment(document)
         case Format.XLSX:
-            raise UsageError("a workbook is no text; give it a file with --out")
+            raise UsageError("a workbook is not text; give it a file with --out")
     assert_never(form)
 
 
 def check_fields(form: Format, fields: Sequence[str]) -> None:
-    """Raise UsageError where the form has no fields to choose from, UnknownName for one that it lacks."""
+    """Raise UsageError if the format has no fields to choose from, UnknownName for an unknown one."""
     if fields and form not in (Format.JSON, Format.YAML, Format.CSV):
         raise UsageError(f"--fields goes with -o json, yaml or csv, not with {form.value}")
     known = COLUMNS if form is Format.CSV else tuple(AuditDocument.model_fields)

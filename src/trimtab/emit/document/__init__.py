@@ -1,7 +1,7 @@
-"""The audit as a document: what every face shows, JSON publishes, and a later command reads back.
+"""The audit as a document: what every output shows, JSON publishes, and later commands read back.
 
-`audit_document.audit_document` builds it from an `Audit`; money is rounded there, once, so that all faces agree to the cent.
-The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
+`audit_document.audit_document` builds it from an `Audit`. Money is rounded there and nowhere else, so all outputs agree to the
+cent. The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class ChangePart(Part):
     subject: str
     """Workload, pool or set of nodes."""
     kind: str
-    """Which of the closed set of effects it is."""
+    """The kind of effect, from a closed set."""
     summary: str
     """The change in words."""
     settings: dict[str, JsonValue]
@@ -21,34 +21,34 @@ class ChangePart(Part):
 
 
 class TargetPart(Part):
-    """A target, and what history and the plan attain of it over the proof window."""
+    """A target, and what history and the plan reach on the proof window."""
 
     workload: str
     """Namespace and name."""
     metric: str
-    """What is bounded: latency, ttft, tpot, throughput or queue_wait."""
+    """The bounded metric: latency, ttft, tpot, throughput or queue_wait."""
     target: str
     """The target in words."""
     required_frac: float
     """Share of requests or runs that must be within the limit, or share of the observed throughput."""
     before_frac: float | None
-    """What history attained; null where it cannot be told."""
+    """What history reached; null if it could not be measured."""
     attained_frac: float
-    """What the plan attains."""
+    """What the plan reaches."""
     kept: bool
-    """Whether attained is not below required."""
+    """True if attained is at least required."""
     declared: bool
-    """True where a person declared it; false for `no worse than observed`."""
+    """True if somebody declared it; false for `no worse than observed`."""
     because: str
     """Where the target comes from."""
     limit_s: float | None = None
-    """The time that it bounds; null for throughput, and in documents made before it was kept."""
+    """The time limit; null for throughput, and in documents made before it was recorded."""
     promise: str = ""
-    """Its kind: latency, queue, throughput or hours; empty in documents made before kinds were told apart."""
+    """Its kind: latency, queue, throughput or hours; empty in documents made before kinds were recorded."""
     touched: bool = True
-    """False where the plan leaves the workload as it is, so that it attains what history did."""
+    """False if the plan does not change the workload, so it reaches what history did."""
     times_as_late: float | None = None
-    """How many times as many requests or runs come late as in history; null where none did, or where that is not known."""
+    """Factor by which late requests or runs grow against history; null if history had none, or if unknown."""
 
 
 class ActionPart(Part):
@@ -57,9 +57,9 @@ class ActionPart(Part):
     id: str
     """Short name, as `trimtab explain` takes it."""
     lever: str
-    """What the saving is owed to."""
+    """The lever that saves."""
     subject: str
-    """What it is done to."""
+    """What it changes."""
     effect: str
     """What to do, in words."""
     saving_usd_mo: float
@@ -71,15 +71,16 @@ class ActionPart(Part):
     saving_basis: str
     """measured, calibrated, modelled or assumed."""
     saving_because: str
-    """What the figure and its interval come from."""
+    """How the figure and its interval were obtained."""
     standalone_usd_mo: float
-    """What it would save if it were the only action; 0 where alone it saves nothing or misses a target."""
+    """Saving if it were the only action; 0 if alone it saves nothing or misses a target."""
     last_in_usd_mo: float
-    """What would be lost if it were left out, with what needs it to keep a target; what then does not pay waits."""
+    """Loss if it were left out, together with the actions that need it to keep a target. Actions that then do not pay are left
+    out too."""
     moving_usd_mo: float = 0.0
-    """What it adds to moving and traffic across regions and clouds; all savings are net of it."""
+    """What it adds to moving and traffic costs across regions and clouds. All savings are net of it."""
     spend_usd_mo: float | None
-    """Today's spend on what it touches: workloads, idle time of their nodes, nodes given back; null where it touches none."""
+    """Today's spend on what it changes: workloads, idle time of their nodes, nodes given back; null if it changes none."""
     effort_weeks: float
     """Engineer-weeks."""
     saving_per_week_usd_mo: float
@@ -87,26 +88,26 @@ class ActionPart(Part):
     risk: str
     """low, medium or high."""
     quarter: int
-    """1 to 4; 0 = later than a year."""
+    """Quarter in which it is due, 1 to 4; 0 = later than a year."""
     evidence: tuple[EvidencePart, ...]
-    """What it rests on."""
+    """The evidence it is based on."""
     changes: tuple[ChangePart, ...]
-    """The single changes it is made of."""
+    """The individual changes it consists of."""
     targets: tuple[TargetPart, ...]
-    """The targets of the workloads it touches."""
+    """The targets of the workloads it changes."""
     canary: tuple[str, ...]
-    """Steps that try it on a small part first."""
+    """Steps to try it on a small part first."""
     rollback: str
     """How to undo it."""
     share_low_usd_mo: float | None = None
-    """Lower end of the 95% interval of its share where orders were sampled; the share itself where all were enumerated."""
+    """Lower end of the share's 95% interval if orders were sampled; the share itself if all orders were enumerated."""
     share_high_usd_mo: float | None = None
-    """Upper end of it."""
+    """Upper end of that interval."""
     fragile: tuple[str, ...] = ()
-    """Departures (see `robustness`) under which its workloads miss a target."""
+    """Stress tests (see `robustness`) in which its workloads miss a target."""
     enables: tuple[str, ...] = ()
-    """Actions that would miss a target without it: what they save needs it."""
+    """Actions that would miss a target without it: their savings need it."""
     hazards: tuple[str, ...] = ()
-    """What can happen once it is done: what its risk is derived from."""
+    """What can happen once it is done; its risk is derived from this."""
     ask_first: tuple[str, ...] = ()
-    """What owners may permit that would leave a purchase in part unused: to be asked before it is bought."""
+    """What owners may permit that would leave part of a purchase unused. Ask before buying."""

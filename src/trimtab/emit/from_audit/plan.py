@@ -94,7 +94,7 @@ def _venture(venture: Venture) -> VenturePart:
 
 
 FOLKLORE_LOW_FRAC, FOLKLORE_HIGH_FRAC = 0.60, 0.75
-"""What vendors' case studies and guides promise within a year, whatever the fleet; held against the plan, never used in it."""
+"""What vendors' case studies and guides promise within a year, whatever the fleet; compared with the plan, never used in it."""
 _MO_DIGITS = 3
 
 

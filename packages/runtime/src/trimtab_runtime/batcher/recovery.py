@@ -63,7 +63,7 @@ class Part:
 
 
 def is_unwanted(request: Request) -> bool:
-    """Say whether nobody waits for the answer any more."""
+    """Return whether the caller has stopped waiting for the answer."""
     return request.reply.done()
 
 

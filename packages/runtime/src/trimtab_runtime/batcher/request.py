@@ -13,7 +13,7 @@ class Reply(Protocol):
     """Where an answer goes: an asyncio future, a concurrent future or a stream."""
 
     def done(self) -> bool:
-        """Say whether nobody wants an answer any more."""
+        """Return whether the answer is no longer wanted."""
 
     def set_result(self, result: object, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
@@ -31,4 +31,4 @@ class Request(NamedTuple):
     size: int
     arrived_s: float
     deadline_s: float
-    """On the monotonic clock; infinite where there is none."""
+    """On the monotonic clock; infinite if there is none."""
