@@ -63,7 +63,8 @@ def test_a_way_that_misses_only_on_slow_gpus_says_so():
         (None, "considered is more than 8.0% cheaper ("),
         (
             0.0,
-            "considered is cheaper, bill and work together; counting the bill alone, including work that does not pay off, none is more than 8.0% cheaper (",
+            "considered is cheaper, bill and work together; counting the bill alone, including work that does not pay "
+            "off, none is more than 8.0% cheaper (",
         ),
         (0.012, "considered is more than 1.2% cheaper, bill and work together; counting the bill alone"),
     ],

@@ -23,7 +23,6 @@ from trimtab.emit.document import (
     UndeclaredPart,
     WhatIfPart,
 )
-from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.bill import (
     broken_part,
     coverage_part,
@@ -37,7 +36,7 @@ from trimtab.emit.from_audit.bill import (
     verdict_part,
     waste_parts,
 )
-from trimtab.emit.from_audit.plan import plan_part
+from trimtab.emit.from_audit.plan import plan_part, target_part
 from trimtab.emit.from_audit.proof import law_part, proof_part, robustness_part
 from trimtab.emit.from_audit.shared import to_cents
 from trimtab.emit.money import month_usd

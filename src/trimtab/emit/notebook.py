@@ -8,7 +8,7 @@ from dataclasses import replace
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Block, Folded, Paragraph, Section, Table, bullets, code, strong, table
 from trimtab.emit.fit_document import serving_ways, training_ways
-from trimtab.emit.from_audit.actions import effect_words, target_part
+from trimtab.emit.from_audit.plan import effect_words, target_part
 from trimtab.emit.html.markup import Html, join
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_headline, audit_sections

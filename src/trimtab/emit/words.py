@@ -32,6 +32,7 @@ from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named
+from trimtab.plan.model import Action
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MO_PER_YEAR, MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -490,3 +491,10 @@ def _payback(venture: VenturePart) -> str:
         return ", paid back after more than 5 years"
     months = max(1, round(venture.payback_mo))
     return f", paid back after {months} month{'s' if months > 1 else ''}"
+
+
+def canary_steps(action: Action) -> tuple[str, ...]:
+    """Return the canary steps of an action, each once, in the order of its changes."""
+    lever = lever_named(action.lever)
+    steps = [step for change in action.changes for step in lever.canary(change.effect)]
+    return tuple(dict.fromkeys(steps))

@@ -450,7 +450,7 @@ def served_with_places(
     if isinstance(line, str):
         return line
     if line.error_frac > _ERROR_FRAC:
-        return f"busy hours took {line.error_frac:.0%} longer than foretold from calm ones"
+        return f"busy hours took {line.error_frac:.0%} longer than predicted from calm ones"
     return min(line.req_s(places), (1.0 + (REACH - 1.0) * trust_frac) * shown_req_s)
 
 

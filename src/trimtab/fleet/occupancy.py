@@ -338,8 +338,7 @@ def nodes_with_unknown_holders(
 ) -> frozenset[str]:
     """Return the nodes with a busy GPU but no known holder: a process outside of the scheduler.
 
-    An hour before or after one in which somebody held it may be theirs, and where a pod holds GPUs of a node that nobody
-    named, they may be any.
+    An hour next to one with a holder may belong to that holder. A pod whose GPUs are not named may hold any of its node's.
     """
     node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
     at_work = np.nan_to_num(rows.best) >= active_frac

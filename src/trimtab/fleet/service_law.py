@@ -4,7 +4,7 @@ Load is the requests a replica gets over those it could serve at full activity. 
 histogram, made monotone (more load is never faster); the time to the first token and the time per token after it have
 histograms of their own where they were measured. Beyond the highest load seen, up to the top of the healthy band, times stretch
 as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised. First tokens stretch by load / seen
-besides, since they wait for the prompts before them and a wait grows as load / (1 - load) (Pollaczek and Khinchine); times per
+as well, since they wait for the prompts before them and a wait grows as load / (1 - load) (Pollaczek and Khinchine); times per
 token by (load / seen)^2, for each long prompt that comes holds up the answers of all others. `law_limit.tested_law` is the law
 that plans rest on: this one, held to what history shows that a replica can serve.
 """

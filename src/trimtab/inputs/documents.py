@@ -96,7 +96,7 @@ def load_yaml_documents(text: str, where: str) -> list[object]:
     try:
         return yaml_documents(text)
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); mend the syntax") from error
+        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); correct the syntax") from error
 
 
 def yaml_documents(text: str) -> list[object]:

@@ -111,11 +111,11 @@ def beyond_chance(required_frac: float, requests: float) -> float:
 
 
 def guard_times(before: float, asked: float, load: float, target_frac: float, step_s: int) -> float:
-    """Return how many times the replicas for its load a guard on latency holds for right, a step after it was `before`.
+    """Return the factor on the replicas for its load that a guard on latency applies, one step after it was `before`.
 
-    `asked` are the replicas that `guard` asks for, 0 while the limit is kept, and `load` is the mean one of the same time:
-    answers that were late while replicas were fewer than the load asks for say nothing of how many it takes. It is raised at
-    once and let go of by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
+    `asked` are the replicas that `guard` asks for, 0 while the limit is kept. `load` is the mean load of the same time: late
+    answers while there are fewer replicas than the load needs do not show how many are needed. The factor rises at once and
+    decays by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
     """
     held = 1.0 + (before - 1.0) * math.pow(0.5, step_s / GUARD_HALF_LIFE_S)
     return min(max(held, asked * target_frac / max(load, GUARD_LEAST_LOAD)), GUARD_MOST)

@@ -155,7 +155,7 @@ def _nodes(bundle: Bundle, market: Market) -> Iterator[DoctorFinding]:
             status=FindingStatus.WEAK,
             detail=f"not in the catalog: {', '.join(sorted(unknown))}",
             cost="their nodes are billed and left as they are; what runs on them is not judged",
-            fix="mend `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
+            fix="correct `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
         )
     missing = market.unpriced(sorted(pools))
     yield _prices(missing, len(pools), some=len(missing) < len(pools) or _bill_names_nodes(bundle))

@@ -405,7 +405,7 @@ def _check_window(bundle: Bundle, name: str, repair: _Repair, found: _Findings) 
                 what=f"{outside.sum()} of {len(times)} rows lie outside the window of bundle.yaml",
                 where=place,
                 value=f"{times.min()} .. {times.max()}",
-                cure="mend start and end in bundle.yaml, or the clocks (UTC)",
+                cure="correct start and end in bundle.yaml, or the clocks (UTC)",
             )
         )
     found.count(f"{name}: rows outside the window dropped (clock skew)", int(outside.sum()))
@@ -431,7 +431,7 @@ def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
                 what=f"{outside.sum()} of {len(start)} rows lie outside the window of bundle.yaml",
                 where=_place(bundle, "allocations"),
                 value=f"{start.min()} .. {start.max()}",
-                cure="mend start and end in bundle.yaml, or the clocks (UTC)",
+                cure="correct start and end in bundle.yaml, or the clocks (UTC)",
             )
         )
 

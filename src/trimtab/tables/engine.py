@@ -165,7 +165,7 @@ def files_of(place: str) -> str:
     path = Path(place)
     if path.is_dir():
         if not next(path.rglob("*.parquet"), None):
-            raise InputError(f"{place} holds no .parquet file; write samples as Parquet, one row a device and scrape")
+            raise InputError(f"{place} holds no .parquet file; write samples as Parquet, one row per device and scrape")
         return str(path / "**" / "*.parquet")
     if not path.is_file():
         raise InputError(f"{place}: no such file; give a Parquet file, a folder of them or a table of the engine")

@@ -208,7 +208,7 @@ def _sheet(found: list[ServiceRuns]) -> Sheet:
         section="workload",
         notes=(
             f"Replayed over {found[0].span}; policies are tuned on the history before it.",
-            "x best: replica-hours over the least that would have served every step, had the future been known.",
+            "x best: replica-hours over the fewest that could have served every step with the future known.",
         ),
     )
 

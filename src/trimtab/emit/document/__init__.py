@@ -6,7 +6,6 @@ cent. The docstring under each field is its description in the published schema 
 
 from __future__ import annotations
 
-from trimtab.emit.document.actions import ActionPart, ChangePart, TargetPart
 from trimtab.emit.document.audit import (
     SCHEMA_VERSION,
     AuditDocument,
@@ -35,6 +34,8 @@ from trimtab.emit.document.bill import (
 )
 from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.emit.document.plan import (
+    ActionPart,
+    ChangePart,
     EffortSensitivityPart,
     LimitPart,
     NotWorthPart,
@@ -42,6 +43,7 @@ from trimtab.emit.document.plan import (
     RoadmapPart,
     SchedulePart,
     StepPart,
+    TargetPart,
     VenturePart,
 )
 from trimtab.emit.document.proof import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from trimtab.emit.document.actions import ActionPart
 from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
@@ -20,7 +19,7 @@ from trimtab.emit.document.bill import (
     WastePart,
 )
 from trimtab.emit.document.part import Part
-from trimtab.emit.document.plan import PlanPart
+from trimtab.emit.document.plan import ActionPart, PlanPart
 from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
 
 

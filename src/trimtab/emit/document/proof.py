@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trimtab.emit.document.actions import TargetPart
 from trimtab.emit.document.part import Part, WindowPart
+from trimtab.emit.document.plan import TargetPart
 
 
 class ActionProofPart(Part):

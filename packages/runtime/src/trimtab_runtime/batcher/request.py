@@ -20,7 +20,7 @@ class Reply(Protocol):
 
 
 class Request(NamedTuple):
-    """One item, who waits for it, and what was asked of it."""
+    """One item, the caller that waits for it, and its options."""
 
     item: object
     reply: Reply
