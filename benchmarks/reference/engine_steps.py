@@ -123,8 +123,11 @@ class Engine:
         spent_s = sum(job.tokens for job in decoding) * self.times.context_s
         pairs = sum(chosen[job] * (job.computed + 0.5 * chosen[job]) for job in prompts)
         tokens = sum(chosen[job] for job in prompts)
-        spent_s += pairs * self.times.pair_s
-        if tokens:
+        if tokens and tokens == len(prompts):
+            # one token each: the batch has the shape of one that only decodes, and reads the caches that were handed over
+            spent_s += pairs * self.times.context_s + float(self.times.decode_s[len(decoding) + tokens])
+        elif tokens:
+            spent_s += pairs * self.times.pair_s
             spent_s += float(self.times.mixed_s[len(decoding) + tokens]) + len(decoding) * self.times.sequence_s
         else:
             spent_s += float(self.times.decode_s[len(decoding)])

@@ -1,6 +1,7 @@
 """`trimtab fit` end to end: answers, refusals, what is pasted."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -228,3 +229,87 @@ def test_a_bulk_of_requests_has_no_replayed_first_tokens():
 
     assert document["rows"][0]["ttft_p95_ms"] is None
     assert not any("replayed" in remark for remark in document["remarks"])
+
+
+def answer(*arguments):
+    return json.loads(run(*arguments, "-o", "json").output)
+
+
+def test_marketplaces_consumer_cards_and_four_bit_weights_never_come_first_unless_accepted():
+    plain = answer("llama-3.1-8b", "--serve", "--rate", "20", "--limit", "60")
+    accepting = ("--accept", "marketplace", "--accept", "consumer", "--accept", "4-bit")
+    accepted = answer("llama-3.1-8b", "--serve", "--rate", "20", *accepting)
+
+    flagged = [row["caveats"] is not None for row in plain["rows"]]
+    assert flagged == sorted(flagged)
+    assert not flagged[0]
+    assert any("GeForce" in (row["caveats"] or "") for row in plain["rows"])
+    assert accepted["rows"][0]["usd_per_mtok"] < plain["rows"][0]["usd_per_mtok"]
+
+
+def test_a_named_consumer_card_has_no_caveat():
+    row = answer("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "RTX-4090", "--provider", "runpod")["rows"][0]
+
+    assert row["caveats"] is None or "GeForce" not in row["caveats"]
+
+
+def test_scenarios_are_ordered_by_what_they_promise():
+    found = {one["scenario"]: one for one in answer("llama-3.1-8b", "--serve", "--rate", "20")["scenarios"]}
+
+    assert found["cheapest"]["cost"] <= found["standard"]["cost"]
+    assert found["fastest"]["time"] <= found["standard"]["time"]
+    assert found["fastest"]["caveats"] is None
+
+
+def test_a_run_of_days_is_not_bought_under_a_commitment():
+    found = answer("llama-3.1-8b", "--finetune", "lora", "--tokens", "20M")["scenarios"]
+
+    assert {one["option"] for one in found} <= {"on-demand", "spot", "capacity-block"}
+
+
+def test_limits_are_kept_at_the_percentile_that_was_asked_for():
+    limit_s = 6.0
+    row = answer("llama-3.1-8b", "--serve", "--rate", "20", "--latency", "6s", "--percentile", "99", "--gpu", "L40S")[
+        "rows"
+    ][0]
+
+    assert row["tail_percentile"] == 99
+    assert row["latency_tail_ms"] <= 1000 * limit_s
+
+
+def test_a_percentile_needs_a_limit():
+    result = run("llama-3.1-8b", "--serve", "--rate", "5", "--percentile", "99")
+
+    assert isinstance(result.exception, UsageError)
+
+
+def test_a_service_without_limits_keeps_tokens_within_100_ms():
+    default = answer("llama-3.1-70b", "--serve", "--rate", "5")
+    lifted = answer("llama-3.1-70b", "--serve", "--rate", "5", "--tpot", "none")
+
+    assert all(row["tpot_ms"] <= 100 for row in default["rows"])
+    assert any(row["tpot_ms"] > 100 for row in lifted["rows"])
+
+
+def test_the_context_is_that_of_the_longest_request_and_not_of_the_mean():
+    stated = answer("llama-3.1-8b", "--serve", "--rate", "5", "--longest", "30000")["paste"]
+    assumed = answer("llama-3.1-8b", "--serve", "--rate", "5")
+
+    assert "--max-model-len 30000" in stated
+    assert "--max-model-len 8192" in assumed["paste"]
+    assert any("--max-model-len 8,192 is assumed" in remark for remark in assumed["remarks"])
+
+
+def test_what_has_no_id_on_the_hub_is_pasted_as_a_placeholder():
+    paste = answer("--params", "7B", "--serve", "--concurrency", "4")["paste"]
+
+    assert "vllm serve YOUR_ORG/YOUR_MODEL" in paste
+
+
+def test_nothing_that_does_not_fit_seems_to_fit():
+    for reject in answer("deepseek-r1", "--serve", "--rate", "2")["rejected"]:
+        if reject["reason"] == "does not fit":
+            need, usable = (
+                float(word) for word in re.findall(r"needs ([\d.]+) GiB.*use ([\d.]+) of", reject["because"])[0]
+            )
+            assert need > usable

@@ -122,7 +122,7 @@ def test_models_are_listed_with_their_ids():
 def test_ids_on_the_hub_are_those_of_the_release_that_was_typed():
     assert hub_id("llama-3.1-8b") == "meta-llama/Llama-3.1-8B-Instruct"
     assert hub_id("llama-3-8b") == "meta-llama/Meta-Llama-3-8B-Instruct"
-    assert hub_id("starcoder-15b") is None
+    assert hub_id("gpt-3-20b") is None
 
 
 def test_one_s_own_card_is_answered_too():

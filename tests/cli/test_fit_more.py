@@ -273,3 +273,52 @@ def test_layers_that_are_not_understood_are_named(tmp_path):
     document = answer(str(path), "--serve", "--rate", "1", "--gpu", "L4")
 
     assert any("mamba_d_state" in remark for remark in document["remarks"])
+
+
+def test_a_measured_hit_rate_comes_from_the_trace(tmp_path):
+    path = tmp_path / "trace.parquet"
+    rows = {"t_s": [at / 4 for at in range(400)], "input_tokens": [2000] * 400, "output_tokens": [50] * 400}
+    pq.write_table(pa.table({**rows, "cached_tokens": [1000] * 400}), path)
+
+    plain, cached = (
+        answer("llama-3.1-8b", "--serve", "--trace", str(path), "--gpu", "L4", *extra)
+        for extra in ((), ("--prefix-hit", "measured"))
+    )
+
+    assert "50% of the prompt tokens cached" in plain["remarks"][0]
+    assert any("prefix cache: 50%" in remark for remark in cached["remarks"])
+    assert cached["rows"][0]["usd_per_mtok"] <= plain["rows"][0]["usd_per_mtok"]
+    assert cached["rows"][0]["ttft_p50_ms"] < plain["rows"][0]["ttft_p50_ms"]
+
+
+def test_drafts_and_adapters_are_said_and_pasted():
+    document = answer(*SERVE, "--draft-tokens", "3", "--acceptance", "0.7", "--adapters", "8", "--adapter-rank", "16")
+
+    assert "--max-loras 8" in document["paste"]
+    assert '"num_speculative_tokens": 3' in document["paste"]
+    assert document["rows"][0]["memory_adapters_gib"] > 0
+    assert any("2.53 tokens a step" in remark for remark in document["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        (("--prefix-hit", "1.4"), "is not a share"),
+        (("--prefix-hit", "measured"), "cached_tokens or prefix_block_ids"),
+        (("--draft-tokens", "3"), "needs both --draft-tokens and --acceptance"),
+    ],
+)
+def test_shares_and_drafts_that_do_not_hold_are_refused(extra, told):
+    found = run(*SERVE, *extra)
+
+    assert isinstance(found.exception, UsageError)
+    assert told in str(found.exception)
+
+
+def test_a_replica_over_several_nodes_says_so_and_pastes_its_layout():
+    asked = ("deepseek-v3", "--serve", "--rate", "2", "--gpu", "H100-SXM5-80GB", "--provider", "aws", "--format", "fp8")
+    document = answer(*asked, "--over-nodes")
+
+    assert isinstance(run(*asked).exception, PlanError)
+    assert any("spans 2 nodes" in remark for remark in document["remarks"])
+    assert "--pipeline-parallel-size 2" in document["paste"] or "--enable-expert-parallel" in document["paste"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from trimtab.catalog import BuyingOption, Gpu
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.found_ways import Rejected, ServingOption
+from trimtab.physics.offers import Caveat
 from trimtab.physics.roofline import Roofline
 from trimtab.physics.search_training import TrainingOption
 from trimtab.provenance import Estimate
@@ -33,11 +35,82 @@ class FitWay:
     where: str
     binding: str
     footprint: Footprint
+    option: BuyingOption
+    """The way of buying that the cost is of."""
+    caveats: tuple[Caveat, ...] = ()
+    spot_words: str = ""
+    """How often spot nodes of this offering are interrupted, and the day of that figure."""
 
     @property
     def label(self) -> str:
         """Return the GPU count and name."""
         return f"{self.gpus}x {self.gpu.name}"
+
+
+class FitScenarioName(Enum):
+    """Which of the options that work a reader may look for."""
+
+    CHEAPEST = "cheapest"
+    """The least money over all ways of buying, caveats included."""
+    STANDARD = "standard"
+    """The first row: the cheapest without a caveat, bought as asked."""
+    FASTEST = "fastest"
+    """The shortest time without a caveat for at most three times the standard cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitScenario:
+    """One option under one way of buying."""
+
+    name: FitScenarioName
+    way: FitWay
+    option: BuyingOption
+    cost: float
+    """In the unit of the option's own cost."""
+
+
+SERVED_UNDER = (
+    BuyingOption.ON_DEMAND,
+    BuyingOption.SPOT,
+    BuyingOption.RESERVED_1Y,
+    BuyingOption.RESERVED_3Y,
+    BuyingOption.SAVINGS_PLAN_1Y,
+    BuyingOption.SAVINGS_PLAN_3Y,
+    BuyingOption.OWNED,
+)
+"""Ways of buying a service can be held under; capacity blocks end after at most 182 days."""
+TRAINED_UNDER = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.CAPACITY_BLOCK, BuyingOption.OWNED)
+"""Ways of buying one run: nobody commits for a year to nodes that are used for days."""
+FASTEST_COST_RATIO = 3.0
+
+
+def scenarios(
+    ways: Sequence[FitWay], faster: Sequence[FitWay], considered: Sequence[BuyingOption]
+) -> tuple[FitScenario, ...]:
+    """Return the named scenarios; `ways` are ranked, `faster` are further options with shorter times. Empty without ways."""
+    if not ways:
+        return ()
+    standard = ways[0]
+    priced = [
+        (way.cost.value * usd / way.bought[way.option], option, way)
+        for way in ways
+        for option, usd in way.bought.items()
+        if option in considered and way.bought.get(way.option)
+    ]
+    least, bought, cheapest = min(
+        priced, key=lambda found: (found[0], found[2].where), default=(standard.cost.value, standard.option, standard)
+    )
+    affordable = [
+        way
+        for way in (*ways, *faster)
+        if way is standard or (not way.caveats and way.cost.value <= FASTEST_COST_RATIO * standard.cost.value)
+    ]
+    fastest = min(affordable, key=lambda way: (way.time.value, way.cost.value))
+    return (
+        FitScenario(name=FitScenarioName.CHEAPEST, way=cheapest, option=bought, cost=least),
+        FitScenario(name=FitScenarioName.STANDARD, way=standard, option=standard.option, cost=standard.cost.value),
+        FitScenario(name=FitScenarioName.FASTEST, way=fastest, option=fastest.option, cost=fastest.cost.value),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +127,7 @@ class FitDocument:
     rejected: Sequence[Rejected]
     remarks: Sequence[str]
     paste: str
+    scenarios: Sequence[FitScenario] = ()
 
 
 def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
@@ -63,7 +137,7 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
             gpu=option.gpu,
             gpus=option.gpus,
             setup=f"{option.stored.value}, {option.concurrency} at once"
-            + (f", TP {option.tensor}" if option.tensor > 1 else ""),
+            + (f", {option.layout}" if option.replica_gpus > 1 else ""),
             cost=option.usd_per_mtok,
             unit="$/M tokens",
             time=_latency(option),
@@ -75,6 +149,9 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
             where=option.offer.where,
             binding=option.binding.value,
             footprint=option.footprint,
+            option=option.option,
+            caveats=option.caveats,
+            spot_words=option.offer.spot_words,
         )
         for option in found
     )
@@ -111,6 +188,9 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[FitWay, ...]:
             where=option.offer.where,
             binding="",
             footprint=option.footprint,
+            option=option.option,
+            caveats=option.caveats,
+            spot_words=option.offer.spot_words,
         )
         for option in found
     )

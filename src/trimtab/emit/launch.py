@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import assert_never
 
 import yaml
@@ -36,18 +37,27 @@ def serve_format(stored: WeightFormat) -> tuple[str, ...]:
             return ()
 
 
-def vllm_serve(option: ServingOption, model: str, context: int) -> str:
-    """Return the `vllm serve` command of one replica."""
+def vllm_serve(option: ServingOption, model: str, context: int, extra: Sequence[str] = ()) -> str:
+    """Return the `vllm serve` command of one replica; `extra` are further flags."""
     flags = [
         f"vllm serve {model}",
         f"--tensor-parallel-size {option.tensor}",
+        *_over_nodes(option),
         f"--max-model-len {context}",
         f"--max-num-seqs {option.concurrency}",
         "--gpu-memory-utilization 0.90",
+        *extra,
         *serve_format(option.stored),
     ]
     plain, commented = [flag for flag in flags if "#" not in flag], [flag for flag in flags if "#" in flag]
     return " \\\n  ".join([*plain, *commented])
+
+
+def _over_nodes(option: ServingOption) -> list[str]:
+    """Return vLLM's flags for a replica that spans several nodes."""
+    if option.expert > option.tensor:
+        return [f"--data-parallel-size {option.expert}", "--enable-expert-parallel"]
+    return [f"--pipeline-parallel-size {option.pipeline}"] if option.pipeline > 1 else []
 
 
 def training_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:

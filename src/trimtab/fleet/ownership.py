@@ -14,7 +14,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.found_ways import ServingOption
 from trimtab.physics.search_training import TrainingOption
-from trimtab.physics.training import adapter_params
+from trimtab.physics.serving_query import adapter_params
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK, W_PER_KW
 
 CHECKPOINT_BYTES_PER_PARAM = 14

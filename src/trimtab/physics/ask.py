@@ -12,13 +12,15 @@ from datetime import date
 from trimtab.catalog import BuyingOption, Catalog, Gpu
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.notebook import ShownInNotebook
+from trimtab.physics.fabrics import Fabric
 from trimtab.physics.formats import WeightFormat, too_old
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, board, offers_for, owned_offer
+from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, board, offers_for, owned_offer
 from trimtab.physics.search_serving import search_serving, sweep
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
 from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
+from trimtab.physics.spread import spread_ways
 from trimtab.units import MS_PER_S
 
 DEFAULT_ENGINE = "vllm"
@@ -41,6 +43,12 @@ class FitMarket:
     cuda: str | None = None
     losses: Interruptions = USUAL
     """What losing spot nodes costs."""
+    accepted: frozenset[Caveat] = frozenset()
+    """Caveats that do not move an option behind the others; what is named counts as accepted (`accepted_caveats`)."""
+    over_nodes: bool = False
+    """Replicas may span several nodes of a published network."""
+    link: Fabric | None = None
+    """The user's own figure for the network of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,16 @@ class FitAnswer(ShownInNotebook):
 
     found: tuple[ServingOption, ...] | tuple[TrainingOption, ...]
     rejected: tuple[Rejected, ...]
+
+
+def accepted_caveats(market: FitMarket, formats: Sequence[WeightFormat] = ()) -> frozenset[Caveat]:
+    """Return the caveats that the user accepts: those stated, and those of a named provider, GPU or format."""
+    named = {
+        Caveat.MARKETPLACE: market.provider is not None,
+        Caveat.CONSUMER_CARD: bool(market.gpus),
+        Caveat.FOUR_BIT: bool(formats),
+    }
+    return market.accepted | {caveat for caveat, is_named in named.items() if is_named}
 
 
 def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:
@@ -135,10 +153,12 @@ def serving_answer(
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
     scale: float = 1.0,
+    accepted: frozenset[Caveat] | None = None,
 ) -> FitAnswer:
     """Search all ways of serving a demand, in the named formats or in all that a GPU runs.
 
-    `scale` is measured over predicted time of one's own point. Raises Unpredictable for encoders.
+    `scale` is measured over predicted time of the user's own point; `accepted` are the caveats that do not count, those of the
+    market where None. Raises Unpredictable for encoders.
     """
     if model.encoder:
         raise Unpredictable(
@@ -152,15 +172,34 @@ def serving_answer(
         fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
         ways += fitting
         rejected += refused
+        if market.over_nodes:
+            spread, unknown = spread_ways(model, gpu, offers, demand, engine, formats, market.link)
+            ways += spread
+            rejected += unknown
     # all GPUs in one search, because the sweep over concurrencies is one pass of array arithmetic
-    found, missed = search_serving(ways, demand, option=market.option, scale=scale, losses=market.losses)
+    found, missed = search_serving(
+        ways,
+        demand,
+        option=market.option,
+        scale=scale,
+        losses=market.losses,
+        accepted=accepted_caveats(market, formats) if accepted is None else accepted,
+    )
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 
 
 def training_answer(model: Architecture, demand: TrainingDemand, market: FitMarket, *, scale: float = 1.0) -> FitAnswer:
     """Search all ways of training; `scale` is measured over predicted speed of one's own run."""
     candidates, rejected = runnable(market)
-    found, missed = search_training(model, candidates, demand, option=market.option, scale=scale, losses=market.losses)
+    found, missed = search_training(
+        model,
+        candidates,
+        demand,
+        option=market.option,
+        scale=scale,
+        losses=market.losses,
+        accepted=accepted_caveats(market),
+    )
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 
 

@@ -68,6 +68,7 @@ class Item(Enum):
     """What memory is spent on."""
 
     WEIGHTS = "weights"
+    ADAPTERS = "adapters"
     KV_CACHE = "kv cache"
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer states"
@@ -156,6 +157,8 @@ class Serving:
     requests: int = 1
     context: int = 2048
     chunk_tokens: int = 2048
+    adapters_bytes: float = 0.0
+    """Of all adapters that are held at once."""
 
     def __post_init__(self) -> None:
         if self.requests < 1 or self.context < 1 or self.chunk_tokens < 1:
@@ -168,8 +171,15 @@ def _fixed_items(serving: Serving) -> dict[Item, float]:
     # longer prompts are read chunk by chunk, so that the peak is that of one chunk
     tokens = min(serving.chunk_tokens, serving.context)
     runtime = CONTEXT_GIB + GRAPHS_GIB + (NCCL_GIB if parallel.gpus > 1 else 0)
+    weights = weight_bytes(serving.model, serving.stored)
+    held = weights / shards
+    if parallel.expert > shards:
+        # ranks share the experts out; each holds all of the rest
+        experts = weights * serving.model.expert_params / serving.model.params
+        held = (weights - experts) / shards + experts / parallel.expert
     return {
-        Item.WEIGHTS: weight_bytes(serving.model, serving.stored) / shards,
+        Item.WEIGHTS: held,
+        Item.ADAPTERS: serving.adapters_bytes / shards,
         Item.ACTIVATIONS: activation_bytes(serving.model, tokens, serving.requests, parallel.tensor),
         Item.RUNTIME: runtime * BYTES_PER_GIB,
     }

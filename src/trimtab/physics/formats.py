@@ -182,6 +182,11 @@ def notes(gpu: Gpu) -> tuple[str, ...]:
     return tuple(found)
 
 
+def is_four_bit(stored: WeightFormat) -> bool:
+    """Tell whether weights are stored in about 4 bits."""
+    return FORMATS[stored].weight_bytes < 1
+
+
 def asked_formats(gpu: Gpu) -> tuple[WeightFormat, ...]:
     """Return the formats that a person would ask about on a GPU, widest first; some it may not run."""
     # where bf16 has no path it is asked for all the same, so that the answer says why not

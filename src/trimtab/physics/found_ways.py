@@ -11,7 +11,7 @@ from trimtab.catalog import BuyingOption, Gpu
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import NodeOffer
+from trimtab.physics.offers import Caveat, NodeOffer
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 
@@ -54,11 +54,32 @@ class ServingOption:
     """What an hour of these nodes costs under each way of buying; spot with the nodes that stand in for lost ones."""
     served_req_s: float
     """Requests a second that are answered on average."""
+    caveats: tuple[Caveat, ...] = ()
+    """Why this option is ranked after those without caveats."""
+    pipeline: int = 1
+    """Nodes that a replica spans as stages."""
+    expert: int = 1
+    """GPUs that share out the experts; beyond `tensor`, each serves the attention of its own requests."""
+    network_gb_s: float = 0.0
+    """Between the nodes of a replica, of each GPU; 0 within one node."""
+
+    @property
+    def replica_gpus(self) -> int:
+        """Return the GPUs of one replica."""
+        return self.expert if self.expert > self.tensor else self.tensor * self.pipeline
+
+    @property
+    def layout(self) -> str:
+        """Return how a replica is spread, in the words of engines."""
+        if self.expert > self.tensor:
+            return f"EP {self.expert}"
+        stages = f", PP {self.pipeline}" if self.pipeline > 1 else ""
+        return f"TP {self.tensor}{stages}"
 
     @property
     def gpus(self) -> int:
         """Return the GPUs that serve."""
-        return self.replicas * self.tensor
+        return self.replicas * self.replica_gpus
 
     @property
     def tok_s_per_usd_hr(self) -> float | None:

@@ -27,10 +27,10 @@ import numpy as np
 
 from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import Unpredictable
-from trimtab.physics.ask import FitMarket, runnable
+from trimtab.physics.ask import FitMarket, accepted_caveats, runnable
 from trimtab.physics.fitted import Floats, Keys, Terms, board_class, class_keys
 from trimtab.physics.found_ways import Rejected, Unmet
-from trimtab.physics.offers import NodeOffer, nodes_for, replicas_for
+from trimtab.physics.offers import Caveat, NodeOffer, caveats_of, nodes_for, plain_and_cheapest, replicas_for
 from trimtab.physics.predict import Model, knows, packaged
 from trimtab.physics.serving_query import chip_of, has_switched_nvlink
 from trimtab.provenance import Estimate
@@ -294,6 +294,8 @@ class MeasuredOption:
     usd_hr: float
     usd_per_kunit: Estimate
     usd_hr_by_option: Mapping[BuyingOption, float]
+    caveats: tuple[Caveat, ...] = ()
+    """Why this option is ranked after those without caveats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,9 +325,11 @@ def measured_answer(
                 because = f"it was measured in {form}, for which this has no arithmetic"
                 rejected.append(Rejected(gpu=gpu.name, what=form, reason=Unmet.FORMAT, because=because))
                 continue
-            priced = list(_priced(model, demand, market, gpu, form, offers))
+            priced = sorted(
+                _priced(model, demand, market, gpu, form, offers), key=lambda sold: (sold.usd_hr, sold.offer.where)
+            )
             if priced:
-                found.append(min(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
+                found += plain_and_cheapest(priced)
             else:
                 because = f"nobody sells {gpu.name} {market.option.value} there"
                 rejected.append(Rejected(gpu=gpu.name, what=form, reason=Unmet.PRICE, because=because))
@@ -333,7 +337,7 @@ def measured_answer(
         raise Unpredictable(
             f"{model.name} was measured in {' and '.join(model.formats)} only: its speed in {', '.join(formats)} is unknown"
         )
-    found.sort(key=lambda way: (way.usd_per_kunit.value, way.usd_hr, way.gpus, way.gpu.name))
+    found.sort(key=lambda way: (bool(way.caveats), way.usd_per_kunit.value, way.usd_hr, way.gpus, way.gpu.name))
     return MeasuredAnswer(found=tuple(found), rejected=tuple(rejected))
 
 
@@ -421,4 +425,5 @@ def _priced(
                 because=speed.because,
             ),
             usd_hr_by_option=by_option,
+            caveats=caveats_of(gpu, offer, accepted_caveats(market)),
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from functools import lru_cache
 from importlib.resources import files
+from typing import Protocol, TypeVar
 
 from trimtab.catalog import (
     BuyingOption,
@@ -40,6 +42,20 @@ def board(name: str) -> Gpu:
     return all_boards().find(name)
 
 
+class Caveat(Enum):
+    """Why an option is listed but never ranked first, unless the user asks for it."""
+
+    MARKETPLACE = "rented from private hosts"
+    """RunPod's Community Cloud: other people's machines, without the guarantees of a data centre."""
+    CONSUMER_CARD = "GeForce card, not licensed for data centres"
+    """NVIDIA's licence for customer use of GeForce software, section 2.1.3: no data centre deployment."""
+    FOUR_BIT = "4-bit weights"
+    """They change a model's answers more than 8-bit weights do."""
+
+
+_MARKETPLACE_SUFFIX = "-community"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffer:
     """A node shape in a region: so many GPUs, and what an hour costs under each way of buying it."""
@@ -60,6 +76,18 @@ class NodeOffer:
         """Return the rate of one GPU, None where the option is not sold."""
         rate = self.usd_hr.get(option)
         return None if rate is None else rate / self.gpus
+
+    @property
+    def is_marketplace(self) -> bool:
+        """Tell whether a private host rents the node out, and not the provider."""
+        return self.instance_type.endswith(_MARKETPLACE_SUFFIX)
+
+    @property
+    def spot_words(self) -> str:
+        """Return how often spot nodes are interrupted and the day of that figure, for people."""
+        if self.interruption is None:
+            return "interruption rate not published"
+        return f"{self.interruption.value} interrupted a month, as of {self.spot_as_of}"
 
     @property
     def where(self) -> str:
@@ -95,6 +123,38 @@ def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Pri
         spot_as_of=spot.as_of if spot else None,
         spot_derived=spot is not None and spot.basis is not PriceBasis.LISTED,
     )
+
+
+def caveats_of(
+    gpu: Gpu, offer: NodeOffer, accepted: frozenset[Caveat], *, is_four_bit: bool = False
+) -> tuple[Caveat, ...]:
+    """Return why an option must not come first; empty for owned hardware and for what the user accepted."""
+    if BuyingOption.OWNED in offer.usd_hr:
+        return ()
+    found = {
+        Caveat.MARKETPLACE: offer.is_marketplace,
+        Caveat.CONSUMER_CARD: "GeForce" in gpu.nvidia_smi_name,
+        Caveat.FOUR_BIT: is_four_bit,
+    }
+    return tuple(caveat for caveat, applies in found.items() if applies and caveat not in accepted)
+
+
+class Ranked(Protocol):
+    """An option with caveats."""
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Return why it must not come first."""
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def plain_and_cheapest(ranked: Sequence[R]) -> list[R]:
+    """Return the first option without a caveat, and the first of all where that is another; `ranked` is cheapest first."""
+    plain = next((way for way in ranked if not way.caveats), None)
+    with_caveat = [way for way in ranked[:1] if way is not plain]
+    return [*([] if plain is None else [plain]), *with_caveat]
 
 
 def owned_offer(gpu: Gpu, gpus: int) -> NodeOffer:

@@ -14,12 +14,22 @@ import numpy as np
 
 from trimtab.catalog import BuyingOption
 from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint
+from trimtab.physics.formats import is_four_bit
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
-from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for, replicas_for
+from trimtab.physics.offers import (
+    USUAL,
+    Caveat,
+    Interruptions,
+    NodeOffer,
+    caveats_of,
+    nodes_for,
+    plain_and_cheapest,
+    replicas_for,
+)
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand, ServingWay
-from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import ServingQuery, adapters_bytes, serving_columns, serving_keys
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
@@ -49,10 +59,12 @@ def search_serving(
     option: BuyingOption = BuyingOption.ON_DEMAND,
     scale: float = 1.0,
     losses: Interruptions = USUAL,
+    accepted: frozenset[Caveat] = frozenset(),
 ) -> tuple[list[ServingOption], list[Rejected]]:
-    """Return the ways that keep the targets, cheapest per million tokens first, and the others with their nearest miss.
+    """Return the ways that keep the targets, and the others with their nearest miss.
 
-    `scale` is measured over predicted time of the user's own point; 1 without one.
+    Ways without a caveat come first, each part sorted by the cost of a million tokens. `scale` is measured over predicted
+    time of the user's own point; 1 without one.
     """
     if not ways:
         return [], []
@@ -67,19 +79,23 @@ def search_serving(
         priced = [
             found
             for offer in way.offers
-            if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
+            if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses, accepted))
         ]
-        if priced:
-            # the place breaks ties, so that the same prices always give the same answer
-            good.append(min(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
-        else:
+        # the place breaks ties, so that the same prices always give the same answer
+        good += plain_and_cheapest(sorted(priced, key=lambda sold: (sold.usd_hr, sold.offer.where)))
+        if not priced:
             bad.append(_unsold(way, option))
-    return sorted(good, key=lambda way: (way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name)), bad
+    return sorted(good, key=serving_rank), bad
+
+
+def serving_rank(way: ServingOption) -> tuple[bool, float, float, int, str]:
+    """Return the sort key of an answer: options with a caveat last, then by cost."""
+    return (bool(way.caveats), way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name)
 
 
 def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:
-    where = f"{way.query.tensor} x {way.query.stored.value}"
-    because = f"nobody sells {way.query.tensor} or more {way.query.gpu.name} in one node {option.value} there"
+    where = f"{way.query.gpus} x {way.query.stored.value}"
+    because = f"nobody sells {way.query.gpus} or more {way.query.gpu.name} in one node {option.value} there"
     return Rejected(gpu=way.query.gpu.name, what=where, reason=Unmet.PRICE, because=because)
 
 
@@ -109,7 +125,7 @@ def _largest_in_targets(times: ServingTimes, at: int, way: ServingWay, demand: D
     miss, name, value, limit = max(misses, default=(math.inf, "memory", 0.0, 0.0))
     return Rejected(
         gpu=way.query.gpu.name,
-        what=f"{way.query.tensor} x {way.query.stored.value}",
+        what=f"{way.query.gpus} x {way.query.stored.value}",
         reason=Unmet.TARGET,
         because=f"{name} {value:.3g} s even for one request, the limit is {limit:.3g} s",
         miss_frac=miss,
@@ -138,12 +154,14 @@ def _priced(
     option: BuyingOption,
     scale: float,
     losses: Interruptions,
+    accepted: frozenset[Caveat],
 ) -> ServingOption | None:
     """Return the way at an offer, None where the offer lacks the option or cannot hold a replica."""
     query = way.query
     # one's own card is not bought, whatever way of buying is asked for
     bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
-    if bought not in offer.usd_hr or offer.gpus < query.tensor:
+    # a replica over several nodes takes them whole; any other lies within one
+    if bought not in offer.usd_hr or (offer.gpus < query.gpus and not query.network_gb_s):
         return None
     concurrency = CONCURRENCIES[index]
     ttft, tpot = float(times.ttft_s[at, index]) * scale, float(times.tpot_s[at, index]) * scale
@@ -152,7 +170,7 @@ def _priced(
     # Little's law: requests in work over the time that each takes
     replica = concurrency / latency
     replicas = _replicas(demand, concurrency, replica)
-    nodes = nodes_for(replicas, query.tensor, offer.gpus)
+    nodes = nodes_for(replicas, query.gpus, offer.gpus)
     # nodes are sized for the peak, but a token's price spreads over what is served on average
     served = demand.mean_req_s or demand.rate_req_s or replica * replicas
     here = replace(query, requests=concurrency)
@@ -174,6 +192,9 @@ def _priced(
         model=query.model,
         gpu=query.gpu,
         tensor=query.tensor,
+        pipeline=query.pipeline,
+        expert=query.expert,
+        network_gb_s=query.network_gb_s,
         stored=query.stored,
         concurrency=concurrency,
         replicas=replicas,
@@ -192,6 +213,7 @@ def _priced(
         usd_per_mtok=_inverse(speed, cost),
         usd_hr_by_option=by_option,
         served_req_s=served,
+        caveats=caveats_of(query.gpu, offer, accepted, is_four_bit=is_four_bit(query.stored)),
     )
 
 
@@ -224,8 +246,9 @@ def _footprint(query: ServingQuery, concurrency: int) -> Footprint:
         model=query.model,
         stored=query.stored,
         kv_value_bytes=query.kv_value_bytes,
-        parallel=Parallel(tensor=query.tensor),
+        parallel=Parallel(tensor=query.tensor, pipeline=query.pipeline, expert=query.expert, data=query.ranks),
         requests=concurrency,
         context=math.ceil(query.input_tokens + query.output_tokens),
+        adapters_bytes=adapters_bytes(query.model, query.adapters),
     )
     return inference_footprint(serving)

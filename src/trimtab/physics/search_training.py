@@ -12,9 +12,10 @@ from trimtab.physics.footprint import Footprint, Parallel
 from trimtab.physics.formats import WeightFormat, native_precision
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for
+from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, caveats_of, nodes_for, plain_and_cheapest
 from trimtab.physics.predict import calibrated, predict_training
 from trimtab.physics.training import (
+    KEPT_FREE_FRAC,
     Method,
     Optimizer,
     Recompute,
@@ -73,6 +74,8 @@ class TrainingOption:
     usd: Estimate
     usd_by_option: Mapping[BuyingOption, float]
     """What the run costs under each way of buying; spot with lost work, saves and restarts."""
+    caveats: tuple[Caveat, ...] = ()
+    """Why this option is ranked after those without caveats."""
 
     @property
     def tok_s_per_usd_hr(self) -> float | None:
@@ -139,21 +142,28 @@ def search_training(
     option: BuyingOption = BuyingOption.ON_DEMAND,
     scale: float = 1.0,
     losses: Interruptions = USUAL,
+    accepted: frozenset[Caveat] = frozenset(),
 ) -> tuple[list[TrainingOption], list[Rejected]]:
-    """Return the ways that fit and meet the deadline, cheapest first, and the others with their nearest miss.
+    """Return the ways that fit and meet the deadline, and the others with their nearest miss.
 
-    `scale` is measured over predicted speed of the user's own run; 1 without one.
+    Ways without a caveat come first, each part sorted by cost. `scale` is measured over predicted speed of the user's own run;
+    1 without one.
     """
     good: list[TrainingOption] = []
     bad: list[Rejected] = []
     for gpu, sold in offers:
         for gpus in _counts(sold, demand):
-            found = _on(model, gpu, gpus, sold, demand, option, scale, losses)
+            found = _on(model, gpu, gpus, sold, demand, option, scale, losses, accepted)
             if isinstance(found, Rejected):
                 bad.append(found)
             else:
-                good.append(found)
-    return sorted(good, key=lambda way: (way.usd.value, way.days.value, way.gpu.name, way.gpus)), bad
+                good += found
+    return sorted(good, key=training_rank), bad
+
+
+def training_rank(way: TrainingOption) -> tuple[bool, float, float, str, int]:
+    """Return the sort key of an answer: options with a caveat last, then by cost."""
+    return (bool(way.caveats), way.usd.value, way.days.value, way.gpu.name, way.gpus)
 
 
 def _counts(sold: Sequence[NodeOffer], demand: TrainingDemand) -> tuple[int, ...]:
@@ -190,7 +200,8 @@ def _on(
     option: BuyingOption,
     scale: float,
     losses: Interruptions,
-) -> TrainingOption | Rejected:
+    accepted: frozenset[Caveat],
+) -> list[TrainingOption] | Rejected:
     if reason := _unfit_precision(gpu, sold):
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.FORMAT, because=reason)
     plans = plans_of(model, gpu, gpus, demand)
@@ -218,14 +229,16 @@ def _on(
         )
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
     priced = [
-        found for offer in roomy if (found := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))
+        found
+        for offer in roomy
+        if (found := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses, accepted))
     ]
     if not priced:
         where = f"nobody sells {gpu.name} {option.value} there"
         if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
             where = f"lost nodes would keep a run on spot {gpu.name} from its deadline, or from ending at all"
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
-    return min(priced, key=lambda way: (way.usd.value, way.offer.where))
+    return plain_and_cheapest(sorted(priced, key=lambda way: (way.usd.value, way.offer.where)))
 
 
 def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
@@ -238,12 +251,13 @@ def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
 def _too_large(plans: Sequence[Training], gpu: Gpu, gpus: int) -> Rejected:
     # one sequence at a time: the least that each plan needs
     need = min(training_footprint(plan).total_gib for plan in plans)
+    usable = gpu.memory_gib * (1 - KEPT_FREE_FRAC)
     return Rejected(
         gpu=gpu.name,
         what=f"{gpus} GPUs",
         reason=Unmet.MEMORY,
-        because=f"needs {need:.1f} GiB a GPU at the least, {gpu.name} shows {gpu.memory_gib:.1f}",
-        miss_frac=need / gpu.memory_gib - 1 if math.isfinite(need) else math.inf,
+        because=f"needs at least {need:.1f} GiB a GPU; a run may use {usable:.1f} of {gpu.name}'s {gpu.memory_gib:.1f}",
+        miss_frac=need / usable - 1 if math.isfinite(need) else math.inf,
     )
 
 
@@ -257,6 +271,7 @@ def _priced(
     option: BuyingOption,
     demand: TrainingDemand,
     losses: Interruptions,
+    accepted: frozenset[Caveat],
 ) -> TrainingOption | None:
     bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
     if bought not in offer.usd_hr or (bought is BuyingOption.OWNED and offer.gpus < gpus):
@@ -292,4 +307,5 @@ def _priced(
             # a run that losses outpace never ends, so it has no price
             if math.isfinite(lasting[way])
         },
+        caveats=caveats_of(gpu, offer, accepted),
     )

@@ -104,19 +104,29 @@ def capacity(v: Mapping[str, Floats]) -> Floats:
 def cache_budget_bytes(v: Mapping[str, Floats]) -> Floats:
     """Return the memory that an engine has for the caches of all requests, over all GPUs of a deployment."""
     per_deployment = v["group"] * v["stages"]
-    budget = USABLE_FRAC * v["memory"] * per_deployment - v["weights"] - v["runtime"] * per_deployment
+    held = v["weights"] + v["adapters"] * v["adapter_bytes"] + v["runtime"] * per_deployment
+    budget = USABLE_FRAC * v["memory"] * per_deployment - held
     # what was measured did run: a budget below this is the estimate's error, not the engine's
     least = LEAST_CACHE_FRAC * v["memory"] * per_deployment
     return np.maximum(budget, least)
 
 
 def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
-    """Two ring all-reduces a layer over the tensor-parallel group: latency and volume."""
+    """Two exchanges a layer over the group: all-reduces under tensor parallelism, else tokens to their experts and back."""
     group = v["group"]
     # 2 bytes a value; a ring passes 2 (g - 1) / g of them over each link
-    volume = tokens * v["hidden"] * 2 * 2 * (group - 1) / group / v["link"]
-    # one all-reduce after attention and one after the feed-forward
+    reduced = tokens * 2 * 2
+    # each rank sends its own tokens to their experts in FP8 and gets them back in 16 bits (DeepEP, deepseek-ai/DeepEP)
+    routed = tokens / v["ranks"] * v["per_token"] * (1 + 2)
+    volume = np.where(v["ranks"] > 1, routed, reduced) * v["hidden"] * (group - 1) / group / v["link"]
+    # one exchange after attention and one after the feed-forward, or before the experts and after them
     return np.asarray(np.where(group > 1, 2 * v["layers"] * (c["arl"] + volume * c["arb"]), 0.0))
+
+
+def _hops(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
+    """Hand tokens from a pipeline stage to the next node: 2 bytes a value and the latency of an exchange."""
+    one = tokens * v["hidden"] * 2 / v["hop"] + c["arl"]
+    return np.asarray(np.where(np.isfinite(v["hop"]), (v["stages"] - 1) * one, 0.0))
 
 
 def _read(v: Mapping[str, Floats], tokens: Floats) -> Floats:
@@ -127,17 +137,25 @@ def _read(v: Mapping[str, Floats], tokens: Floats) -> Floats:
 
 def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
     """Return the time to read the prompts of `requests` requests; under full load all pipeline stages are busy."""
-    tokens = requests * v["input"]
+    # tokens found in the prefix cache are not computed, but attention reads them
+    new = v["input"] - v["cached"]
+    tokens = requests * new
     shards = v["group"] * _busy_stages(v, c, tokens)
     split = v["group"] * np.where(v["pipes_prompts"] > 0, 1, v["stages"])
-    # two products of 2 FLOPs over half of the i^2 pairs, since the mask is causal
-    attention = 2 * v["layers"] * v["query_width"] * v["input"] ** 2 * c["att"]
+    # two products of 2 FLOPs over half of the pairs among new tokens, since the mask is causal, and all with cached ones
+    attention = 2 * v["layers"] * v["query_width"] * new * (new + 2 * v["cached"]) * c["att"]
     # of a prompt only the last position goes through the output head
-    one = 2 * v["active"] * v["input"] + attention + 2 * v["head"]
+    one = 2 * v["active"] * new + attention + 2 * v["head"]
     compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * split)
-    memory = _read(v, tokens) / (_weight_shards(v) * v["byte_s"]) * c["w"]
+    memory = (_read(v, tokens) + _adapters_read(v, requests)) / (_weight_shards(v) * v["byte_s"]) * c["w"]
     # launches and all-reduces are taken not to overlap with the work, so they add
-    return np.asarray(soft_max(compute, memory) + c["play"] * v["layers"] + _all_reduce(v, c, tokens) + c["pstep"])
+    fixed = c["play"] * v["layers"] + _all_reduce(v, c, tokens) + _hops(v, c, tokens) + c["pstep"]
+    return np.asarray((soft_max(compute, memory) + fixed) * (1 + v["slowdown"]))
+
+
+def _adapters_read(v: Mapping[str, Floats], requests: Floats) -> Floats:
+    """Adapters that a step over `requests` reads: each request uses one, and requests of one adapter share it."""
+    return np.asarray(v["adapter_bytes"] * np.minimum(v["adapters"], requests))
 
 
 def _busy_stages(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
@@ -167,25 +185,32 @@ def _parts(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -
     alone = _is_alone(v)
     # a request alone passes one stage after another: no two stages work for it at once
     shards = np.where(alone, v["group"], v["group"] * v["stages"])
-    weights = _read(v, requests) / (_weight_shards(v) * v["byte_s"]) * c["w"] * np.where(v["moe"] > 0, c["moew"], 1.0)
+    # a step checks all drafted positions of a request at once
+    tokens = requests * v["positions"]
+    read = _read(v, tokens) * np.where(v["moe"] > 0, c["moew"], 1.0) + _adapters_read(v, requests)
+    weights = read / (_weight_shards(v) * v["byte_s"]) * c["w"]
     # half of the answer is the mean length of a cache while it grows
     cache = requests * cache_bytes(v, v["input"] + v["output"] / 2) / (shards * v["byte_s"]) * c["kv"]
-    compute = 2 * (v["active"] + v["head"]) * requests / (shards * v["flop_s"]) * c["dco"]
+    compute = 2 * (v["active"] + v["head"]) * tokens / (shards * v["flop_s"]) * c["dco"]
     return np.asarray(weights), np.asarray(cache), np.asarray(compute)
 
 
 def _overhead(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
-    return np.asarray((c["lay"] + v["moe"] * c["moel"]) * v["layers"] + c["req"] * requests + c["step"])
+    # under data parallel attention each rank schedules its own requests, all at the same time
+    own = requests / v["ranks"]
+    return np.asarray((c["lay"] + v["moe"] * c["moel"]) * v["layers"] + c["req"] * own + c["step"])
 
 
 def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
-    """Return the time of one decode step over `requests` requests at mean context."""
+    """Return the time that a token takes where `requests` requests decode, at mean context: of one step without a draft."""
     weights, cache, compute = _parts(v, c, requests)
     work = soft_max(weights, compute) + cache
     # short of full load a batch is handed from stage to stage, and part of the pipeline waits
     shared = (v["stages"] > 1) & (v["saturates"] == 0) & ~_is_alone(v)
     hand_over = np.where(shared, work * (v["stages"] - 1) * c["ppx"], 0.0)
-    return np.asarray(work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, requests))
+    tokens = requests * v["positions"]
+    step = work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, tokens) + _hops(v, c, tokens)
+    return np.asarray(step * (1 + v["slowdown"]) * (1 + v["drafted"]) / v["yielded"])
 
 
 def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTimes:
@@ -203,7 +228,7 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
     output, scale = v["output"], c["glob"]
     mixed = one * c["mix"]
     # prompts that share a step: what the chunk holds, but no more than are there
-    chunk = np.clip(CHUNK_TOKENS / v["input"], 1, np.maximum(resident, 1))
+    chunk = np.clip(CHUNK_TOKENS / (v["input"] - v["cached"]), 1, np.maximum(resident, 1))
     shared = prefill_s(v, c, chunk) / chunk
     # kept below 1, so that some prefill always falls between the tokens
     phi = np.minimum(c["tq"], 0.95)
@@ -218,7 +243,7 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
         prefill_batch_s=batch * scale,
         decode_s=step * scale,
         static_s=waves * (batch + output * step) * scale / replicas,
-        ttft_s=first * scale * c["tglob"] + queued,
+        ttft_s=first * scale * c["tglob"] + queued + v["load_s"],
         tpot_s=tpot,
         # in one cycle every resident request is answered once
         saturated_tok_s=resident * output / ((output * step + resident * shared * c["mixm"]) * scale) * replicas,
@@ -264,17 +289,20 @@ def step_times(v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs
     bare = {**v, "kv_values_bytes": np.zeros(1), "query_width": np.zeros(1)}
     decode = decode_s(bare, c, sequences)
     # what a small prompt wastes (tok0) falls with its length, by a hair more than the prompt grows: more is never faster
-    mixed = np.maximum.accumulate(prefill_s({**bare, "input": tokens}, c, np.ones(1)))
+    mixed = np.maximum.accumulate(prefill_s({**bare, "input": tokens, "cached": np.zeros(1)}, c, np.ones(1)))
     context = v["input"] + v["output"] / 2
     shards, scale = v["group"] * v["stages"], c["glob"]
     # windows make a cache less than proportional to its context: the mean context stands for all
-    context_s = cache_bytes(v, context) / context / (shards * v["byte_s"]) * c["kv"] * scale
+    # with a draft a step reads it once for all the tokens that it yields
+    per_token = (1 + v["slowdown"]) * (1 + v["drafted"]) / v["yielded"]
+    context_s = cache_bytes(v, context) / context / (shards * v["byte_s"]) * c["kv"] * scale * per_token
     # two products of 2 FLOPs for each pair of tokens
     pair_s = 4 * v["layers"] * v["query_width"] * c["att"] / (shards * v["flop_s"]) * c["pre"] * scale
+    pair_s = pair_s * (1 + v["slowdown"])
     return StepTimes(
         decode_s=np.concatenate(([0.0], decode * scale)),
         mixed_s=np.concatenate(([0.0], mixed * scale)),
-        sequence_s=float((c["req"] * scale)[0]),
+        sequence_s=float((c["req"] / v["ranks"] * scale * per_token)[0]),
         context_s=float(context_s[0]),
         pair_s=float(pair_s[0]),
     )

@@ -8,23 +8,48 @@ from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
 from trimtab.errors import InputError
-from trimtab.physics.footprint import Parallel, Serving, inference_footprint, resident_requests
+from trimtab.physics.footprint import (
+    MEMORY_UTILIZATION_FRAC,
+    Parallel,
+    Serving,
+    inference_footprint,
+    resident_requests,
+)
 from trimtab.physics.formats import WeightFormat, asked_formats, why_not
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import NodeOffer
 from trimtab.physics.search_training import TrainingDemand, plans_of
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
-from trimtab.physics.training import Method, Optimizer, Recompute, adapter_params, largest_micro_batch
+from trimtab.physics.serving_query import (
+    Adapters,
+    Load,
+    ServingQuery,
+    Speculation,
+    adapter_params,
+    adapters_bytes,
+    kv_value_bytes,
+)
+from trimtab.physics.training import Method, Optimizer, Recompute, largest_micro_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Limits in seconds; None means that there is none. TTFT is held at p95, TPOT and latency at the mean."""
+    """Limits in seconds; None means that there is none.
+
+    Without `tail_frac`, TTFT is kept at p95, TPOT and latency at the mean. With it, all three are kept at that quantile, in the
+    replay of the engine's scheduler.
+    """
 
     ttft_s: float | None = None
     tpot_s: float | None = None
     latency_s: float | None = None
+    tail_frac: float | None = None
+
+    @property
+    def needs_replay(self) -> bool:
+        """Tell whether a limit is on a quantile, which only a replay of random arrivals knows."""
+        limits = (self.ttft_s, self.tpot_s, self.latency_s)
+        return self.ttft_s is not None or (self.tail_frac is not None and any(limit is not None for limit in limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +62,16 @@ class Demand:
     concurrency: int | None = None
     targets: Targets = Targets()
     headroom_frac: float = 0.2
+    longest_tokens: int | None = None
+    """Input and output of the longest request, which the cache must hold; None where it is not known."""
     mean_req_s: float | None = None
     """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
+    cached_frac: float = 0.0
+    """Share of a prompt's tokens that the prefix cache of a GPU holds."""
+    loaded_frac: float = 0.0
+    """Share of them that host memory holds besides, from where they are loaded."""
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
     def __post_init__(self) -> None:
         for rate in (self.rate_req_s, self.mean_req_s):
@@ -46,8 +79,17 @@ class Demand:
                 raise InputError(f"a rate of {rate} requests a second cannot be served; give one above 0")
         if self.input_tokens < 1 or self.output_tokens < 1:
             raise InputError("requests need at least one input and one output token")
+        if min(self.cached_frac, self.loaded_frac) < 0 or self.cached_frac + self.loaded_frac > 1:
+            raise InputError(
+                f"shares of cached tokens lie from 0 to 1 together, got {self.cached_frac:g} and {self.loaded_frac:g}"
+            )
         if (self.rate_req_s is None) == (self.concurrency is None):
             raise InputError("give either a rate of requests or a concurrency")
+
+    @property
+    def found_tokens(self) -> float:
+        """Return the tokens of a prompt that need no computing: never all, since one must be computed."""
+        return min(self.input_tokens * (self.cached_frac + self.loaded_frac), self.input_tokens - 1)
 
 
 ENGINE_YEAR = 2026
@@ -86,41 +128,72 @@ def ways_of(
             if degree <= most and _room(model, gpu, stored, degree, demand, engine) >= 1
         ]
         if not fitting:
-            rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
+            tried = max((degree for degree in TENSOR_DEGREES if degree <= most), default=1)
+            rejected.append(_too_large(model, gpu, stored, tried, demand))
         ways += [
-            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+            ServingWay(query=serving_question(model, gpu, stored, degree, demand, engine), offers=offers)
+            for degree in fitting
         ]
     return ways, rejected
 
 
-def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
+def serving_memory(
+    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
+) -> Serving:
+    """Return what one request of the demand needs of memory on so many GPUs."""
+    mean = math.ceil(demand.input_tokens + demand.output_tokens)
     return Serving(
         model=model,
         stored=stored,
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         parallel=Parallel(tensor=degree),
-        context=math.ceil(demand.input_tokens + demand.output_tokens),
+        # at least one request of the longest kind must fit; how many fit at once is counted with mean requests elsewhere
+        context=max(mean, demand.longest_tokens or 0),
+        adapters_bytes=adapters_bytes(model, demand.adapters),
     )
 
 
 def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
-    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
+    return resident_requests(serving_memory(model, gpu, stored, degree, demand, engine), gpu)
+
+
+ASSUMED_LONGEST = 4
+"""The longest request over the mean, where only the mean is known: an assumption, and printed as one."""
+
+
+def context_of(found: ServingOption, demand: Demand, engine: str) -> int:
+    """Return the context to serve with: the longest request, or 4 times the mean as a power of two, as far as it fits."""
+    mean = math.ceil(demand.input_tokens + demand.output_tokens)
+    if demand.longest_tokens is not None:
+        return max(mean, demand.longest_tokens)
+    context: int = 2 ** math.ceil(math.log2(ASSUMED_LONGEST * mean))
+    if found.replica_gpus > found.tensor:
+        # spread over nodes, where far more memory than one request needs is left
+        return context
+    while context > mean:
+        wide = replace(demand, longest_tokens=context)
+        if _room(found.model, found.gpu, found.stored, found.tensor, wide, engine) >= 1:
+            return context
+        context //= 2
+    return mean
 
 
 def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
-    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
+    need = inference_footprint(serving_memory(model, gpu, stored, degree, demand, "vllm")).total_gib
+    usable = gpu.memory_gib * MEMORY_UTILIZATION_FRAC
     return Rejected(
         gpu=gpu.name,
         what=f"{degree} x {stored.value}",
         reason=Unmet.MEMORY,
-        because=f"needs {need:.1f} GiB a GPU on {degree}, {gpu.name} shows {gpu.memory_gib:.1f}",
-        miss_frac=need / gpu.memory_gib - 1,
+        because=f"needs {need:.1f} GiB a GPU on {degree}; engines use {usable:.1f} of {gpu.name}'s {gpu.memory_gib:.1f}",
+        miss_frac=need / usable - 1,
     )
 
 
-def _query(
+def serving_question(
     model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
 ) -> ServingQuery:
+    """Return the question of a replica of so many GPUs, at a concurrency of one."""
     return ServingQuery(
         model=model,
         gpu=gpu,
@@ -135,13 +208,24 @@ def _query(
         kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
         gpus=degree,
         tensor=degree,
+        cached_tokens=demand.found_tokens,
+        loaded_tokens=demand.found_tokens * demand.loaded_frac / max(demand.cached_frac + demand.loaded_frac, 1e-9),
+        speculation=demand.speculation,
+        adapters=demand.adapters,
     )
 
 
 def query_of(found: ServingOption, demand: Demand, engine: str) -> ServingQuery:
     """Return the question whose answer a found way is, at its own concurrency."""
-    query = _query(found.model, found.gpu, found.stored, found.tensor, demand, engine)
-    return replace(query, requests=found.concurrency)
+    query = serving_question(found.model, found.gpu, found.stored, found.tensor, demand, engine)
+    return replace(
+        query,
+        requests=found.concurrency,
+        gpus=found.replica_gpus,
+        pipeline=found.pipeline,
+        expert=found.expert,
+        network_gb_s=found.network_gb_s,
+    )
 
 
 LEAST_CONTEXT = 256

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
+from trimtab.errors import InputError
 from trimtab.physics.fitted import Floats, Keys
-from trimtab.physics.footprint import kv_copies, weight_bytes
+from trimtab.physics.footprint import kv_bytes, kv_copies, weight_bytes
 from trimtab.physics.formats import FORMATS, WeightFormat, compute_precision
 from trimtab.physics.models import Architecture
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
@@ -47,6 +48,56 @@ class Load(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding: a draft of so many tokens, each accepted with a probability, and what drafting one costs.
+
+    Leviathan et al. (arXiv 2211.17192): with acceptance a and g draft tokens a step yields (1 - a^(g+1)) / (1 - a) tokens on
+    average, and takes as long as one step of the model and g of the draft.
+    """
+
+    draft_tokens: int
+    acceptance_frac: float
+    draft_cost_frac: float
+    """Time of one draft token over that of one step of the model that only decodes."""
+
+    def __post_init__(self) -> None:
+        if self.draft_tokens < 1 or not 0 <= self.acceptance_frac <= 1 or self.draft_cost_frac < 0:
+            raise InputError(
+                f"a draft needs a token or more, an acceptance from 0 to 1 and a cost from 0 on, got {self}"
+            )
+
+    @property
+    def step_tokens(self) -> float:
+        """Return the tokens that a step yields on average."""
+        drafted, accepted = self.draft_tokens, self.acceptance_frac
+        return float(drafted + 1) if accepted == 1 else (1 - accepted ** (drafted + 1)) / (1 - accepted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """LoRA adapters that a server holds at once on one base, and how much slower it was measured with them."""
+
+    number: int
+    rank: int
+    slowdown_frac: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or self.rank < 1 or self.slowdown_frac < 0:
+            raise InputError(f"adapters need a number and a rank from 1 and a slowdown from 0 on, got {self}")
+
+
+def adapter_params(model: Architecture, rank: int) -> float:
+    """Return LoRA's parameters on the four attention matrices: r (d_in + d_out) each."""
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    return model.layers * rank * (2 * (model.hidden + queries) + 2 * (model.hidden + keys))
+
+
+def adapters_bytes(model: Architecture, adapters: Adapters | None) -> float:
+    """Return the bytes of all adapters in 16 bits; 0 without any."""
+    return 0.0 if adapters is None else 2 * adapters.number * adapter_params(model, adapters.rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServingQuery:
     """One question: this model, so stored, on so many of these GPUs, under this load.
 
@@ -71,6 +122,19 @@ class ServingQuery:
     expert: int = 1
     workload: str = ""
     release: str = ""
+    cached_tokens: float = 0
+    """Tokens of a prompt that need no computing: found in the prefix cache or loaded into it."""
+    loaded_tokens: float = 0
+    """Of these, the tokens that come from host memory."""
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
+    network_gb_s: float = 0
+    """Between nodes, of each GPU in one direction, where a replica spans several; 0 within one node."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the groups that serve the attention of their own requests: every GPU, or one for all."""
+        return self.expert if self.attention_is_data_parallel else 1
 
     @property
     def attention_is_data_parallel(self) -> bool:
@@ -118,7 +182,18 @@ def has_switched_nvlink(gpu: Gpu) -> bool:
 def link_gb_s(gpu: Gpu) -> float:
     """Return the bandwidth between two GPUs of a node in one direction."""
     # figures are of both directions together; a transfer goes one way
-    return (gpu.nvlink_gb_s or PCIE_GB_S.get(gpu.pcie_gen or 0, 32.0)) / 2
+    return gpu.nvlink_gb_s / 2 if gpu.nvlink_gb_s else slot_gb_s(gpu)
+
+
+def _exchange_gb_s(query: ServingQuery) -> float:
+    """Return the bandwidth of a GPU's exchanges with its group: ranks on several nodes cross the network, stages do not."""
+    within = link_gb_s(query.gpu)
+    return min(within, query.network_gb_s) if query.network_gb_s and query.pipeline == 1 else within
+
+
+def slot_gb_s(gpu: Gpu) -> float:
+    """Return the bandwidth between a GPU and its host in one direction."""
+    return PCIE_GB_S.get(gpu.pcie_gen or 0, 32.0) / 2
 
 
 def tensor_rate_tflops(query: ServingQuery) -> float:
@@ -150,6 +225,9 @@ def serving_columns(queries: Sequence[ServingQuery]) -> dict[str, Floats]:
 def _numbers(query: ServingQuery) -> dict[str, float]:
     model, gpu = query.model, query.gpu
     weights = weight_bytes(model, query.stored)
+    experts = weights * model.expert_params / model.params
+    # experts are shared out over the ranks, and each rank holds and reads all of the rest
+    copies = query.ranks
     # a step looks up rows of the embedding and reads the head whole; a tied table is both, and is read as the head
     embedding = 0 if model.tied else 2 * model.embedding_params
     head = model.embedding_params
@@ -157,9 +235,9 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         # without embedding and head: the one costs no FLOPs, the other is counted by positions
         "active": model.active_params - 2 * head if not model.tied else model.active_params - head,
         "head": head,
-        "weights": weights,
-        "read": weights - embedding,
-        "expert_weights": weights * model.expert_params / model.params,
+        "weights": copies * (weights - experts) + experts,
+        "read": copies * (weights - experts - embedding) + experts,
+        "expert_weights": experts,
         "experts": max(model.experts, 1),
         "per_token": model.experts_per_token,
         "moe": float(model.is_moe),
@@ -176,11 +254,26 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "flop_s": tensor_rate_tflops(query) * FLOPS_PER_TFLOPS,
         "byte_s": gpu.mem_bw_gb_s * BYTES_PER_GB,
         "memory": gpu.memory_gib * BYTES_PER_GIB,
-        "link": link_gb_s(gpu) * BYTES_PER_GB,
+        "link": _exchange_gb_s(query) * BYTES_PER_GB,
+        # what a pipeline stage hands to the next node: all GPUs of the stage send; never where there is one node
+        "hop": query.network_gb_s * query.tensor * BYTES_PER_GB
+        if query.network_gb_s and query.pipeline > 1
+        else np.inf,
         "gpus": query.gpus,
         "group": query.expert if query.attention_is_data_parallel else query.tensor,
+        # groups that schedule requests of their own: every GPU under data parallel attention
+        "ranks": query.ranks,
         "stages": query.pipeline,
         "input": query.input_tokens,
+        "cached": query.cached_tokens,
+        "load_s": _load_s(query),
+        # positions that a step computes for a request, tokens that it yields, and draft steps beside it
+        "positions": 1.0 + (query.speculation.draft_tokens if query.speculation else 0),
+        "yielded": query.speculation.step_tokens if query.speculation else 1.0,
+        "drafted": query.speculation.draft_tokens * query.speculation.draft_cost_frac if query.speculation else 0.0,
+        "adapters": query.adapters.number if query.adapters else 0,
+        "adapter_bytes": adapters_bytes(model, replace(query.adapters, number=1) if query.adapters else None),
+        "slowdown": query.adapters.slowdown_frac if query.adapters else 0.0,
         # times are divided by it
         "output": max(query.output_tokens, 1),
         "requests": query.requests,
@@ -194,6 +287,14 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "pipes_prompts": float(query.engine == "llama.cpp"),
         "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
     }
+
+
+def _load_s(query: ServingQuery) -> float:
+    """Return the time to load a prompt's cache from host memory: each GPU its share, over its own slot."""
+    if not query.loaded_tokens:
+        return 0.0
+    loaded = kv_bytes(query.model, query.loaded_tokens, query.kv_value_bytes) * kv_copies(query.model, query.tensor)
+    return loaded / query.tensor / (slot_gb_s(query.gpu) * BYTES_PER_GB)
 
 
 def kv_value_bytes(stored: WeightFormat, engine: str, year: int, gpu: Gpu) -> float:

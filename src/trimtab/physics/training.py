@@ -29,7 +29,7 @@ from trimtab.physics.fitted import Floats, Keys, MemoryFit, Terms, memory_fit
 from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, Item, Parallel, weight_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.serving_query import chip_of
+from trimtab.physics.serving_query import adapter_params, chip_of
 from trimtab.units import BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 ATTENTION_SCORES_BYTES = 5
@@ -133,12 +133,6 @@ class Training:
     def trains_all(self) -> bool:
         """Say whether every weight gets a gradient."""
         return self.method is Method.FULL
-
-
-def adapter_params(model: Architecture, rank: int) -> float:
-    """Return LoRA's parameters on the four attention matrices: r (d_in + d_out) each."""
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    return model.layers * rank * (2 * (model.hidden + queries) + 2 * (model.hidden + keys))
 
 
 def _state_bytes(training: Training) -> dict[Item, float]:

@@ -10,11 +10,12 @@ from trimtab.catalog import load_catalog
 from trimtab.errors import UsageError
 from trimtab.fleet.ownership import serving_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, serving_answer, training_answer
+from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, accepted_caveats, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.search_serving import serving_rank
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving import default_step_tokens, first_token_fit
 from trimtab.physics.serving_demand import Demand, query_of
@@ -22,6 +23,17 @@ from trimtab.physics.serving_query import serving_columns, serving_keys
 from trimtab.provenance import Estimate
 from trimtab.replay.first_token import drawn_requests, replay_deployment, seen_by_requests
 from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailTimes:
+    """What requests see at one quantile: the one asked for, else 0.95."""
+
+    frac: float
+    ttft_s: Estimate
+    tpot_s: float
+    """NaN where answers have one token."""
+    latency_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +48,11 @@ class ReplayedLoad:
     tpot_p95_s: float
     preempted_frac: float
     """Preemptions a request."""
+    tail: TailTimes | None = None
+    """The times at the quantile asked for; None beyond saturation."""
 
 
+DEFAULT_TAIL_FRAC = 0.95
 MORE_HEADROOM = (0.25, 1.0)
 """How many more requests replicas are meant for where those that serve the rate make first tokens wait too long."""
 SPEED_STEPS = (0.7, 0.5, 0.35, 0.25)
@@ -84,12 +99,12 @@ def served_in_time(
 ) -> FitAnswer:
     """Search all ways of serving, and hold the limit on the first token to the replay of the engine's scheduler.
 
-    A search knows the mean of a closed loop; what requests that come at random wait for is known after a replay. On each GPU
-    ways are replayed from the cheapest on until one keeps the limit; those that cost more are left as found. Where none does,
-    ways with more replicas are tried. Without a limit this is the search alone.
+    The search knows the mean of a closed loop. How long randomly arriving requests wait is known only from a replay. On each
+    GPU options are replayed from the cheapest on until one keeps the limits; those that cost more are left as found. Where none
+    does, options with more replicas are tried. Without a limit on a quantile this is the search alone.
     """
     answer = serving_answer(model, demand, market, engine=engine, formats=formats, scale=scale)
-    if demand.targets.ttft_s is None:
+    if not demand.targets.needs_replay:
         return answer
     kept, missed = _kept_in_replay(answer.found, demand, engine, scale)
     # who asks for so much headroom, or for a concurrency, has said how many replicas there are to be
@@ -97,50 +112,71 @@ def served_in_time(
         if not missed:
             break
         wider = replace(demand, headroom_frac=(1 + demand.headroom_frac) * (1 + more) - 1)
-        there = replace(market, gpus=tuple(sorted(missed)))
-        again = serving_answer(model, wider, there, engine=engine, formats=formats, scale=scale)
-        found, missed_again = _kept_in_replay(again.found, demand, engine, scale)
+        there = replace(market, gpus=tuple(sorted({gpu for gpu, _ in missed})))
+        # naming GPUs for the second search accepts no caveat that the question did not accept
+        again = serving_answer(
+            model, wider, there, engine=engine, formats=formats, scale=scale, accepted=accepted_caveats(market, formats)
+        )
+        open_kinds = [way for way in again.found if isinstance(way, ServingOption) and _kind(way) in missed]
+        found, missed_again = _kept_in_replay(open_kinds, demand, engine, scale)
         kept += found
-        missed = {name: missed_again.get(name, reject) for name, reject in missed.items() if name not in _gpus(found)}
-    kept.sort(key=lambda way: (way.usd_per_mtok.value, way.usd_hr, way.gpus, way.gpu.name))
+        missed = {key: missed_again.get(key, reject) for key, reject in missed.items() if key not in _kinds(found)}
+    kept.sort(key=serving_rank)
     return FitAnswer(found=tuple(kept), rejected=(*answer.rejected, *missed.values()))
 
 
-def _gpus(ways: Sequence[ServingOption]) -> frozenset[str]:
-    return frozenset(way.gpu.name for way in ways)
+_Kind = tuple[str, bool]
+"""A GPU, and whether the option has a caveat: each kind has a cheapest option of its own."""
+
+
+def _kind(way: ServingOption) -> _Kind:
+    return (way.gpu.name, bool(way.caveats))
+
+
+def _kinds(ways: Sequence[ServingOption]) -> frozenset[_Kind]:
+    return frozenset(_kind(way) for way in ways)
 
 
 def _kept_in_replay(
     ways: Sequence[ServingOption | TrainingOption], demand: Demand, engine: str, scale: float
-) -> tuple[list[ServingOption], dict[str, Rejected]]:
-    """Return the ways from the first on that keeps the limit on each GPU, and the best miss on those where none does."""
-    limit_s = demand.targets.ttft_s or math.inf
+) -> tuple[list[ServingOption], dict[_Kind, Rejected]]:
+    """Return the ways from the first on that keeps the limits on each GPU, and the best miss on those where none does."""
     kept: list[ServingOption] = []
-    missed: dict[str, Rejected] = {}
+    missed: dict[_Kind, Rejected] = {}
     for way in ways:
         if not isinstance(way, ServingOption):
             continue
-        name = way.gpu.name
-        if name not in _gpus(kept):
-            load = replayed_load(way, demand, engine, scale=scale)
-            first_s = math.inf if load is None or load.ttft_p95_s is None else load.ttft_p95_s.value
-            if first_s > limit_s:
-                reject = _too_late(way, first_s, limit_s)
-                missed[name] = min(missed.get(name, reject), reject, key=lambda known: known.miss_frac)
+        key = _kind(way)
+        if key not in _kinds(kept):
+            reject = _too_late(way, replayed_load(way, demand, engine, scale=scale), demand)
+            if reject is not None:
+                missed[key] = min(missed.get(key, reject), reject, key=lambda known: known.miss_frac)
                 continue
         kept.append(way)
-    return kept, {name: reject for name, reject in missed.items() if name not in _gpus(kept)}
+    return kept, {key: reject for key, reject in missed.items() if key not in _kinds(kept)}
 
 
-def _too_late(way: ServingOption, first_s: float, limit_s: float) -> Rejected:
-    """Say by how much the replay of a way misses the limit on the first token."""
-    seen = "more comes than is served at once" if first_s == math.inf else f"TTFT p95 {first_s:.3g} s"
+def _too_late(way: ServingOption, load: ReplayedLoad | None, demand: Demand) -> Rejected | None:
+    """Return by how much the replay of a way misses its limits; None where it keeps them."""
+    limits = demand.targets
+    if load is None or load.tail is None:
+        worst, seen = math.inf, "more comes than is served at once"
+    else:
+        tail = f"p{100 * load.tail.frac:g}"
+        held = [(load.tail.ttft_s.value, limits.ttft_s, "TTFT")]
+        if limits.tail_frac is not None:
+            held += [(load.tail.tpot_s, limits.tpot_s, "TPOT"), (load.tail.latency_s, limits.latency_s, "latency")]
+        misses = [(value / limit, name, value, limit) for value, limit, name in held if limit is not None]
+        ratio, name, value, limit = max(misses, default=(0.0, "", 0.0, math.inf))
+        worst, seen = ratio - 1, f"{name} {tail} {value:.3g} s where the limit is {limit:.3g} s"
+    if worst <= 0:
+        return None
     return Rejected(
         gpu=way.gpu.name,
         what=f"{way.tensor} x {way.stored.value}",
         reason=Unmet.TARGET,
-        because=f"{seen} in the replay of {way.replicas} replicas, the limit is {limit_s:.3g} s",
-        miss_frac=first_s / limit_s - 1,
+        because=f"{seen}, in the replay of {way.replicas} replicas",
+        miss_frac=worst,
     )
 
 
@@ -162,10 +198,11 @@ def faster_ways(
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
     scale: float = 1.0,
+    steps: Sequence[float] = SPEED_STEPS,
 ) -> list[ServingOption]:
     """Return the cheapest ways under tighter and tighter times per token than the first way's: what speed costs."""
     found: list[ServingOption] = []
-    for share in SPEED_STEPS:
+    for share in steps:
         tighter = replace(demand, targets=replace(demand.targets, tpot_s=first.tpot_s.value * share))
         ways = serving_answer(model, tighter, market, engine=engine, formats=formats, scale=scale).found
         found += [way for way in ways if isinstance(way, ServingOption)]
@@ -185,7 +222,13 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
     costs = fitted.of(keys)
     rate_req_s = None if demand.rate_req_s is None else demand.rate_req_s / way.replicas
     clients = 0 if demand.concurrency is None else math.ceil(demand.concurrency / way.replicas)
-    requests = drawn_requests(demand.input_tokens, demand.output_tokens, rate_req_s=rate_req_s, clients=clients)
+    requests = drawn_requests(
+        demand.input_tokens,
+        demand.output_tokens,
+        rate_req_s=rate_req_s,
+        clients=clients,
+        cached_frac=demand.cached_frac + demand.loaded_frac,
+    )
     coefficients = coefficients_at(packaged("serving").tables, [keys], columns)
     replayed = replay_deployment(
         columns,
@@ -196,10 +239,19 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
         step_tokens=default_step_tokens(way.gpu),
         scale=scale,
     )
-    seen = seen_by_requests(replayed, costs)
+    tail_frac = demand.targets.tail_frac or DEFAULT_TAIL_FRAC
+    seen = seen_by_requests(replayed, costs, load_s=float(columns["load_s"][0]), tail_frac=tail_frac)
     if seen is None:
         return None
     return ReplayedLoad(
+        tail=None
+        if seen.is_beyond_saturation
+        else TailTimes(
+            frac=tail_frac,
+            ttft_s=fitted.estimate(seen.ttft_tail_s),
+            tpot_s=seen.tpot_tail_s,
+            latency_s=seen.latency_tail_s,
+        ),
         ttft_p50_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p50_s),
         ttft_p95_s=None if seen.is_beyond_saturation else fitted.estimate(seen.ttft_p95_s),
         tpot_p95_s=seen.tpot_p95_s,

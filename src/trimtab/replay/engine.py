@@ -372,7 +372,10 @@ def _step(
     counters[CONTEXT] += decoding
     counters[STEPS] += 1
     spent_s = counters[CONTEXT] * times.context_s + pairs * times.pair_s
-    if prompt_tokens > 0:
+    if prompt_tokens > 0 and prompt_tokens == counters[RUNNING] - decoding:
+        # every prompt adds one token, so the batch has the shape of one that only decodes: caches handed over by another engine
+        spent_s = (counters[CONTEXT] + pairs) * times.context_s + times.decode_s[decoding + prompt_tokens]
+    elif prompt_tokens > 0:
         spent_s += times.mixed_s[decoding + prompt_tokens] + decoding * times.sequence_s
     else:
         spent_s += times.decode_s[decoding]

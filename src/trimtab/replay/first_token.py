@@ -30,6 +30,11 @@ class LoadReplay:
     ttft_p95_s: float
     tpot_p95_s: float
     """NaN where answers have one token."""
+    ttft_tail_s: float
+    """At the quantile asked for, as the next two."""
+    tpot_tail_s: float
+    latency_tail_s: float
+    """Of whole requests."""
     preempted_frac: float
     """Preemptions a request."""
     is_beyond_saturation: bool
@@ -37,21 +42,26 @@ class LoadReplay:
 
 
 def drawn_requests(
-    input_tokens: float, output_tokens: float, *, rate_req_s: float | None, clients: int = 0
+    input_tokens: float,
+    output_tokens: float,
+    *,
+    rate_req_s: float | None,
+    clients: int = 0,
+    number: int = REQUESTS,
+    cached_frac: float = 0.0,
 ) -> Requests:
-    """Return a Poisson stream of requests at a rate, or those that so many clients send; nothing is cached.
+    """Return a Poisson stream of requests at a rate, or those that so many clients send.
+
+    Of each prompt the same share is found in the prefix cache.
 
     The same random numbers for every load. Clients all start at once: each sends ten requests, of which the first warms up.
     """
-    number = max(REQUESTS, round(clients / WARM_UP_FRAC))
+    number = max(number, round(clients / WARM_UP_FRAC))
     rng = np.random.default_rng(_SEED)
     arrival_s = np.cumsum(rng.standard_exponential(number)) / rate_req_s if rate_req_s else np.zeros(number)
-    return Requests(
-        arrival_s,
-        spread_lengths(input_tokens, SPREAD_FRAC, rng.random(number)),
-        spread_lengths(output_tokens, SPREAD_FRAC, rng.random(number)),
-        np.zeros(number, dtype=np.int64),
-    )
+    prompts = spread_lengths(input_tokens, SPREAD_FRAC, rng.random(number))
+    answers = spread_lengths(output_tokens, SPREAD_FRAC, rng.random(number))
+    return Requests(arrival_s, prompts, answers, np.floor(prompts * cached_frac).astype(np.int64))
 
 
 def replay_deployment(
@@ -87,18 +97,29 @@ def beyond_saturation(replayed: EngineReplay) -> bool:
     return waited_s > held_s or replayed.preemptions >= MOST_PREEMPTED_FRAC * int(kept.sum())
 
 
-def seen_by_requests(replayed: EngineReplay, costs: FirstTokenCosts) -> LoadReplay | None:
+def seen_by_requests(
+    replayed: EngineReplay, costs: FirstTokenCosts, *, load_s: float = 0.0, tail_frac: float = 0.95
+) -> LoadReplay | None:
     """Return the quantiles after the warm-up, with what a first token takes besides the engine's steps; None of none served.
 
-    The steps of the delay are as long as those that the request's own answer takes.
+    The steps of the delay are as long as those that the request's own answer takes. `load_s` is the time to load a prompt's
+    cache from host memory, which delays that request alone. `tail_frac` is a further quantile, of first tokens, tokens and
+    whole requests.
     """
     kept = np.arange(len(replayed.refused)) >= WARM_UP_FRAC * len(replayed.refused)
     kept &= ~replayed.refused
     if not kept.any():
         return None
     step_s = replayed.tpot_s[kept]
-    ttft_s = costs.wait_scale * replayed.ttft_s[kept] + costs.fixed_s + costs.delay_steps * np.nan_to_num(step_s)
+    ttft_s = (
+        costs.wait_scale * replayed.ttft_s[kept] + costs.fixed_s + costs.delay_steps * np.nan_to_num(step_s) + load_s
+    )
+    later_tokens = replayed.requests.output_tokens[kept] - 1
+    latency_s = ttft_s + later_tokens * np.nan_to_num(step_s)
     return LoadReplay(
+        ttft_tail_s=float(np.quantile(ttft_s, tail_frac)),
+        tpot_tail_s=float(np.nanquantile(step_s, tail_frac)) if np.isfinite(step_s).any() else np.nan,
+        latency_tail_s=float(np.quantile(latency_s, tail_frac)),
         ttft_p50_s=float(np.quantile(ttft_s, 0.5)),
         ttft_p95_s=float(np.quantile(ttft_s, 0.95)),
         tpot_p95_s=float(np.nanquantile(step_s, 0.95)) if np.isfinite(step_s).any() else np.nan,

@@ -26,6 +26,8 @@ FINETUNES = ("full", "lora", "qlora")
 FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
 OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+ACCEPTED = ("marketplace", "consumer", "4-bit")
+"""Caveats that `--accept` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,21 @@ class FitOptions:
     output_tokens: int | None = option(
         "--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace tells."
     )
+    longest: int | None = option(
+        "--longest", type=click.IntRange(min=2),
+        help="Tokens in and out of the longest request, for --max-model-len; a trace tells.",
+    )  # fmt: skip
     ttft: str | None = option("--ttft", metavar="300ms", help="Time to first token, p95.")
-    tpot: str | None = option("--tpot", metavar="40ms", help="Time per output token.")
+    tpot: str | None = option(
+        "--tpot",
+        metavar="40ms",
+        help="Time per output token; 100ms with --serve unless --latency is given, none lifts it.",
+    )
     latency: str | None = option("--latency", metavar="5s", help="Time of a whole request.")
+    percentile: float | None = option(
+        "--percentile", type=click.FloatRange(50, 99.9), metavar="99",
+        help="Keep --ttft, --tpot and --latency at this percentile of randomly arriving requests.",
+    )  # fmt: skip
     headroom: float = option(
         "--headroom", type=click.FloatRange(0, 9), default=0.2, show_default=True, help="Replicas kept over the need."
     )
@@ -111,6 +125,52 @@ class FitOptions:
         "--emit-bench", type=NEW_FOLDER, metavar="DIR",
         help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.",
     )  # fmt: skip
+    accept: tuple[str, ...] = option(
+        "--accept", type=click.Choice(ACCEPTED),
+        help="Rank these by cost too; otherwise they come last, unless --provider, --gpu or --format names them.",
+    )  # fmt: skip
+    prefix_hit: str | None = option(
+        "--prefix-hit", metavar="0.4",
+        help="Share of prompt tokens found in the prefix cache; `measured`: as the trace or the fleet\'s counters have it.",
+    )  # fmt: skip
+    offload_hit: float = option(
+        "--offload-hit", type=click.FloatRange(0, 1), default=0.0,
+        help="Share of prompt tokens loaded from host memory besides (KV offload).",
+    )  # fmt: skip
+    draft_tokens: int | None = option(
+        "--draft-tokens", type=click.IntRange(min=1), help="Speculative decoding: tokens drafted for each step."
+    )
+    acceptance: float | None = option(
+        "--acceptance", type=click.FloatRange(0, 1), metavar="0.8", help="How often a drafted token is accepted."
+    )
+    draft_cost: float = option(
+        "--draft-cost", type=click.FloatRange(min=0), default=0.05, show_default=True,
+        help="Time of drafting a token over that of a step of the model.",
+    )  # fmt: skip
+    adapters: int | None = option(
+        "--adapters", type=click.IntRange(min=1), help="LoRA adapters that a server holds at once on one base."
+    )
+    adapter_rank: int = option(
+        "--adapter-rank", type=click.IntRange(min=1), default=16, show_default=True, help="Their rank."
+    )
+    adapter_slowdown: float = option(
+        "--adapter-slowdown", type=click.FloatRange(min=0), default=0.0, metavar="0.1",
+        help="How much slower steps were measured with adapters, beyond reading them.",
+    )  # fmt: skip
+    disaggregated: bool = option(
+        "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."
+    )
+    over_nodes: bool = option(
+        "--over-nodes", help="Also replicas over several nodes: pipelines, and expert parallel for mixtures of experts."
+    )
+    kv_gb_s: float | None = option(
+        "--kv-gb-s", type=click.FloatRange(min=0, min_open=True), metavar="50",
+        help="Network of one node in GB/s, for caches and replicas over nodes; published figures without it.",
+    )  # fmt: skip
+    emit_pools: Path | None = option(
+        "--emit-pools", type=NEW_FOLDER, metavar="DIR",
+        help="Write prefill and decode as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
+    )  # fmt: skip
     every: bool = option("--all", help="All ways, not the best of each GPU.")
     limit: int = option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
     answer: AnswerOptions = answer_options(
@@ -129,7 +189,11 @@ def command(options: FitOptions) -> None:
     \b
     Examples:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
+      trimtab fit llama-3.1-8b --serve --rate 20 --latency 8s --percentile 99
       trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
+      trimtab fit llama-3.1-70b --serve --rate 50 --input 8192 --output-tokens 512 --tpot 25ms --emit-pools pools/
+      trimtab fit llama-3.1-8b --serve --rate 20 --prefix-hit 0.4 --draft-tokens 4 --acceptance 0.7
+      trimtab fit llama-3.1-8b --serve --rate 20 --adapters 32 --adapter-rank 16
       trimtab fit qwen2.5-32b --offline 1M/day --within 4h
       trimtab fit whisper-large-v3 --serve --rate 20 --output-tokens 90
       trimtab fit sdxl --serve --rate 2 --latency 30s

@@ -14,11 +14,13 @@ from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.inputs.documents import read_json, read_json_object
 from trimtab.physics.ask import FitMarket, Measured, measured_point
+from trimtab.physics.fabrics import stated
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
-from trimtab.physics.offers import Interruptions
+from trimtab.physics.offers import Caveat, Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
+from trimtab.physics.serving_query import Adapters, Speculation
 from trimtab.physics.training import Method
 from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
@@ -27,6 +29,14 @@ _SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _PERIODS = {"s": 1, "sec": 1, "h": S_PER_HR, "hour": S_PER_HR, "d": S_PER_DAY, "day": S_PER_DAY}
 
 _INPUT_TOKENS, _OUTPUT_TOKENS = 1024, 256
+_ACCEPTED = {
+    "marketplace": Caveat.MARKETPLACE,
+    "consumer": Caveat.CONSUMER_CARD,
+    "4-bit": Caveat.FOUR_BIT,
+}
+DEFAULT_TPOT_S = 0.1
+"""The limit on the time per token of a service for which none was stated: MLPerf Inference v5.1's for Llama-3.1-8B, Server."""
+NO_LIMIT = "none"
 _AT_ONCE = 16
 """Requests at once where no load is stated."""
 
@@ -123,6 +133,9 @@ def market_of(options: FitOptions, assumed: Assumptions) -> FitMarket:
         catalog=load_catalog(options.prices),
         driver=options.driver,
         cuda=options.cuda,
+        accepted=frozenset(_ACCEPTED[name] for name in options.accept),
+        over_nodes=options.over_nodes,
+        link=None if options.kv_gb_s is None else stated(options.kv_gb_s),
         losses=Interruptions(
             startup_s=assumed.node_startup_s,
             cold_start_s=assumed.service_cold_start_s,
@@ -160,10 +173,65 @@ def serving_of(options: FitOptions, mix: RequestMix | None) -> ServingQuestion:
         rate_req_s=arrivals,
         mean_req_s=mix.mean_req_s if mix and rate is None and arrivals is not None else None,
         concurrency=(options.concurrency or _AT_ONCE) if arrivals is None else None,
-        targets=Targets(ttft_s=seconds(options.ttft), tpot_s=seconds(options.tpot), latency_s=seconds(options.latency)),
+        targets=Targets(
+            ttft_s=seconds(options.ttft),
+            tpot_s=_tpot_s(options),
+            latency_s=seconds(options.latency),
+            tail_frac=None if options.percentile is None else options.percentile / 100,
+        ),
+        longest_tokens=options.longest or (mix.longest_tokens if mix else None),
         headroom_frac=0.0 if offline else options.headroom,
+        cached_frac=prefix_hit_of(options.prefix_hit, mix),
+        loaded_frac=options.offload_hit,
+        speculation=_speculation(options),
+        adapters=_adapters(options),
     )
     return ServingQuestion(demand=demand, hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY))
+
+
+def _tpot_s(options: FitOptions) -> float | None:
+    """Return the limit on the time per token: as stated, or the default of a service that states no other."""
+    if options.tpot == NO_LIMIT:
+        return None
+    if options.tpot is None and options.serve and options.latency is None:
+        return DEFAULT_TPOT_S
+    return seconds(options.tpot)
+
+
+def prefix_hit_of(told: str | None, mix: RequestMix | None) -> float:
+    """Return the share of prompt tokens found in the prefix cache, as stated or as measured; raises UsageError."""
+    if told is None:
+        return 0.0
+    if told == "measured":
+        if mix is None or mix.cached_frac is None:
+            raise UsageError(
+                "--prefix-hit measured needs --trace with cached_tokens or prefix_block_ids, or a fleet whose servers count "
+                "cached tokens (vllm:prefix_cache_hits_total, sglang:cached_tokens_total)"
+            )
+        return mix.cached_frac
+    try:
+        share = float(told)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"--prefix-hit {told!r} is not a share; write 0.4, or measured")
+    return share
+
+
+def _speculation(options: FitOptions) -> Speculation | None:
+    if (options.draft_tokens is None) != (options.acceptance is None):
+        raise UsageError("speculative decoding needs both --draft-tokens and --acceptance")
+    if options.draft_tokens is None or options.acceptance is None:
+        return None
+    return Speculation(
+        draft_tokens=options.draft_tokens, acceptance_frac=options.acceptance, draft_cost_frac=options.draft_cost
+    )
+
+
+def _adapters(options: FitOptions) -> Adapters | None:
+    if options.adapters is None:
+        return None
+    return Adapters(number=options.adapters, rank=options.adapter_rank, slowdown_frac=options.adapter_slowdown)
 
 
 def training_of(options: FitOptions) -> TrainingDemand:
@@ -202,6 +270,9 @@ def check_fit_options(options: FitOptions) -> None:
         raise UsageError(f"give one of {' and '.join(given)}: each states the load")
     if not options.serve and given:
         raise UsageError(f"{' and '.join(given)} belong to --serve")
+    limits = (options.ttft, options.tpot, options.latency)
+    if options.percentile is not None and not any(limit not in (None, NO_LIMIT) for limit in limits):
+        raise UsageError("--percentile says where a limit is kept: give --ttft, --tpot or --latency")
 
 
 def read_measured(path: Path, on: str | None = None) -> Measured:

@@ -10,10 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.caches_and_drafts import assumed_lines, serve_flags
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
+from trimtab.cli.fit.pools import pools_beside, pools_document, pools_lines, pools_paste, write_pools
 from trimtab.cli.fit.tables import (
+    CLOSED_LOOP,
+    FOR_PEOPLE,
     MORE,
+    REPLAYED,
     SERVING_COLUMNS,
     TRAINING_COLUMNS,
     best_per_gpu,
@@ -31,7 +36,10 @@ from trimtab.cli.fit.tables import (
     reject_rows,
     replayed_cells,
     replayed_lines,
+    replayed_row,
     roofline_picture,
+    scenario_lines,
+    scenario_rows,
     serving_row,
     serving_words,
     sheet_of,
@@ -42,7 +50,15 @@ from trimtab.cli.fit.tables import (
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, Sheet, SheetColumn, write, write_sheet
 from trimtab.cli.settings import resolve
-from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
+from trimtab.emit.fit_document import (
+    SERVED_UNDER,
+    TRAINED_UNDER,
+    FitDocument,
+    FitWay,
+    scenarios,
+    serving_ways,
+    training_ways,
+)
 from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.launch import bench_job, job_name, training_arguments, vllm_serve
 from trimtab.emit.sections.fit import fit_page
@@ -57,9 +73,13 @@ from trimtab.physics.measured_models import MeasuredModel, find_measured_model
 from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
-from trimtab.physics.serving_demand import Demand, query_of
-from trimtab.pipeline.fitting import faster_ways, replayed_load, served_in_time, usd_per_mtok_all_told
+from trimtab.physics.serving_demand import Demand, context_of, query_of
+from trimtab.pipeline.fitting import SPEED_STEPS, faster_ways, replayed_load, served_in_time, usd_per_mtok_all_told
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
+from trimtab.units import MS_PER_S
+
+PLACEHOLDER_ID = "YOUR_ORG/YOUR_MODEL"
+"""Pasted where the model has no id on the hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +100,12 @@ class _Request:
 
     @property
     def pasted(self) -> str:
-        """Return the model's name in what is pasted: as it was given with its organisation, else its id on the hub."""
-        return self.name if "/" in self.name else hub_id(self.name) or self.name
+        """Return the model's name in what is pasted: its id on the hub, the user's folder, or a placeholder."""
+        if self.model.generic:
+            return PLACEHOLDER_ID
+        if self.name.endswith(".json"):
+            return str(Path(self.name).parent)
+        return self.name if "/" in self.name else hub_id(self.name) or PLACEHOLDER_ID
 
     @property
     def drawn(self) -> bool:
@@ -168,11 +192,11 @@ def _check_found(answer: FitPresentation) -> None:
 
 
 def _without_empty(sheet: Sheet) -> Sheet:
-    """Return the sheet without the columns that no row fills: ways of buying that nobody sells here."""
-    return replace(
-        sheet,
-        columns=[column for column in sheet.columns if any(row.get(column.key) is not None for row in sheet.rows)],
-    )
+    """Return the sheet with the columns that people compare options by, as far as any row fills them."""
+    filled = [column for column in sheet.columns if any(row.get(column.key) is not None for row in sheet.rows)]
+    # a replay knows what requests that arrive at random wait for, the closed formula only the mean of a closed loop
+    hidden = CLOSED_LOOP if any(column.key in REPLAYED for column in filled) else frozenset[str]()
+    return replace(sheet, columns=[column for column in filled if column.key in FOR_PEOPLE - hidden])
 
 
 def _serving(request: _Request) -> FitPresentation:
@@ -198,25 +222,42 @@ def _serving(request: _Request) -> FitPresentation:
             SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, options.engine) if unfit else ())]
         )
     first, name = shown[0], request.name
-    context = request.mix.longest_tokens if request.mix else None
-    paste = vllm_serve(first, request.pasted, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    context = context_of(first, demand, options.engine)
+    in_one_place = min((way for way in ways if bool(way.caveats) == bool(first.caveats)), key=_usd_per_mtok)
+    pools = pools_beside(options, model, demand, market, in_one_place, formats, scale)
+    paste = "\n".join(
+        [
+            *([apart] if (apart := pools_paste(pools, request.pasted, context, asked=options.disaggregated)) else []),
+            vllm_serve(first, request.pasted, context, serve_flags(demand)),
+        ]
+    )
     # a bulk that has a window of hours has no first tokens that anybody waits for
     loads = [None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown]
     remarks = [
         *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
         memory_line(first),
+        *assumed_lines(first, demand, options),
         *replayed_lines(loads[0], demand),
+        *pools_lines(pools),
         *model_lines(model, scale),
         *quality_lines(first),
+        *_default_lines(options, demand, context),
         *kernel_lines(shown),
     ]
     if options.emit_bench is not None:
         remarks += _write_jobs(shown, options.emit_bench, request.pasted, demand)
-    faster = (
-        faster_ways(first, model, demand, market, engine=options.engine, formats=formats, scale=scale)
-        if request.drawn
-        else []
+    if options.emit_pools is not None:
+        remarks += write_pools(pools, options.emit_pools, request.pasted, context)
+    faster = faster_ways(
+        first,
+        model,
+        demand,
+        market,
+        engine=options.engine,
+        formats=formats,
+        scale=scale,
+        steps=SPEED_STEPS if request.drawn else SPEED_STEPS[-1:],
     )
     page = FitDocument(
         title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
@@ -228,13 +269,38 @@ def _serving(request: _Request) -> FitPresentation:
         rejected=answer.rejected,
         remarks=tuple(remarks),
         paste=paste,
+        scenarios=scenarios(serving_ways(ways), serving_ways(faster), SERVED_UNDER),
     )
-    rows = [{**serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
+    rows = [
+        {**serving_row(way), **replayed_row(load), "total_usd_per_mtok": round(all_told(way), 4)}
+        for way, load in zip(shown, loads, strict=True)
+    ]
     machine = [
         {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": round(all_told(way), 4)}
         for way, load in zip(shown, loads, strict=True)
     ]
-    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    answered = _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+    return replace(answered, document={**answered.document, "disaggregated": pools_document(pools)})
+
+
+def _usd_per_mtok(way: ServingOption) -> float:
+    return way.usd_per_mtok.value
+
+
+def _default_lines(options: FitOptions, demand: Demand, context: int) -> list[str]:
+    """Return what was assumed because it was not stated."""
+    found = []
+    if options.tpot is None and demand.targets.tpot_s is not None:
+        found.append(
+            f"time per token kept within {demand.targets.tpot_s * MS_PER_S:,.0f} ms by default; --tpot sets another limit, "
+            "--tpot none lifts it"
+        )
+    if demand.longest_tokens is None:
+        times = context / (demand.input_tokens + demand.output_tokens)
+        found.append(
+            f"--max-model-len {context:,} is assumed, {times:.0f} times the mean request; --longest or --trace sets it"
+        )
+    return found
 
 
 def _training(request: _Request) -> FitPresentation:
@@ -265,6 +331,7 @@ def _training(request: _Request) -> FitPresentation:
         rejected=answer.rejected,
         remarks=(memory_line(first), *model_lines(model, scale), *kernel_lines(shown)),
         paste=training_arguments(first, request.pasted, demand.global_batch),
+        scenarios=scenarios(training_ways(runs), (), TRAINED_UNDER),
     )
     rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
     machine = [{**machine_training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
@@ -294,10 +361,21 @@ def _answer(
     drawn = _drawn(page.ways, page.rooflines) if request.drawn else []
     costs = [cost_table(page.total)] if request.options.explain else []
     cost = f"all told ${page.total.usd:,.0f} a {page.total.per} for the first row (--explain itemises it)"
-    told = [*drawn, *costs, *lines, *page.remarks, *([] if costs else [cost]), "paste for the first row:", page.paste]
+    named = scenario_lines(page.scenarios)
+    told = [
+        *named,
+        *drawn,
+        *costs,
+        *lines,
+        *page.remarks,
+        *([] if costs else [cost]),
+        "paste for the first row:",
+        page.paste,
+    ]
     document = {
         "schema_version": SCHEMA_VERSION,
         "rows": rows,
+        "scenarios": scenario_rows(page.scenarios),
         "rejected": reject_rows(page.rejected),
         "total_cost": {
             "per": page.total.per,

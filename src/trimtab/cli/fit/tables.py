@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
 from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
-from trimtab.emit.fit_document import FitWay, frontier
+from trimtab.emit.fit_document import FitScenario, FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.footprint import Footprint, Item
@@ -16,7 +16,7 @@ from trimtab.physics.formats import WeightFormat, notes
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, hub_id, known_models
-from trimtab.physics.offers import board, replicas_for
+from trimtab.physics.offers import Caveat, board, replicas_for
 from trimtab.physics.roofline import Roofline
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand, cheapest_change, serving_change
@@ -27,6 +27,7 @@ from trimtab.units import MS_PER_S
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
 LEAST_SHOWN_GIB = 0.05
+_CENTS_BELOW = 10.0
 """Items of memory below this are not told to people."""
 MORE = "(-o json lists all)"
 NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.UNKNOWN, Unmet.FORMAT)
@@ -83,11 +84,16 @@ SERVING_COLUMNS = (
     _column("usd_hr", "$/h", 2),
     _column("tok_s", "tokens/s", 0),
     _column("ttft_ms", "TTFT ms", 0),
+    _column("ttft_interval", "80 %"),
+    _column("ttft_p95_ms", "TTFT p95 ms", 0),
+    _column("ttft_p95_interval", "80 %"),
     _column("tpot_ms", "TPOT ms", 1),
+    _column("tpot_interval", "80 %"),
     _column("concurrency", "at once", 0),
     _column("memory", "memory"),
     _column("binding", "bound by"),
     _column("offering", "cheapest offering"),
+    _column("caveats", "caveat"),
     _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
     _column("stranded_gpus", "stranded", 0),
     *_buying_columns("usd_hr", "$/h", 2),
@@ -100,6 +106,7 @@ TRAINING_COLUMNS = (
     _column("usd_interval", "80 %"),
     _column("total_usd", "all told $", 0),
     _column("days", "days", 2),
+    _column("days_interval", "80 %"),
     _column("tok_s", "tokens/s", 0),
     _column("micro_batch", "micro-batch", 0),
     _column("recompute", "recompute"),
@@ -107,10 +114,76 @@ TRAINING_COLUMNS = (
     _column("memory", "memory"),
     _column("usd_hr", "$/h", 2),
     _column("offering", "cheapest offering"),
+    _column("caveats", "caveat"),
     _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
     _column("stranded_gpus", "stranded", 0),
     *_buying_columns("usd", "$", 0),
 )
+
+FOR_PEOPLE = frozenset({
+    "gpu", "gpus", "replicas", "format", "usd_per_mtok", "usd_per_mtok_interval", "total_usd_per_mtok", "usd_hr",
+    "ttft_ms", "ttft_interval", "ttft_p95_ms", "ttft_p95_interval", "tpot_ms", "tpot_interval", "concurrency",
+    "usd", "usd_interval", "total_usd", "days", "days_interval", "tok_s", "micro_batch", "recompute", "optimizer",
+    "memory", "offering", "caveats",
+})  # fmt: skip
+"""Columns of a table in the terminal; CSV and YAML have all, and so does JSON."""
+CLOSED_LOOP = frozenset({"ttft_ms", "ttft_interval"})
+REPLAYED = frozenset({"ttft_p95_ms", "ttft_p95_interval"})
+
+
+def caveat_words(caveats: Sequence[Caveat]) -> str | None:
+    """Return why an option is ranked after the others; None where nothing is wrong with it."""
+    return "; ".join(caveat.value for caveat in caveats) or None
+
+
+def scenario_lines(found: Sequence[FitScenario]) -> list[str]:
+    """Return the named scenarios as one block of aligned lines."""
+    cells = [_scenario_cells(scenario) for scenario in found]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # the last column is prose: it is not padded
+    lines = ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]) for row in cells]
+    return ["\n".join(["scenarios over all ways of buying:", *lines])] if lines else []
+
+
+def _scenario_cells(scenario: FitScenario) -> tuple[str, ...]:
+    way = scenario.way
+    remarks = [
+        f"{way.label}, {way.setup}; {way.where}",
+        *([way.spot_words] if scenario.option is BuyingOption.SPOT else ()),
+        *(caveat.value for caveat in way.caveats),
+    ]
+    cost = f"{scenario.cost:,.0f}" if scenario.cost >= _CENTS_BELOW else f"{scenario.cost:,.3f}"
+    return (
+        scenario.name.value,
+        scenario.option.value,
+        # every unit begins with the dollar sign
+        f"${cost}{way.unit[1:]}",
+        f"{way.time.value:,.3g} {way.time_unit}",
+        "; ".join(remarks),
+    )
+
+
+def scenario_rows(found: Sequence[FitScenario]) -> list[dict[str, Cell]]:
+    """Return the named scenarios for programs."""
+    return [
+        {
+            "scenario": scenario.name.value,
+            "option": scenario.option.value,
+            "gpu": scenario.way.gpu.name,
+            "gpus": scenario.way.gpus,
+            "setup": scenario.way.setup,
+            "cost": round(scenario.cost, 4),
+            "cost_unit": scenario.way.unit,
+            "time": round(scenario.way.time.value, 4),
+            "time_low": round(scenario.way.time.low, 4),
+            "time_high": round(scenario.way.time.high, 4),
+            "time_unit": scenario.way.time_unit,
+            "offering": scenario.way.where,
+            "spot": scenario.way.spot_words if scenario.option is BuyingOption.SPOT else None,
+            "caveats": caveat_words(scenario.way.caveats),
+        }
+        for scenario in found
+    ]
 
 
 def serving_row(way: ServingOption) -> dict[str, Cell]:
@@ -125,11 +198,14 @@ def serving_row(way: ServingOption) -> dict[str, Cell]:
         "usd_hr": round(way.usd_hr, 4),
         "tok_s": round(way.tok_s.value * way.replicas, 1),
         "ttft_ms": round(way.ttft_s.value * MS_PER_S, 1),
+        "ttft_interval": _interval(way.ttft_s, 0, MS_PER_S),
         "tpot_ms": round(way.tpot_s.value * MS_PER_S, 2),
+        "tpot_interval": _interval(way.tpot_s, 0, MS_PER_S),
         "concurrency": way.concurrency,
         "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
         "binding": way.binding.value,
         "offering": way.offer.where,
+        "caveats": caveat_words(way.caveats),
         "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
         "stranded_gpus": way.stranded_gpus,
         **_buying(way.usd_hr_by_option, "usd_hr", 4),
@@ -144,6 +220,7 @@ def training_row(way: TrainingOption) -> dict[str, Cell]:
         "usd": round(way.usd.value, 2),
         "usd_interval": _interval(way.usd, 0),
         "days": round(way.days.value, 3),
+        "days_interval": _interval(way.days, 2),
         "tok_s": round(way.tok_s.value, 1),
         "micro_batch": way.plan.micro_batch,
         "recompute": way.plan.recompute.value,
@@ -151,6 +228,7 @@ def training_row(way: TrainingOption) -> dict[str, Cell]:
         "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
         "usd_hr": round(way.usd_hr, 4),
         "offering": way.offer.where,
+        "caveats": caveat_words(way.caveats),
         "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
         "stranded_gpus": way.stranded_gpus,
         **_buying(way.usd_by_option, "usd", 2),
@@ -189,7 +267,30 @@ def replayed_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
         **cells,
         "beyond_saturation": None if load is None else load.ttft_p95_s is None,
         "tpot_p95_ms": None if load is None or math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
+        **_tail_cells(load),
         "preempted_frac": None if load is None else round(load.preempted_frac, 4),
+    }
+
+
+def _tail_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
+    """Return the times at the quantile asked for; None beyond saturation."""
+    tail = None if load is None else load.tail
+    if tail is None:
+        return dict.fromkeys(("tail_percentile", "ttft_tail_ms", "tpot_tail_ms", "latency_tail_ms"))
+    return {
+        "tail_percentile": round(100 * tail.frac, 1),
+        "ttft_tail_ms": round(tail.ttft_s.value * MS_PER_S, 1),
+        "tpot_tail_ms": None if math.isnan(tail.tpot_s) else round(tail.tpot_s * MS_PER_S, 2),
+        "latency_tail_ms": round(tail.latency_s * MS_PER_S, 1),
+    }
+
+
+def replayed_row(load: ReplayedLoad | None) -> dict[str, Cell]:
+    """Return the first token's p95 in the replay, for people; None where there is none."""
+    first = None if load is None else load.ttft_p95_s
+    return {
+        "ttft_p95_ms": None if first is None else round(first.value * MS_PER_S, 1),
+        "ttft_p95_interval": None if first is None else _interval(first, 0, MS_PER_S),
     }
 
 
@@ -205,10 +306,18 @@ def replayed_lines(load: ReplayedLoad | None, demand: Demand) -> list[str]:
             f"replayed scheduler, {come}: more comes than is served at once, so no time to first token is said{again}"
         ]
     beyond = f"; beyond the limit of {limit_s:,.3g} s" if limit_s is not None and p95.value > limit_s else ""
-    return [
+    found = [
         f"replayed scheduler, {come}: first token p50 {p50.value * MS_PER_S:,.0f} ms, p95 {p95.value * MS_PER_S:,.0f} ms "
         f"(80 %: {_interval(p95, 0, MS_PER_S)}){beyond}{again}"
     ]
+    tail = load.tail
+    if demand.targets.tail_frac is not None and tail is not None:
+        found.append(
+            f"at p{100 * tail.frac:g}: first token {tail.ttft_s.value * MS_PER_S:,.0f} ms "
+            f"(80 %: {_interval(tail.ttft_s, 0, MS_PER_S)}), time per token {tail.tpot_s * MS_PER_S:,.1f} ms, "
+            f"whole request {tail.latency_s:,.2f} s"
+        )
+    return found
 
 
 def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
@@ -330,7 +439,12 @@ def serving_words(demand: Demand, market: FitMarket) -> str:
     if demand.mean_req_s:
         load += f" at the peak, {demand.mean_req_s:,.4g} on average"
     limits = demand.targets
-    named = (("TTFT p95", limits.ttft_s), ("time per token", limits.tpot_s), ("latency", limits.latency_s))
+    tail = "" if limits.tail_frac is None else f" p{100 * limits.tail_frac:g}"
+    named = (
+        (f"TTFT{tail or ' p95'}", limits.ttft_s),
+        (f"time per token{tail}", limits.tpot_s),
+        (f"latency{tail}", limits.latency_s),
+    )
     told = "; ".join(f"{name} within {limit:,.3g} s" for name, limit in named if limit is not None)
     return f"{load}{'; ' + told if told else ''}; {_place(market)}"
 
@@ -357,7 +471,8 @@ def size_line(way: ServingOption, demand: Demand) -> str:
     room = f", with {demand.headroom_frac:.0%} headroom {sized}" if demand.headroom_frac else ""
     if way.replicas > sized:
         room += f", for first tokens in time {way.replicas}"
-    return f"{demand.rate_req_s:,.3g} requests/s at {way.replica_req_s:,.3g} a replica need {needed} of {way.tensor} GPUs{room}"
+    each = f"{way.replica_req_s:,.3g} a replica need {needed} of {way.replica_gpus} GPUs"
+    return f"{demand.rate_req_s:,.3g} requests/s at {each}{room}"
 
 
 def _memory_items(footprint: Footprint) -> dict[str, Cell]:

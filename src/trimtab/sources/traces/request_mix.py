@@ -8,7 +8,7 @@ of a fleet bundle.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,9 @@ PEAK_QUANTILE = 0.99
 """The busiest of a hundred intervals is what replicas are sized for."""
 LARGE_RATE = 100.0
 """From here on, requests a second are told whole."""
+BLOCK_IDS = "prefix_block_ids"
+"""Ids of a prompt's blocks in order, each standing for all tokens up to its end (Mooncake's traces: blocks of 512)."""
+BLOCK_SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_YEARS = 10
 MOST_TOKENS = 10**9
 """No request is longer: the largest context of a model sold is 10^7."""
@@ -49,6 +52,8 @@ class RequestMix:
     longest_tokens: int | None
     """Input and output of the longest request."""
     hours: float
+    cached_frac: float | None = None
+    """Share of prompt tokens found in a prefix cache: as counted, or with an unlimited cache; None where nothing tells."""
 
     @property
     def summary(self) -> str:
@@ -59,7 +64,8 @@ class RequestMix:
             if self.input_tokens is not None and self.output_tokens is not None
             else ", no tokens recorded"
         )
-        return f"trace of {self.hours:,.1f} h: {rate} (burst CV {self.burst_cv:.2f}){tokens}"
+        cached = "" if self.cached_frac is None else f", {self.cached_frac:.0%} of the prompt tokens cached"
+        return f"trace of {self.hours:,.1f} h: {rate} (burst CV {self.burst_cv:.2f}){tokens}{cached}"
 
 
 def _rate(value: float) -> str:
@@ -115,7 +121,8 @@ def _times(table: pa.Table, path: Path) -> Floats:
 
 
 def _request_mix(table: pa.Table, path: Path) -> RequestMix:
-    t_s = np.sort(_times(table, path))
+    arrived_s = _times(table, path)
+    t_s = np.sort(arrived_s)
     span_s = float(t_s[-1] - t_s[0])
     if span_s <= 0:
         raise InputError(f"{path}: all requests come at the same moment; a rate needs a span of time")
@@ -133,7 +140,57 @@ def _request_mix(table: pa.Table, path: Path) -> RequestMix:
         output_tokens=_mean(tokens_out),
         longest_tokens=longest,
         hours=span_s / (S_PER_MIN * S_PER_MIN),
+        cached_frac=_cached_frac(table, arrived_s, tokens_in, path),
     )
+
+
+def _cached_frac(table: pa.Table, arrived_s: Floats, tokens_in: Floats | None, path: Path) -> float | None:
+    """Return the share of prompt tokens that a cache held (`cached_tokens`), or would hold (`prefix_block_ids`)."""
+    if tokens_in is None:
+        return None
+    counted = _floats(table, "cached_tokens", path)
+    if counted is None and BLOCK_IDS in table.column_names:
+        counted = _repeated_tokens(table[BLOCK_IDS], np.argsort(arrived_s, kind="stable"), tokens_in, path)
+    if counted is None:
+        return None
+    known = np.isfinite(counted) & np.isfinite(tokens_in)
+    total = float(tokens_in[known].sum())
+    if not total > 0:
+        return None
+    if (counted[known] < 0).any() or (counted[known] > tokens_in[known]).any():
+        row = int(np.flatnonzero(known & ~((counted >= 0) & (counted <= tokens_in)))[0])
+        raise InputError(f"{path} row {row + 2}: {counted[row]:g} cached tokens of {tokens_in[row]:g}")
+    return float(counted[known].sum()) / total
+
+
+def _repeated_tokens(blocks: pa.ChunkedArray, order: npt.NDArray[np.intp], tokens_in: Floats, path: Path) -> Floats:
+    """Return the tokens of each prompt whose blocks came before, up to the first that did not.
+
+    The cache keeps all blocks for ever, so this is the most that any cache finds. A block's id stands for all tokens up to
+    its end, and blocks of one trace are of one size: the largest prompt per block tells it.
+    """
+    rows = blocks.to_pylist()
+    counts = np.array([len(row or ()) for row in rows], dtype=np.float64)
+    if not counts.any():
+        return np.zeros(len(rows))
+    block_tokens = _block_tokens(tokens_in, counts, path)
+    seen: set[object] = set()
+    repeated = np.zeros(len(rows))
+    for at in order.tolist():
+        mine = rows[at] or ()
+        found = next((number for number, block in enumerate(mine) if block not in seen), len(mine))
+        seen.update(mine)
+        repeated[at] = min(found * block_tokens, tokens_in[at])
+    return repeated
+
+
+def _block_tokens(tokens_in: Floats, counts: Floats, path: Path) -> float:
+    """Return the tokens of a block: the power of two that fits all prompts, of which each fills its blocks but the last."""
+    known = (counts > 0) & np.isfinite(tokens_in)
+    for size in BLOCK_SIZES:
+        if (np.ceil(tokens_in[known] / size) <= counts[known]).all():
+            return float(size)
+    raise InputError(f"{path}: {BLOCK_IDS} are fewer than the prompts' tokens in blocks of {BLOCK_SIZES[-1]}")
 
 
 def _longest(tokens: Floats, path: Path) -> int | None:
@@ -208,6 +265,7 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
     if not (folder / META_FILE).is_file():
         raise InputError(f"{folder}: no fleet bundle and no trace file")
     columns = ["workload", "interval_s", "arrivals", "input_tokens_mean", "output_tokens_mean"]
+    columns += ["input_tokens", "cached_tokens"]
     table = _one_of(read_bundle(folder).table("demand", columns), "workload", workload, folder)
     arrivals, interval_s = _floats(table, "arrivals", folder), _floats(table, "interval_s", folder)
     assert arrivals is not None
@@ -220,4 +278,18 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
         _mean(_floats(table, "input_tokens_mean", folder), arrivals),
         _mean(_floats(table, "output_tokens_mean", folder), arrivals),
     )
-    return _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)
+    mix = _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)
+    return replace(mix, cached_frac=_counted_frac(table, arrivals, folder))
+
+
+def _counted_frac(table: pa.Table, arrivals: Floats, folder: Path) -> float | None:
+    """Return the share of prompt tokens that the servers counted as cached, over the intervals that tell both."""
+    cached, counted = _floats(table, "cached_tokens", folder), _floats(table, "input_tokens", folder)
+    mean = _floats(table, "input_tokens_mean", folder)
+    if cached is None or counted is None or mean is None:
+        return None
+    # a server that counts no prompt tokens may still tell their mean
+    prompts = np.where(np.isfinite(counted), counted, arrivals * mean)
+    known = np.isfinite(cached) & np.isfinite(prompts) & (prompts > 0)
+    # two counters of a server are not read at the same moment: never more than all of a prompt
+    return min(1.0, float(cached[known].sum() / prompts[known].sum())) if known.any() else None
