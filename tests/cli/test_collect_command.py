@@ -29,7 +29,7 @@ def test_its_help_has_the_line_of_the_list_and_examples(capsys):
     ("arguments", "part"),
     [
         (["-p", "localhost"], "write http://HOST:9090"),
-        (["-p", "http://x", "--from", "soon"], "is no moment"),
+        (["-p", "http://x", "--from", "soon"], "is not a time"),
         (["-p", "http://x", "-H", "Key"], "write NAME:VALUE"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_gpu_type_without_a_board_and_two_fleets_at_once_are_refused(tmp_path,
     jobs = str(Path(__file__).parents[1] / "data" / "slurm" / "jobs.txt")
 
     assert run("--slurm", jobs, "--gpu", "a100") == 2
-    assert "write TYPE=BOARD" in capsys.readouterr().err
+    assert "write TYPE=GPU" in capsys.readouterr().err
     assert run("--slurm", jobs, "--context", "current") == 2
     assert "different fleets" in capsys.readouterr().err
 

@@ -95,7 +95,7 @@ def test_where_a_list_fails_the_file_stays_as_it_was(run, server, tmp_path):
     code, _, err = run(*AWS)
 
     assert code == 1
-    assert "stays as it was" in err
+    assert "stays unchanged" in err
     assert (tmp_path / "prices.csv").read_bytes() == before
 
 

@@ -80,7 +80,7 @@ SERVED_UNDER = (
 )
 """Ways of buying a service can be held under; capacity blocks end after at most 182 days."""
 TRAINED_UNDER = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.CAPACITY_BLOCK, BuyingOption.OWNED)
-"""Ways of buying one run: nobody commits for a year to nodes that are used for days."""
+"""Buying options for one run; a one-year commitment makes no sense for nodes used for days."""
 FASTEST_COST_RATIO = 3.0
 
 

@@ -179,8 +179,8 @@ def _two_periods(used: pa.Table, pair: tuple[int, int], where: str, rows: Codes)
 
 def _at_once(lives: Spans, first: Sequence[int], second: Sequence[int]) -> bool:
     return any(
-        min(lives.end_s[one], lives.end_s[other]) - max(lives.start_s[one], lives.start_s[other]) > CLOCKS_S
-        for one in first
+        min(lives.end_s[row], lives.end_s[other]) - max(lives.start_s[row], lives.start_s[other]) > CLOCKS_S
+        for row in first
         for other in second
     )
 

@@ -113,7 +113,7 @@ def _report(options: CommitOptions, tell: Tell) -> CommitReport:
             *carried.said,
             *(f"left out: {line}" for line in held.left_out),
             *not_running(held.owned, day),
-            *(note for note in notes if "no commitment is recommended" in note),
+            *(note for note in notes if "no commitment is advised" in note),
         ],
         seen=fleet.usage,
         cover_most_frac=settings.planning.commitment_coverage_max_frac,
