@@ -120,7 +120,7 @@ def _certificate(plan: PlanPart) -> str:
         return f"No combination of {options} is cheaper."
     bill = f"is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)"
     if plan.work_gap_frac is None or plan.work_gap_frac >= plan.gap_frac:
-        return f"No mix of {options} {bill}."
+        return f"No combination of {options} {bill}."
     both = (
         "is cheaper" if plan.work_gap_frac < _NO_GAP_FRAC else f"is more than {percent(plan.work_gap_frac, 1)} cheaper"
     )

@@ -34,9 +34,9 @@ class Bound(Enum):
     GPU = "GPU activity"
     ONE_BY_ONE = "one request at a time"
     PLACES = "places for requests, all taken while others waited"
-    BESIDE_GPU = "something beside the GPU: latency rose faster with load than GPU activity"
+    BESIDE_GPU = "something other than the GPU: latency rose faster with load than GPU activity"
     DECLARED = "the places declared, by how times rose with the requests in work"
-    UNTOLD = "nothing that history shows"
+    UNTOLD = "unknown, none was reached in the history"
 
     @property
     def is_told(self) -> bool:
