@@ -63,7 +63,7 @@ from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 from trimtab.web.access import AccessRules
 from trimtab.web.app import web_app
-from trimtab.web.library import AuditEntry, Library
+from trimtab.web.library import AuditEntry, HistoryQuestion, Library, RunningAudit
 from trimtab.web.tables import AllocatedBill, AllocationQuestion
 
 Answer = tuple[int, Mapping[str, str], bytes]
@@ -439,6 +439,12 @@ class _Shelf:
     def allocated(self, name: str, asked: AllocationQuestion, tell: Progress) -> AllocatedBill:
         raise InputError("the history is not here")
 
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        raise InputError("the history is not here")
+
+    def running(self) -> list[RunningAudit]:
+        return []
+
 
 _PAGES = (
     "GET /", "GET /audits", "GET /audits/1", "GET /audits/1/spend?q=train&team=ml&sort=usd&down=1&page=2",
@@ -446,6 +452,9 @@ _PAGES = (
     "GET /audits/1/tables/workloads.csv?sort=team", "GET /audits/1/tables/actions.json?page=1",
     "GET /fit?model=llama-3-8b&rate=5&input=512&output=128&ttft=500&tpot=50", "GET /api/audits/1",
     "GET /api/audits/1/tables/teams?q=a&down=0", "HEAD /api/openapi.json", "GET /login?next=%2Faudits&wrong=1",
+    "GET /audits/1/year?order=a2,a1", "GET /audits/1/replay?what=prod%2Fapi&from=24&hours=48", "GET /audits/1/limits",
+    "GET /audits/1/gpus?name=prod%2Fapi&week=2", "GET /api/prices?gpu=H100-SXM5-80GB&option=spot&sort=usd_hr", "GET /reviews",
+    "GET /api/audits/1/year?order=a1", "GET /audits/1/tables/capacity.csv?what=prod%2Fapi", "GET /audits/1/commitments",
     "GET /audits/1/plan?off=a1,a2", "GET /api/audits/1/plan?off=a1", "GET /audits/1/finance", "GET /audits/1/verify?q=a",
     "GET /api/audits/1/what-if?demand=1.5&price=H100-15%25,spot%2B30%25&quota=p5.48xlarge=16&deadline=2027-03&budget=9",
     "GET /audits/1/allocation?by=label:team&cost=billed&idle=even&shared=spread&team=ml", "GET /audits/1/workbook.xlsx",

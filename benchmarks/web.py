@@ -25,11 +25,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 from tests.web.browser import browser
-from tests.web.fleet import Shelf
+from tests.web.fleet import Shelf, verified, whole
 
 from benchmarks.whole_audit import generated
 from trimtab.emit.audit_document import audit_document
@@ -69,10 +71,12 @@ _WEIGHT = """
 
 def serve(asked: argparse.Namespace) -> None:
     """Audit the fleet and serve it: the process that is measured."""
-    bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
-    found, made = audited(bundle, name=asked.demo or f"{asked.workloads} generated workloads")
-    document = audit_document(found)
-    later = verify_plan(kept_plan(found, bundle), bundle)
+    if asked.small:
+        (document, made), later = whole(), verified()
+    else:
+        bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
+        found, made = audited(bundle, name=asked.demo or f"{asked.workloads} generated workloads")
+        document, later = audit_document(found), verify_plan(kept_plan(found, bundle), bundle)
     library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}, later))
     print(READY, flush=True)
     run_server(library, ServerPlace(host="127.0.0.1", port=asked.port))
@@ -218,40 +222,65 @@ def asked_otherwise(client: httpx.Client) -> dict[str, object]:
     }
 
 
-def fuzzed(address: str, program: str, cases: int, workers: int = 2) -> dict[str, object]:
-    """Let Schemathesis ask every operation so often; return its cases, and how often each of its checks failed."""
+def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int = 4) -> dict[str, object]:
+    """Let Schemathesis send up to `cases` requests to each operation; return answers by status and failed checks.
+
+    Each operation is tested in a run of its own, so that a slow one does not take the time of the others. A run that takes
+    longer than `limit_s` is stopped, and what it had sent until then counts.
+    """
+    with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+        paths = list(client.get("/api/openapi.json").json()["paths"])
+    found = {path: _fuzzed_operation(address, path, program, cases, limit_s, workers) for path in paths}
+    return {
+        "fuzz_operations": found,
+        "fuzz_cases_least": min(part["cases"] for part in found.values()),
+        "fuzz_server_errors": sum(part["server_errors"] for part in found.values()),
+    }
+
+
+def _fuzzed_operation(
+    address: str, path: str, program: str, cases: int, limit_s: float, workers: int
+) -> dict[str, Any]:
+    """Return what Schemathesis found of one operation."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ndjson"
-        command = [
-            program,
-            "run",
-            f"{address}/api/openapi.json",
-            "--phases",
-            "examples,coverage,fuzzing",
-            "--seed",
-            "7",
-        ]
-        command += ["-n", str(cases), "-w", str(workers), "--continue-on-failure", "--report", "ndjson"]
-        command += ["--report-ndjson-path", str(report), "--suppress-health-check", "all"]
-        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        statuses: Counter[int] = Counter()
-        failures: Counter[str] = Counter()
-        with report.open(encoding="utf-8") as lines:
-            for line in lines:
-                event = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
-                statuses.update(part["response"]["status_code"] for part in event.get("interactions", {}).values()
-                                if part.get("response"))  # fmt: skip
-                failures.update(
-                    check["name"]
-                    for checks in event.get("checks", {}).values()
-                    for check in checks
-                    if check["status"] == "failure"
-                )
-    return {
-        "fuzz_cases": sum(statuses.values()),
-        "fuzz_server_errors": sum(count for status, count in statuses.items() if status >= 500),
-        "fuzz_failed_checks": dict(failures),
+        command = [program, "run", f"{address}/api/openapi.json", "--include-path", path, "--phases"]
+        command += ["examples,coverage,fuzzing", "--seed", "7", "-n", str(cases), "-w", str(workers)]
+        command += ["--continue-on-failure", "--suppress-health-check", "all", "--generation-unique-inputs"]
+        command += ["--report", "ndjson", "--report-ndjson-path", str(report)]
+        began = time.monotonic()
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=limit_s
+            )
+        statuses, failures = _of_report(report)
+    answer = {
+        "cases": sum(statuses.values()),
+        "seconds": round(time.monotonic() - began, 1),
+        "statuses": {str(status): count for status, count in sorted(statuses.items())},
+        "server_errors": sum(count for status, count in statuses.items() if status >= 500),
+        "failed_checks": dict(failures),
     }
+    print(path, json.dumps(answer), flush=True)
+    return answer
+
+
+def _of_report(report: Path) -> tuple[Counter[int], Counter[str]]:
+    """Return the statuses of all answers and the names of failed checks in a report of Schemathesis."""
+    statuses: Counter[int] = Counter()
+    failures: Counter[str] = Counter()
+    if not report.exists():
+        return statuses, failures
+    with report.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                break  # cut off where the run was stopped
+            event = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
+            answers = (part.get("response") for part in event.get("interactions", {}).values())
+            statuses.update(answer["status_code"] for answer in answers if answer)
+            checks = (check for some in event.get("checks", {}).values() for check in some)
+            failures.update(check["name"] for check in checks if check["status"] == "failure")
+    return statuses, failures
 
 
 def loaded(address: str, process: int, seconds: float, rate_s: float = 0.0) -> dict[str, object]:
@@ -305,8 +334,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: as fast as they are answered")
     parser.add_argument("--cases", type=int, default=0, help="cases of Schemathesis for each operation; 0: none")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for the cases of one operation")
     parser.add_argument("--schemathesis", default="st", help="its program, which is no requirement of this project")
     parser.add_argument("--demo")
+    parser.add_argument("--small", action="store_true", help="the small fleet of the tests, whose scenarios are quick")
     parser.add_argument("--shown", type=int, default=1000, help="workloads of the audit whose pages are loaded")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
@@ -333,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             chromium = shutil.which("chromium")
             answer |= seen(address, chromium) if chromium else {}
             answer |= loaded(address, server.pid, asked.seconds, asked.rate)
-            answer |= fuzzed(address, asked.schemathesis, asked.cases) if asked.cases else {}
+            answer |= fuzzed(address, asked.schemathesis, asked.cases, asked.limit) if asked.cases else {}
         finally:
             server.terminate()
     print(json.dumps(answer))

@@ -86,3 +86,12 @@ def test_without_a_published_network_the_cure_is_named():
 
     assert not told["disaggregated"]["found"]
     assert "--kv-gb-s" in " ".join(told["disaggregated"]["because"])
+
+
+def test_a_quantile_is_kept_by_the_pools_too():
+    told = json.loads(run(*LONG_PROMPTS, *LIMITS, "--percentile", "99", "-o", "json").output)["disaggregated"]
+
+    assert told["found"]
+    assert told["tail_percentile"] == 99
+    assert told["ttft_p95_ms"] < told["ttft_tail_ms"] <= 2000
+    assert told["tpot_tail_ms"] <= 25

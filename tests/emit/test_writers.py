@@ -222,7 +222,7 @@ def test_a_drawing_is_as_wide_as_the_form():
     assert max(map(len, shown.splitlines())) == NARROW
     assert "the key" in shown
     assert f"```\n{'█' * 80}\nthe key\n```" in markdown.write_page(page_of(drawn))
-    assert f"<pre>{'█' * 80}\nthe key</pre>" in html.write_page(page_of(drawn))
+    assert f">{'█' * 80}\nthe key</pre>" in html.write_page(page_of(drawn))
 
 
 def test_a_table_with_columns_that_repeat_is_cut_into_parts_where_the_screen_is_narrow():

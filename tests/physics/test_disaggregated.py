@@ -11,7 +11,7 @@ from trimtab.physics.fabrics import between_nodes, stated, within_node
 from trimtab.physics.footprint import kv_bytes
 from trimtab.physics.found_ways import Rejected
 from trimtab.physics.models import model_named
-from trimtab.physics.offers import NodeOffer, board
+from trimtab.physics.offers import Caveat, NodeOffer, board
 from trimtab.physics.serving_demand import Demand, Targets, ways_of
 
 MODEL = model_named("llama-3.1-8b")
@@ -141,3 +141,16 @@ def test_fabrics_are_of_types_that_the_catalog_knows():
     assert len(known) == 82
     assert between_nodes(offer()).node_byte_s == 400e9
     assert within_node(board("L4"), 8).of_gpus(1, 8) == pytest.approx(16e9)
+
+
+def test_pairs_with_a_caveat_come_last_unless_it_is_accepted():
+    ways, _ = ways_of(MODEL, board("B200-SXM-180GB"), (offer(instance_type="p6-b200.48xlarge"),), DEMAND, "vllm")
+    careful, _ = search_disaggregated(ways, DEMAND)
+    free, _ = search_disaggregated(ways, DEMAND, accepted=frozenset(Caveat))
+
+    order = [bool(pair.caveats) for pair in careful]
+    assert order == sorted(order)
+    assert any(order)
+    assert not careful[0].caveats
+    assert not any(pair.caveats for pair in free)
+    assert free[0].usd_hr <= careful[0].usd_hr

@@ -15,11 +15,13 @@ from trimtab.web.library import Library, Switchboard
 
 
 @contextmanager
-def serving(library, token=None):
-    """Run the server; give its address."""
+def serving(library, token=None, reviews=None, **place):
+    """Run the server; give its address. `place` is more of `ServerPlace`."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(configured(library, ServerPlace(host="127.0.0.1", port=0, token=token)))
+    server = uvicorn.Server(
+        configured(library, ServerPlace(host="127.0.0.1", port=0, token=token, **place), reviews=reviews)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:

@@ -4,11 +4,14 @@ from functools import cache
 
 from tests.fleets import FleetRows, few_machines
 
+from trimtab.cli.serve.run import gpu_hours
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.blocks import Page
 from trimtab.errors import InputError
 from trimtab.pipeline import kept_plan, verify_plan
 from trimtab.pipeline.auditing import audited
-from trimtab.web.library import AuditEntry
+from trimtab.web.library import AuditEntry, CommitmentsQuestion, GpuHoursQuestion
+from trimtab.web.plan_pages import CommitmentsFound
 from trimtab.web.tables import MONEY, SHARE, WORDS, AllocatedBill, DataColumn, DataTable
 
 DAYS = 28
@@ -90,6 +93,23 @@ class Shelf:
         paid = [{"name": row.name, "usd": row.usd_mo, "share_frac": row.share_frac} for row in rows]
         table = DataTable(key="allocation", title="Allocation", columns=columns, rows=paid)
         return AllocatedBill(table=table, notes=(f"idle {asked.idle}",))
+
+    def worked_out(self, name, question, tell):
+        if name not in self.plans:
+            raise InputError(f"the history of audit {name} is not here")
+        match question:
+            case CommitmentsQuestion():
+                columns = (DataColumn(key="day", title="day"), DataColumn(key="buy_nodes", title="buy"))
+                steps = DataTable(key="commitments", title="Commitments", columns=columns, rows=[])
+                page = Page(
+                    brand="trimtab commit", title="Commitments", subject="small fleet", seen="28 days", sections=()
+                )
+                return CommitmentsFound(page=page, document={"schema_version": 1, "basis": "as it was"}, steps=steps)
+            case GpuHoursQuestion():
+                return gpu_hours(rows().bundle(), question.workload)
+
+    def running(self):
+        return ()
 
     def plan(self, name, tell):
         if name not in self.plans:

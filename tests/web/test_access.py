@@ -129,6 +129,90 @@ def test_a_form_from_another_site_logs_nobody_in(guarded):
     assert "set-cookie" not in answer.headers
 
 
+# A proxy that signs readers in
+
+HEADER = {"X-Forwarded-Email": "Ana@example.com"}
+
+
+@pytest.fixture(scope="module")
+def behind_proxy():
+    document, _ = whole()
+    place = {"user_header": "X-Forwarded-Email", "users": ("*@example.com",)}
+    with (
+        serving(Library(source=Shelf({"1": document})), **place) as address,
+        httpx.Client(base_url=address, trust_env=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/audits", "/audits/1/plan", "/api/audits", "/api/openapi.json", "/fit", "/login"]
+)
+def test_nothing_is_shown_where_the_proxy_names_nobody(behind_proxy, path):
+    answer = behind_proxy.get(path)
+
+    assert answer.status_code == 403
+    assert "fleet" not in answer.text
+
+
+def test_a_reader_whom_the_proxy_names_sees_the_pages(behind_proxy):
+    assert behind_proxy.get("/audits/1", headers=HEADER).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["eve@example.org", "", "ana@example.com.evil.org", "x@example.com\tadmin"])
+def test_a_reader_who_is_not_admitted_sees_nothing(behind_proxy, name):
+    assert behind_proxy.get("/audits", headers={"X-Forwarded-Email": name}).status_code == 403
+
+
+def test_a_header_that_is_there_twice_names_nobody(behind_proxy):
+    twice = [("X-Forwarded-Email", "eve@example.com"), ("X-Forwarded-Email", "ana@example.com")]
+
+    assert behind_proxy.get("/audits", headers=twice).status_code == 403
+
+
+def test_the_header_counts_from_the_proxys_address_alone():
+    document, _ = whole()
+    place = {"user_header": "X-Forwarded-Email", "proxies": ("10.42.0.0/16",)}
+    with serving(Library(source=Shelf({"1": document})), **place) as address:
+        assert httpx.get(f"{address}/audits", headers=HEADER, trust_env=False).status_code == 403
+
+
+def test_without_the_setting_no_header_opens_anything(guarded):
+    assert guarded.get("/api/audits", headers=HEADER).status_code == 401
+
+
+def test_programs_give_the_token_where_people_come_through_the_proxy():
+    document, _ = whole()
+    library = Library(source=Shelf({"1": document}))
+    with (
+        serving(library, token=TOKEN, user_header="X-Forwarded-Email") as address,
+        httpx.Client(base_url=address, trust_env=False) as client,
+    ):
+        assert client.get("/api/audits").status_code == 401
+        assert client.get("/api/audits", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+        assert client.get("/api/audits", headers=HEADER).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"host": "0.0.0.0", "user_header": "X-Forwarded-Email"},
+        {"host": "127.0.0.1", "proxies": ("10.0.0.1",)},
+        {"host": "127.0.0.1", "users": ("*@example.com",)},
+        {"host": "127.0.0.1", "user_header": "X-Forwarded-Email", "proxies": ("proxy.example.com",)},
+    ],
+)
+def test_a_setting_that_would_leave_the_header_to_anybody_is_refused(place):
+    with pytest.raises(UsageError):
+        ServerPlace(port=8080, **place).rules()
+
+
+def test_the_header_needs_no_token_on_an_address_that_others_reach_once_the_proxy_is_named():
+    place = ServerPlace(host="0.0.0.0", port=8080, user_header="X-User", proxies=("10.0.0.7",), names=("costs",))
+
+    assert not place.rules().open
+
+
 def test_guessing_is_slowed_down(guarded):
     codes = [guarded.post("/login", data={"token": f"guess-{n}"}).status_code for n in range(MOST_FAILED + 2)]
 

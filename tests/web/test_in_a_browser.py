@@ -28,6 +28,13 @@ PAGES = (
     "/audits/1/action?id=a1",
     "/audits/1/proof",
     "/audits/1/verify",
+    "/audits/1/year",
+    "/audits/1/year?order=a2,a1",
+    "/audits/1/commitments",
+    "/audits/1/limits",
+    "/audits/1/replay",
+    "/audits/1/replay?from=24&hours=48",
+    "/audits/1/gpus?name=lab/train",
     "/audits/1/what-if",
     "/audits/1/what-if?no_spot=1",
     "/audits/1/allocation",
@@ -36,6 +43,8 @@ PAGES = (
     "/audits/1/use",
     "/audits/1/more",
     "/fit?model=llama-3-8b&rate=5",
+    "/prices",
+    "/reviews",
 )
 WIDE = """
 [...document.querySelectorAll('svg, input, button, h1, h2, p, li')].filter((part) => part.checkVisibility()
@@ -150,6 +159,71 @@ def test_the_way_back_leads_through_the_switched_plans(quiet, address):
     quiet.evaluate("history.back()")
 
     quiet.until("location.search === '' && !document.querySelector('.is-off')")
+
+
+def test_an_action_is_moved_by_keyboard_and_keeps_the_focus(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/year")
+    year = quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent")
+    quiet.evaluate("document.getElementById('later-a1').focus()")
+
+    quiet.press("Enter", text="\r")
+    quiet.until("location.search.startsWith('?order=a2,a1')")
+    quiet.until("document.querySelector('#order li').dataset.id === 'a2' && !!document.getElementById('later-a1')")
+
+    assert quiet.evaluate("document.activeElement.id") == "later-a1"
+    quiet.evaluate("history.back()")
+    quiet.until("document.querySelector('#order li').dataset.id === 'a1'")
+    assert quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent") == year
+
+
+def test_an_action_is_dragged_to_another_place(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/year")
+    quiet.evaluate("""
+      (() => { const items = document.querySelectorAll('#order li'), data = new DataTransfer();
+        const place = items[1].getBoundingClientRect();
+        const fire = (target, type, y) => target.dispatchEvent(new DragEvent(type,
+          { bubbles: true, cancelable: true, dataTransfer: data, clientY: y }));
+        fire(items[0], 'dragstart', 0); fire(items[1], 'dragover', place.bottom - 1); fire(items[0], 'dragend', 0); })()
+    """)
+
+    quiet.until("location.search.startsWith('?order=a2,a1')")
+
+
+def test_a_picture_is_zoomed_by_dragging_and_by_keyboard(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/replay")
+    box = quiet.evaluate("""
+      (() => { const place = document.querySelector('.zoom svg').getBoundingClientRect();
+        return [place.left, place.top, place.width, place.height] })()
+    """)
+    left, top, width, height = box
+    y = top + height / 2
+    for kind, share in (("mousePressed", 0.3), ("mouseMoved", 0.6), ("mouseReleased", 0.6)):
+        quiet.ask(
+            "Input.dispatchMouseEvent", type=kind, x=left + share * width, y=y, button="left", buttons=1, clickCount=1
+        )
+
+    quiet.until("new URLSearchParams(location.search).has('hours')")
+    quiet.until("!document.getElementById('main').hasAttribute('aria-busy')")
+    hours = int(quiet.evaluate("new URLSearchParams(location.search).get('hours')"))
+    total = int(quiet.evaluate("document.querySelector('.zoom').dataset.total"))
+    assert hours == pytest.approx(total * 0.3 * 960 / 904, abs=3)  # the frame begins 56 of 960 from the left
+    assert quiet.evaluate("document.activeElement.id") == "zoom-bill"
+
+    quiet.press("-", "Minus", "-")
+    quiet.until(f"document.querySelector('.zoom').dataset.hours === '{min(2 * hours, total)}'")
+
+
+def test_a_slider_says_what_its_limit_saves(quiet, address):
+    quiet.screen(*DESK)
+    quiet.open(f"{address}/audits/1/limits")
+    quiet.until("!document.getElementById('waiting')")
+
+    for number in range(quiet.evaluate("document.querySelectorAll('.slider').length")):
+        words = f"document.querySelectorAll('.slider output')[{number}].textContent"
+        assert "saves $" in quiet.evaluate(words)
 
 
 def test_pages_are_dark_where_the_screen_is(quiet, address):

@@ -427,6 +427,8 @@ def test_every_answer_of_the_api_is_as_it_is_described(client):
     names = {"{audit}": "1", "{table}": "workloads"}
 
     for path, operation in described["paths"].items():
+        if "{review}" in path:  # this server was given no folder of reviews: tests/web/test_plan_pages.py
+            continue
         real = re.sub(r"{\w+}", lambda found: names[found[0]], path)
         query = {"no_spot": "1"} if path.endswith("what-if") else {}
         answer = answered(client, real, query)

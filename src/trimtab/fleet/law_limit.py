@@ -10,8 +10,8 @@ full first is told by what history shows, in this order:
 1. *one request at a time*: a replica is full while it has one;
 2. *places*: requests waited for as long as they were then in work; what was served meanwhile is the capacity;
 3. *the GPU*: the capacity by activity is within what was shown, or no further off than the allowance;
-4. *something other than the GPU*, a CPU or larger batches: latency rose with load by more than the GPU's own load explains, so that
-   the end is near: capacity is the highest load that was sustained, with no allowance; so it is where no places are declared
+4. *something other than the GPU*, a CPU or larger batches: latency rose with load by more than the GPU's own load explains,
+   so the end is near: capacity is the highest load that was sustained, with no allowance; so it is where no places are declared
    and the back-test's busier hours had a fifth more requests in work than the law predicted;
 5. *untold*: nothing that was measured says where the end is.
 

@@ -15,7 +15,7 @@ two queues, are known after a replay (`replay/disaggregated.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +25,9 @@ from trimtab.catalog import BuyingOption, Gpu
 from trimtab.physics.fabrics import Fabric, between_nodes, within_node
 from trimtab.physics.fitted import Floats
 from trimtab.physics.footprint import kv_bytes
+from trimtab.physics.formats import is_four_bit
 from trimtab.physics.found_ways import Rejected, Unmet
-from trimtab.physics.offers import USUAL, Interruptions, NodeOffer, nodes_for, replicas_for
+from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, caveats_of, nodes_for, replicas_for
 from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.search_serving import CONCURRENCIES
 from trimtab.physics.serving import capacity, decode_s, default_step_tokens, prefill_s
@@ -79,6 +80,7 @@ class Half:
     """Of one prompt (prefill) or one step (decode), in seconds, with its 80 % interval."""
     offer: NodeOffer
     option: BuyingOption
+    caveats: tuple[Caveat, ...] = ()
 
     @property
     def gpu(self) -> Gpu:
@@ -117,6 +119,11 @@ class DisaggregatedOption:
         """Return the GPUs that serve."""
         return self.prefill.gpus + self.decode.gpus
 
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Return why it must not come first; empty where both halves have none."""
+        return tuple(dict.fromkeys((*self.prefill.caveats, *self.decode.caveats)))
+
 
 def search_disaggregated(
     ways: Sequence[ServingWay],
@@ -126,8 +133,11 @@ def search_disaggregated(
     scale: float = 1.0,
     losses: Interruptions = USUAL,
     link: Fabric | None = None,
+    accepted: frozenset[Caveat] = frozenset(),
 ) -> tuple[list[DisaggregatedOption], list[Rejected]]:
-    """Return pairs of halves that serve the rate and keep the time per token, cheapest first, and the pairs without a link.
+    """Return pairs of halves that serve the rate and keep the time per token, and the pairs without a link.
+
+    Pairs without a caveat come first, each part cheapest first.
 
     Both halves are in one region, and store the weights and the cache in the same format: a cache is handed over as it is.
     `link` is the user's own figure for a node's network; without one, a pair needs published figures or one node that holds
@@ -135,22 +145,34 @@ def search_disaggregated(
     """
     if demand.rate_req_s is None or not ways:
         return [], []
-    prefills = _by_place(_prefill_halves(ways, demand, option, scale), losses)
-    decodes = _by_place(_decode_halves(ways, demand, option, scale), losses)
+    prefills = _by_place(_prefill_halves(ways, demand, option, scale, accepted), losses)
+    decodes = _by_place(_decode_halves(ways, demand, option, scale, accepted), losses)
     found: list[DisaggregatedOption] = []
     unlinked: dict[tuple[str, str], Rejected] = {}
     for place, firsts in prefills.items():
         for first in firsts[:MOST_PER_HALF]:
-            for second in decodes.get(place, [])[:MOST_PER_HALF]:
+            for second in _partners(decodes, place):
                 pair = joined(first, second, demand, losses, link)
                 if isinstance(pair, Rejected):
                     unlinked.setdefault((pair.gpu, pair.because), pair)
                 else:
                     found.append(pair)
     found.sort(
-        key=lambda pair: (pair.usd_per_mtok.value, pair.usd_hr, pair.gpus, pair.prefill.gpu.name, pair.decode.gpu.name)
+        key=lambda pair: (
+            bool(pair.caveats),
+            pair.usd_per_mtok.value,
+            pair.usd_hr,
+            pair.gpus,
+            pair.prefill.gpu.name,
+            pair.decode.gpu.name,
+        )
     )
     return found, list(unlinked.values())
+
+
+def _partners(decodes: Mapping[_Place, list[Half]], place: _Place) -> list[Half]:
+    """Return the decode halves that may stand beside a prefill half, with and without caveats."""
+    return [half for caveat in (False, True) for half in decodes.get((*place[:4], caveat), [])[:MOST_PER_HALF]]
 
 
 def joined(
@@ -248,9 +270,14 @@ def _cost(value: float, prefill: Half, decode: Half) -> Estimate:
     )
 
 
-def _by_place(halves: Sequence[Half], losses: Interruptions) -> dict[tuple[str, float, str, str], list[Half]]:
+_Place = tuple[str, float, str, str, bool]
+"""Formats of weights and cache, provider, region, and whether a half has a caveat."""
+
+
+def _by_place(halves: Sequence[Half], losses: Interruptions) -> dict[_Place, list[Half]]:
     """Group halves by what they must share (formats of weights and cache, provider, region), cheapest first."""
-    grouped: dict[tuple[str, float, str, str], list[Half]] = {}
+    grouped: dict[_Place, list[Half]] = {}
+    # halves without a caveat have a list of their own, so that cheaper ones with a caveat do not push them out;
     # of equal costs the one with fewer GPUs; the shape's name breaks ties, so that the same prices always give the same answer
     ranked = sorted(
         halves,
@@ -258,12 +285,14 @@ def _by_place(halves: Sequence[Half], losses: Interruptions) -> dict[tuple[str, 
     )
     for half in ranked:
         query, offer = half.query, half.offer
-        shared = (query.stored.value, query.kv_value_bytes, offer.provider, offer.region)
+        shared = (query.stored.value, query.kv_value_bytes, offer.provider, offer.region, bool(half.caveats))
         grouped.setdefault(shared, []).append(half)
     return grouped
 
 
-def _prefill_halves(ways: Sequence[ServingWay], demand: Demand, option: BuyingOption, scale: float) -> list[Half]:
+def _prefill_halves(
+    ways: Sequence[ServingWay], demand: Demand, option: BuyingOption, scale: float, accepted: frozenset[Caveat]
+) -> list[Half]:
     """Return what computes the prompts, for every way: prompts share a step up to its tokens."""
     queries = [replace(way.query, requests=1) for way in ways]
     v, c = _columns(queries)
@@ -276,11 +305,13 @@ def _prefill_halves(ways: Sequence[ServingWay], demand: Demand, option: BuyingOp
         query = queries[at]
         estimate = _estimate(query, Quantity.PREFILL, float(alone_s[at]), scale)
         rate = float(together[at] / times_s[at])
-        halves += _placed(way, query, rate, MOST_PREFILL_SEQUENCES, estimate, demand, option)
+        halves += _placed(way, query, rate, MOST_PREFILL_SEQUENCES, estimate, demand, option, accepted)
     return halves
 
 
-def _decode_halves(ways: Sequence[ServingWay], demand: Demand, option: BuyingOption, scale: float) -> list[Half]:
+def _decode_halves(
+    ways: Sequence[ServingWay], demand: Demand, option: BuyingOption, scale: float, accepted: frozenset[Caveat]
+) -> list[Half]:
     """Return what answers, for every way that keeps the limit on the time per token: at the largest such concurrency."""
     v, c = _columns([way.query for way in ways])
     fit = capacity(v)
@@ -300,7 +331,7 @@ def _decode_halves(ways: Sequence[ServingWay], demand: Demand, option: BuyingOpt
         step_s = float(steps_s[at, index])
         rate = CONCURRENCIES[index] / (max(demand.output_tokens - 1, 1) * step_s)
         estimate = _estimate(query, Quantity.TPOT, step_s, scale)
-        halves += _placed(way, query, rate, CONCURRENCIES[index], estimate, demand, option)
+        halves += _placed(way, query, rate, CONCURRENCIES[index], estimate, demand, option, accepted)
     return halves
 
 
@@ -312,6 +343,7 @@ def _placed(
     time: Estimate,
     demand: Demand,
     option: BuyingOption,
+    accepted: frozenset[Caveat],
 ) -> list[Half]:
     """Return the half at every offer that sells the asked way of buying and holds a replica."""
     replicas = replicas_for(demand.rate_req_s or 0.0, replica_req_s, headroom_frac=demand.headroom_frac)
@@ -328,6 +360,7 @@ def _placed(
                     time=time,
                     offer=offer,
                     option=bought,
+                    caveats=caveats_of(query.gpu, offer, accepted, is_four_bit=is_four_bit(query.stored)),
                 )
             )
     return halves

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.physics.ask import DEFAULT_ENGINE, FitMarket, runnable
+from trimtab.physics.ask import DEFAULT_ENGINE, FitMarket, accepted_caveats, runnable
 from trimtab.physics.disaggregated import DisaggregatedOption, Half, joined, search_disaggregated
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
@@ -18,7 +18,7 @@ from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving import FirstTokenCosts, default_step_tokens, first_token_fit
 from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.pipeline.fitting import ReplayedLoad
+from trimtab.pipeline.fitting import DEFAULT_TAIL_FRAC, ReplayedLoad, TailTimes
 from trimtab.replay.disaggregated import DisaggregatedReplay, decode_pool, prefill_pool, replay_disaggregated
 from trimtab.replay.first_token import MOST_PREEMPTED_FRAC, REQUESTS, WARM_UP_FRAC, drawn_requests
 
@@ -28,6 +28,8 @@ REQUESTS_PER_REPLICA, MOST_REQUESTS = 100, 40_000
 """Requests of a replay where pools are large, so that each replica sees some."""
 WIDER = 1.25
 """By how much the half that misses its limit grows before the pair is tried again."""
+EQUAL_FRAC = 0.005
+"""Costs that differ by less are said to be the same."""
 IDLE_FRAC = 0.6
 """A half that is busy for less than this is the reason that a pair costs more."""
 
@@ -54,8 +56,9 @@ def serve_disaggregated(
 ) -> PoolsAnswer:
     """Return the cheapest pair of pools that keeps the targets in its replay.
 
-    Pairs are replayed from the cheapest on. One that misses a limit is tried again with more replicas of the half that missed
-    it: of prefill for the first token, of decode for the time per token. A demand without a rate has no pools to size.
+    Pairs without a caveat are replayed first, each part from the cheapest on. One that misses a limit is tried again with more
+    replicas of the half that missed it: of prefill for the first token, of decode for the time per token. A demand without a
+    rate has no pools to size.
     """
     if market.own is not None or demand.rate_req_s is None:
         return PoolsAnswer(pair=None, load=None, tpot_s=math.nan, rejected=())
@@ -63,15 +66,21 @@ def serve_disaggregated(
     for gpu, offers in runnable(market)[0]:
         ways += ways_of(model, gpu, offers, demand, engine, formats)[0]
     found, rejected = search_disaggregated(
-        ways, demand, option=market.option, scale=scale, losses=market.losses, link=market.link
+        ways,
+        demand,
+        option=market.option,
+        scale=scale,
+        losses=market.losses,
+        link=market.link,
+        accepted=accepted_caveats(market, formats),
     )
     # the order of the search breaks ties, so that heap entries never compare pairs
-    heap = [(pair.usd_hr, number, pair) for number, pair in enumerate(found)]
+    heap = [(bool(pair.caveats), pair.usd_hr, number, pair) for number, pair in enumerate(found)]
     heapq.heapify(heap)
     number, misses = len(found), list(rejected)
     tried: set[tuple[object, ...]] = set()
     while heap and len(tried) < MOST_REPLAYS:
-        _, _, pair = heapq.heappop(heap)
+        *_, pair = heapq.heappop(heap)
         # the same pools in another region answer alike
         if _pools_key(pair) in tried:
             continue
@@ -83,7 +92,7 @@ def serve_disaggregated(
         misses.append(missed)
         wider = _widened(pair, missed, demand, market)
         if wider is not None:
-            heapq.heappush(heap, (wider.usd_hr, number, wider))
+            heapq.heappush(heap, (bool(wider.caveats), wider.usd_hr, number, wider))
             number += 1
     return PoolsAnswer(pair=None, load=None, tpot_s=math.nan, rejected=tuple(misses))
 
@@ -126,7 +135,8 @@ def replayed_pair(
         pair.transfer,
     )
     load_s = float(serving_columns([pair.prefill.query])["load_s"][0])
-    return _seen(replayed, first_token_fit().of(serving_keys(pair.decode.query)), load_s)
+    tail_frac = demand.targets.tail_frac or DEFAULT_TAIL_FRAC
+    return _seen(replayed, first_token_fit().of(serving_keys(pair.decode.query)), load_s, tail_frac)
 
 
 def _columns(query: ServingQuery) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -143,7 +153,9 @@ def first_token_s(replayed: DisaggregatedReplay, costs: FirstTokenCosts) -> np.n
     )
 
 
-def _seen(replayed: DisaggregatedReplay, costs: FirstTokenCosts, load_s: float) -> tuple[ReplayedLoad | None, float]:
+def _seen(
+    replayed: DisaggregatedReplay, costs: FirstTokenCosts, load_s: float, tail_frac: float
+) -> tuple[ReplayedLoad | None, float]:
     """Return the quantiles after the warm-up; no first tokens where more comes than is served."""
     kept = (np.arange(len(replayed.refused)) >= WARM_UP_FRAC * len(replayed.refused)) & ~replayed.refused
     if not kept.any():
@@ -155,12 +167,20 @@ def _seen(replayed: DisaggregatedReplay, costs: FirstTokenCosts, load_s: float) 
     preempted_frac = float(replayed.preempted.sum() / len(kept))
     saturated = waited_s > held_s or preempted_frac >= MOST_PREEMPTED_FRAC
     fitted = first_token_fit()
-    p50_s, p95_s = (float(np.quantile(first_s, share)) for share in (0.5, 0.95))
+    p50_s, p95_s, tail_s = (float(np.quantile(first_s, share)) for share in (0.5, 0.95, tail_frac))
+    latency_s = first_s + (replayed.requests.output_tokens[kept] - 1) * np.nan_to_num(step_s)
+    tail = TailTimes(
+        frac=tail_frac,
+        ttft_s=fitted.estimate(tail_s),
+        tpot_s=float(np.nanquantile(step_s, tail_frac)) if math.isfinite(mean_s) else math.nan,
+        latency_s=float(np.quantile(latency_s, tail_frac)),
+    )
     load = ReplayedLoad(
         ttft_p50_s=None if saturated else fitted.estimate(p50_s),
         ttft_p95_s=None if saturated else fitted.estimate(p95_s),
         tpot_p95_s=float(np.nanquantile(step_s, 0.95)) if math.isfinite(mean_s) else math.nan,
         preempted_frac=preempted_frac,
+        tail=None if saturated else tail,
     )
     return load, mean_s
 
@@ -168,14 +188,14 @@ def _seen(replayed: DisaggregatedReplay, costs: FirstTokenCosts, load_s: float) 
 def _missed(pair: DisaggregatedOption, load: ReplayedLoad | None, tpot_s: float, demand: Demand) -> Rejected | None:
     """Return which limit a pair misses in its replay, None where it keeps all."""
     limits = demand.targets
-    first = None if load is None or load.ttft_p95_s is None else load.ttft_p95_s.value
-    p50_s = None if load is None or load.ttft_p50_s is None else load.ttft_p50_s.value
-    if first is None or p50_s is None:
+    if load is None or load.tail is None or load.ttft_p50_s is None:
         return _rejected(pair, "more comes than is served at once", math.inf)
-    step_s = 0.0 if math.isnan(tpot_s) else tpot_s
-    latency_s = p50_s + (demand.output_tokens - 1) * step_s
+    tail, step_s = load.tail, 0.0 if math.isnan(tpot_s) else tpot_s
+    latency_s = load.ttft_p50_s.value + (demand.output_tokens - 1) * step_s
+    if limits.tail_frac is not None:
+        step_s, latency_s = 0.0 if math.isnan(tail.tpot_s) else tail.tpot_s, tail.latency_s
     checks = (
-        ("TTFT p95", first, limits.ttft_s),
+        (f"TTFT p{100 * tail.frac:g}", tail.ttft_s.value, limits.ttft_s),
         ("TPOT", step_s, limits.tpot_s),
         ("latency", latency_s, limits.latency_s),
     )
@@ -230,18 +250,16 @@ def why_words(pair: DisaggregatedOption, together: ServingOption | None, demand:
     # GPU time of a prompt over that of a whole request; of the same board, since another's time is worth something else
     prompt_gpu_s = pair.prefill.query.tensor / pair.prefill.replica_req_s
     prompt_frac = min(1.0, prompt_gpu_s * together.replica_req_s / together.replica_gpus)
-    share = (
-        f"about {prompt_frac:.0%} of the GPU time together"
-        if pair.prefill.gpu == together.gpu
-        else "some of the GPU time"
-    )
+    share = f"about {prompt_frac:.0%}" if pair.prefill.gpu == together.gpu else "part"
     steps = f"steps take {tpot_s * 1e3:,.3g} ms where they only decode, {together.tpot_s.value * 1e3:,.3g} ms together"
-    if ratio < 1:
-        return f"{1 - ratio:.0%} cheaper than together: prompts would take {share} and hold up the answers beside them; {steps}"
+    if ratio < 1 - EQUAL_FRAC:
+        because = f"prompts would take {share} of the GPU time there and hold up answers"
+        return f"{1 - ratio:.0%} cheaper than together: {because}; {steps}"
     idle = [f"{name} is busy {frac:.0%} of the time" for name, frac in busy.items() if frac < IDLE_FRAC]
     because = (
         f"{' and '.join(idle)}, since each half needs whole replicas and nodes"
         if idle
-        else f"prompts take {share}, and holding nobody up does not save another {ratio - 1:.0%}"
+        else f"prompts take {share} of the GPU time there, and what decode gains does not pay for a second pool"
     )
-    return f"{ratio - 1:.0%} dearer than together: {because}; {steps}"
+    cost = "as dear as together" if ratio < 1 + EQUAL_FRAC else f"{ratio - 1:.0%} dearer than together"
+    return f"{cost}: {because}; {steps}"

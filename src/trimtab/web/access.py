@@ -1,8 +1,9 @@
 """Who may ask, and how an answer is to be treated: before any page is made, and on whatever goes out.
 
-Read-only and closed by default: a host name that nobody allowed is refused (a page elsewhere could otherwise let its own name
-lead to this address), so are methods other than GET and HEAD, and where a token is set nothing is shown without it.
-The checklist is that of the OWASP ASVS 5.0, chapters 1, 3 and 13; a test stands for each row.
+Read-only and closed by default. A host name that nobody allowed is refused, since a page elsewhere could otherwise point its
+own name at this address (DNS rebinding). So are methods other than GET and HEAD. Where a token is set, or a proxy names the
+reader, nothing is shown without one of them. The checklist is that of the OWASP ASVS 5.0, chapters 1, 3 and 13; each row has a
+test.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trimtab.errors import UsageError
 
 COOKIE = "__Host-trimtab"
 LEAST_TOKEN = 32
@@ -30,6 +35,8 @@ MOST_FAILED = 20
 _MINUTE_S = 60.0
 LOGIN, STATIC = "/login", "/static/"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+Network = IPv4Network | IPv6Network
+LOOPBACK_NETWORKS: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -48,10 +55,36 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """Which names of this host are answered to, and the token that is asked for (None: none, on loopback only)."""
+    """Which names of this host are answered to, and what a reader must bring: a token, or a name that a proxy vouches for.
+
+    Without both (on loopback only) everything is shown.
+    """
 
     hosts: frozenset[str] = _LOOPBACK
     token: str | None = None
+    user_header: str = ""
+    """In lower case; empty: no proxy is believed."""
+    proxies: tuple[Network, ...] = ()
+    """Whence requests with that header are believed."""
+    users: tuple[str, ...] = ()
+    """Patterns of names that may read; empty: every name."""
+
+    @property
+    def open(self) -> bool:
+        """Tell whether nothing is asked of a reader."""
+        return self.token is None and not self.user_header
+
+    def admits(self, user: str) -> bool:
+        """Tell whether a name may read."""
+        return not self.users or any(fnmatchcase(user.lower(), pattern.lower()) for pattern in self.users)
+
+
+def networks(addresses: Sequence[str]) -> tuple[Network, ...]:
+    """Return addresses (`10.0.0.7`) and networks (`10.42.0.0/16`) as networks; raises UsageError."""
+    try:
+        return tuple(ip_network(address) for address in addresses)
+    except ValueError as error:
+        raise UsageError(f"--proxy takes an address or a network, as 10.0.0.7 or 10.42.0.0/16: {error}") from error
 
 
 def is_loopback(host: str) -> bool:
@@ -101,20 +134,42 @@ class AccessGate:
             return await self._logged_in(headers, receive)
         if method not in ("GET", "HEAD"):
             return PlainTextResponse("this server only reads\n", 405, {"Allow": "GET, HEAD"})
-        if self._is_known(headers) or path == LOGIN or path.startswith(STATIC):
+        if (
+            self.rules.open
+            or path.startswith(STATIC)
+            or self._is_known(headers)
+            or self._is_vouched_for(scope, headers)
+        ):
+            return None
+        if self.rules.token is None:
+            return PlainTextResponse("the proxy in front must name a reader who may see this\n", 403)
+        if path == LOGIN:
             return None
         if path.startswith("/api/"):
             return PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": "Bearer"})
         return RedirectResponse(f"{LOGIN}?next={quote(path, safe='/')}", 303)
 
     def _is_known(self, headers: Headers) -> bool:
-        """Tell whether a request brings the token or the cookie; always where no token is set."""
+        """Tell whether a request brings the token, or the cookie that it was exchanged for."""
         if self.rules.token is None:
-            return True
+            return False
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _same(bearer.strip(), self.rules.token):
             return True
         return _same(_cookie(headers.get("cookie", "")), self._session)
+
+    def _is_vouched_for(self, scope: Scope, headers: Headers) -> bool:
+        """Tell whether the proxy names a reader who may see this.
+
+        The header counts only in a request from the proxy's own address, and only if it is there once: of two, one could be
+        the reader's own.
+        """
+        names = headers.getlist(self.rules.user_header) if self.rules.user_header else []
+        if len(names) != 1 or not scope.get("client"):
+            return False
+        name, peer = names[0].strip(), ip_address(scope["client"][0])
+        from_proxy = any(peer in network for network in self.rules.proxies)
+        return from_proxy and bool(name) and name.isprintable() and self.rules.admits(name)
 
     async def _logged_in(self, headers: Headers, receive: Receive) -> Response:
         """Answer the form of the login page: the cookie for the right token, the page again for a wrong one."""

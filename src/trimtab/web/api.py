@@ -11,6 +11,7 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
 from trimtab.web.library import AuditEntry
+from trimtab.web.price_list import OPTIONS
 from trimtab.web.questions import (
     BASES,
     LEAST_DEMAND,
@@ -47,7 +48,12 @@ def json_text(plain: object) -> str:
 
 def rows(table: DataTable) -> dict[str, object]:
     """Return rows as `-o json` of a command writes them."""
-    return {"schema_version": _ROWS_VERSION, "rows": table.plain_rows()}
+    return row_document(table.plain_rows())
+
+
+def row_document(plain_rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return plain rows in the same form."""
+    return {"schema_version": _ROWS_VERSION, "rows": list(plain_rows)}
 
 
 _ROWS_VERSION = 1
@@ -132,6 +138,33 @@ _OWN_SCHEMAS: Schema = {
         "required": ["schema_version", "window", *_VERIFICATION_FIGURES, "rows", "drifts", "purchases", "notes"],
         "additionalProperties": False,
     },
+    "Year": {
+        "type": "object",
+        "properties": {
+            "course": {"anyOf": [{"$ref": "#/components/schemas/SchedulePart"}, {"type": "null"}]},
+            "plan_year_usd": {"type": ["number", "null"]},
+            "faults": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "action": {"type": "string"},
+                        "needs": {"type": "string"},
+                        "misses_target": {"type": "boolean"},
+                    },
+                    "required": ["action", "needs", "misses_target"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["course", "plan_year_usd", "faults"],
+        "additionalProperties": False,
+    },
+    "Commitments": {
+        "type": "object",
+        "properties": {"schema_version": {"const": _ROWS_VERSION}, "basis": {"type": "string"}},
+        "required": ["schema_version", "basis"],
+    },
     "TableRows": {
         "type": "object",
         "properties": {
@@ -180,9 +213,40 @@ def _paths() -> Schema:
             (_AUDIT, *_ALLOCATION_PARAMETERS),
             {200: _ref("Rows"), **_WORKED_OUT},
         ),
+        "/api/audits/{audit}/year": _get(
+            "The year, month by month, if the actions are done in an order",
+            (_AUDIT, _ORDER),
+            {200: _ref("Year"), **_WORKED_OUT},
+        ),
+        "/api/audits/{audit}/commitments": _get(
+            "What to commit to, as `trimtab commit -o json` has it",
+            (_AUDIT,),
+            {200: _ref("Commitments"), **_WORKED_OUT},
+        ),
+        "/api/prices": _get(
+            "Rates of a GPU with the day from which each held",
+            (*_PRICE_PARAMETERS, *_TABLE_PARAMETERS),
+            {200: _ref("TableRows"), 400: _ref("Error")},
+        ),
+        "/api/reviews": _get(
+            "Kept reviews of changes, the latest first", _TABLE_PARAMETERS, {200: _ref("TableRows"), 400: _ref("Error")}
+        ),
+        "/api/reviews/{review}": _get(
+            "A kept review, as `trimtab review -o json` has it",
+            ({**_AUDIT, "name": "review", "description": "The name of its file without `.json`."},),
+            {200: _ref("Rows"), 404: _ref("Error"), 409: _ref("Error")},
+        ),
         "/api/audits/{audit}/tables/{table}": _get(
             "A table of an audit; `what-if` and `allocation` take the parameters of their documents too",
-            (_AUDIT, _table(), *_TABLE_PARAMETERS, *_SCENARIO_PARAMETERS, *_ALLOCATION_PARAMETERS),
+            (
+                _AUDIT,
+                _table(),
+                *_TABLE_PARAMETERS,
+                *_SCENARIO_PARAMETERS,
+                *_ALLOCATION_PARAMETERS,
+                _ORDER,
+                *_SUBJECT_PARAMETERS,
+            ),
             {200: _ref("TableRows"), **_WORKED_OUT},
         ),
     }
@@ -205,7 +269,21 @@ def _text(name: str) -> Schema:
     return {"type": "string", "maxLength": MOST_CHARS, "pattern": PATTERNS[name]}
 
 
-_WORKED_OUT_TABLES = ("allocation", "verified", "what-if")
+_WORKED_OUT_TABLES = ("allocation", "capacity", "commitments", "gpus", "limit-prices", "verified", "what-if", "year")
+_ORDER = _parameter(
+    "order",
+    "Ids of actions, with commas between them; those left out come last, in the plan's order.",
+    {"type": "string"},
+)
+_SUBJECT_PARAMETERS: Sequence[Schema] = (
+    _parameter("name", "The workload of the table `gpus`.", {"type": "string", "maxLength": MOST_CHARS}),
+    _parameter("what", "The service of the table `capacity`.", {"type": "string", "maxLength": MOST_CHARS}),
+)
+_PRICE_PARAMETERS: Sequence[Schema] = (
+    _parameter("gpu", "A GPU of the catalog, as `trimtab prices --gpus` names it.", {"type": "string"}),
+    _parameter("provider", "Who sells it.", {"type": "string"}),
+    _parameter("option", "How it is bought.", {"type": "string", "enum": list(OPTIONS)}),
+)
 _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("demand", "Times today's.", {"type": "number", "minimum": LEAST_DEMAND, "maximum": MOST_DEMAND}),
     _parameter("price", "Changes, with commas between them: `H100-15%,spot+30%`.", _text("price")),

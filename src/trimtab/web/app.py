@@ -20,20 +20,52 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from trimtab.catalog import Catalog
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import write_workbook
 from trimtab.errors import TrimtabError, UsageError
+from trimtab.plan.proof.own_order import OrderedYear
 from trimtab.plan.proof.scenario import WhatIf
 from trimtab.plan.verify.verification import Verification
-from trimtab.web import api, pages, switches, tables, worked_out
-from trimtab.web.access import LEAST_TOKEN, AccessGate, AccessRules, host_of, is_loopback
+from trimtab.web import api, pages, plan_pages, replay_pages, switches, tables, worked_out
+from trimtab.web.access import (
+    LEAST_TOKEN,
+    LOOPBACK_NETWORKS,
+    AccessGate,
+    AccessRules,
+    host_of,
+    is_loopback,
+    networks,
+)
 from trimtab.web.layout import assets, audit_path
-from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, TooBusy, UnderWay
+from trimtab.web.library import (
+    AuditEntry,
+    CommitmentsQuestion,
+    GpuHoursQuestion,
+    Library,
+    Refused,
+    Switchboard,
+    TooBusy,
+    UnderWay,
+)
 from trimtab.web.picker import Picker, answered
-from trimtab.web.questions import BadQuestion, allocation, scenario, switched_off, table_question, word
+from trimtab.web.plan_pages import CommitmentsFound
+from trimtab.web.price_list import PriceList, prices_page, rates_file
+from trimtab.web.questions import (
+    BadQuestion,
+    allocation,
+    ordered,
+    scenario,
+    switched_off,
+    table_question,
+    whole_number,
+    word,
+)
+from trimtab.web.replay_pages import GpuHours
+from trimtab.web.reviews import KeptReview, ReviewFolder, review_page, review_table, reviews_page
 from trimtab.web.tables import TABLES, AllocatedBill, DataTable, audit_workbook
 
 MOST_BYTES = 32_000_000
@@ -77,9 +109,20 @@ _XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PageMaker = Callable[[str, AuditDocument, QueryParams], str | None]
 
 
-def web_app(library: Library, rules: AccessRules) -> AccessGate:
-    """Return the application: every page and document of a library, behind the rules of access."""
-    routes = Routes(library=library, picker=Picker(), cache=PageCache())
+def web_app(
+    library: Library, rules: AccessRules, *, catalog: Catalog | None = None, reviews: Path | None = None
+) -> AccessGate:
+    """Return the application: every page and document of a library, behind the rules of access.
+
+    `catalog` has the prices that are shown (default: the packaged ones), `reviews` is a folder of kept reviews.
+    """
+    routes = Routes(
+        library=library,
+        picker=Picker(),
+        cache=PageCache(),
+        prices=PriceList(given=catalog),
+        reviews=ReviewFolder(folder=reviews),
+    )
     pages_and_documents = Starlette(
         routes=routes.table(),
         middleware=[Middleware(GZipMiddleware, minimum_size=_SMALLEST_ZIPPED, compresslevel=5)],
@@ -100,6 +143,8 @@ class Routes:
     library: Library
     picker: Picker
     cache: PageCache
+    prices: PriceList
+    reviews: ReviewFolder
 
     def table(self) -> list[Route]:
         """Return the addresses."""
@@ -110,6 +155,9 @@ class Routes:
             "/action": lambda name, document, query: switches.action(name, document, word(query, "id")),
             "/proof": lambda name, document, _: pages.proof(name, document),
             "/finance": lambda name, document, _: pages.finance(name, document),
+            "/replay": lambda name, document, query: replay_pages.replay(
+                name, document, word(query, "what"), whole_number(query, "from"), whole_number(query, "hours")
+            ),
             "/use": lambda name, document, _: pages.use(name, document),
             "/more": lambda name, document, _: pages.more(name, document),
         }
@@ -119,11 +167,21 @@ class Routes:
             Route("/static/{name}", self.static),
             Route("/audits", self.audits),
             Route("/fit", self.fit),
+            Route("/prices", self.price_page),
+            Route("/prices/rates.{form}", self.price_file),
+            Route("/reviews", self.review_list),
+            Route("/reviews/table.{form}", self.review_list_file),
+            Route("/reviews/{review}", self.review),
+            Route("/reviews/{review}/table.{form}", self.review_file),
             *(Route(f"/audits/{{audit}}{path}", self.page_of(make)) for path, make in made.items()),
             Route("/audits/{audit}/plan", self.plan),
             Route("/audits/{audit}/what-if", self.what_if),
             Route("/audits/{audit}/verify", self.verify),
             Route("/audits/{audit}/allocation", self.allocation),
+            Route("/audits/{audit}/year", self.year),
+            Route("/audits/{audit}/limits", self.limits),
+            Route("/audits/{audit}/commitments", self.commitments),
+            Route("/audits/{audit}/gpus", self.gpus),
             Route("/audits/{audit}/workbook.xlsx", self.workbook),
             Route("/audits/{audit}/tables/{table}.{form}", self.table_file),
             Route("/api/openapi.json", self.openapi),
@@ -133,7 +191,12 @@ class Routes:
             Route("/api/audits/{audit}/what-if", self.api_what_if),
             Route("/api/audits/{audit}/verify", self.api_verify),
             Route("/api/audits/{audit}/allocation", self.api_allocation),
+            Route("/api/audits/{audit}/year", self.api_year),
+            Route("/api/audits/{audit}/commitments", self.api_commitments),
             Route("/api/audits/{audit}/tables/{table}", self.api_table),
+            Route("/api/prices", self.api_prices),
+            Route("/api/reviews", self.api_reviews),
+            Route("/api/reviews/{review}", self.api_review),
         ]
 
     def front(self, request: Request) -> Response:
@@ -162,11 +225,56 @@ class Routes:
                 found.append((entry, self.library.document(entry)))
             except TrimtabError as error:
                 found.append((entry, str(error)))
-        return HTMLResponse(pages.audits(found))
+        return HTMLResponse(pages.audits(found, self.library.running(), table_question(request.query_params)))
 
     def fit(self, request: Request) -> Response:
         """Answer with the GPU picker."""
         return HTMLResponse(answered(self.picker, request.query_params))
+
+    def price_page(self, request: Request) -> Response:
+        """Answer with prices and how they changed."""
+        return HTMLResponse(prices_page(self.prices, request.query_params))
+
+    def price_file(self, request: Request) -> Response:
+        """Answer with prices as a file."""
+        return _file(request, rates_file(self.prices, request.query_params))
+
+    def api_prices(self, request: Request) -> Response:
+        """Answer with prices."""
+        return _json(rates_file(self.prices, request.query_params).plain())
+
+    def review_list(self, request: Request) -> Response:
+        """Answer with the list of kept reviews."""
+        return HTMLResponse(reviews_page(self.reviews, table_question(request.query_params)))
+
+    def review_list_file(self, request: Request) -> Response:
+        """Answer with that list as a file."""
+        return _file(request, self.reviews.table().asked(table_question(request.query_params)))
+
+    def review(self, request: Request) -> Response:
+        """Answer with a kept review."""
+        return HTMLResponse(review_page(self._kept_review(request), table_question(request.query_params)))
+
+    def review_file(self, request: Request) -> Response:
+        """Answer with a kept review's rows as a file."""
+        table = review_table(self._kept_review(request))
+        return _file(request, table.asked(table_question(request.query_params)))
+
+    def api_reviews(self, request: Request) -> Response:
+        """Answer with the list of kept reviews."""
+        return _json(self.reviews.table().asked(table_question(request.query_params)).plain())
+
+    def api_review(self, request: Request) -> Response:
+        """Answer with a kept review, as `trimtab review -o json` has it."""
+        found = self._kept_review(request)
+        return _json(api.row_document([row.model_dump(mode="json") for row in found.rows]))
+
+    def _kept_review(self, request: Request) -> KeptReview:
+        """Return the review that an address names; raises HTTPException where there is none, InputError where it is broken."""
+        name = request.path_params["review"]
+        if name not in self.reviews.names():
+            raise HTTPException(404)
+        return self.reviews.review(name)
 
     def page_of(self, make: PageMaker) -> Callable[[Request], Response]:
         """Return what answers with a page of an audit."""
@@ -212,6 +320,71 @@ class Routes:
         ready = found is None or isinstance(found, WhatIf)
         return self.cache.answer(request, entry, made) if ready else HTMLResponse(made())
 
+    def year(self, request: Request) -> Response:
+        """Answer with the year in the order that an address names, kept once it is billed."""
+        entry, document = self._asked(request)
+        order, found = self._year(entry, document, request.query_params)
+
+        def made() -> str:
+            return plan_pages.year(entry.name, document, order, found)
+
+        ready = found is None or isinstance(found, OrderedYear)
+        return self.cache.answer(request, entry, made) if ready else HTMLResponse(made())
+
+    def _year(
+        self, entry: AuditEntry, document: AuditDocument, query: QueryParams
+    ) -> tuple[tuple[str, ...], OrderedYear | UnderWay | Refused | None]:
+        """Return the whole order and its year; None for the plan's own order, which the audit has worked out.
+
+        Until the plan is at hand the plan's order is shown, since no other can be billed.
+        """
+        own = tuple(action.id for action in document.plan.actions)
+        named = dict.fromkeys(name for name in ordered(query) if name in own)
+        order = (*named, *(name for name in own if name not in named))
+        if order == own or document.plan.roadmap is None:
+            self.library.switchboard(entry)
+            return own, None
+        found = self.library.year(entry, order)
+        return (order if isinstance(found, OrderedYear) else own), found
+
+    def limits(self, request: Request) -> Response:
+        """Answer with what undeclared limits are worth, kept once they are priced."""
+        entry, document = self._asked(request)
+        question = table_question(request.query_params)
+        found = self.library.limit_prices(entry)
+
+        def made() -> str:
+            return plan_pages.limits(entry.name, document, question, found)
+
+        return self.cache.answer(request, entry, made) if isinstance(found, tuple) else HTMLResponse(made())
+
+    def commitments(self, request: Request) -> Response:
+        """Answer with what to commit to, kept once it is worked out."""
+        entry, document = self._asked(request)
+        found = self.library.worked_out(entry, CommitmentsQuestion())
+
+        def made() -> str:
+            return plan_pages.commitments(entry.name, document, found)
+
+        return self.cache.answer(request, entry, made) if isinstance(found, CommitmentsFound) else HTMLResponse(made())
+
+    def gpus(self, request: Request) -> Response:
+        """Answer with each GPU of a workload, hour by hour."""
+        entry, document = self._asked(request)
+        wanted, week = word(request.query_params, "name"), whole_number(request.query_params, "week")
+        found = self._gpu_hours(entry, document, wanted)
+
+        def made() -> str:
+            return replay_pages.gpus(entry.name, document, wanted, week, found)
+
+        return self.cache.answer(request, entry, made) if isinstance(found, GpuHours) else HTMLResponse(made())
+
+    def _gpu_hours(self, entry: AuditEntry, document: AuditDocument, workload: str) -> object:
+        """Return a workload's GPUs by hour; raises HTTPException where the audit has no such workload."""
+        if all(row.name != workload for row in document.spend.by_workload):
+            raise HTTPException(404)
+        return self.library.worked_out(entry, GpuHoursQuestion(workload=workload))
+
     def verify(self, request: Request) -> Response:
         """Answer with the plan held against later history, made anew where that has grown."""
         entry, document = self._asked(request)
@@ -239,18 +412,12 @@ class Routes:
 
     def table_file(self, request: Request) -> Response:
         """Answer with a table as CSV, JSON or a workbook."""
-        form = request.path_params["form"]
-        if form not in ("csv", "json", "xlsx"):
+        if request.path_params["form"] not in FORMS:
             raise HTTPException(404)
         table = self._table(request)
         if not isinstance(table, DataTable):
             return _unready(table)
-        table = table.asked(table_question(request.query_params))
-        if form == "json":
-            return Response(api.json_text(table.plain()), media_type=_JSON)
-        content, kind = (table.csv(), "text/csv") if form == "csv" else (write_workbook([table.sheet()]), _XLSX)
-        name = f"trimtab-{table.key}.{form}"
-        return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+        return _file(request, table.asked(table_question(request.query_params)))
 
     def _table(self, request: Request) -> DataTable | UnderWay | Refused:
         """Return the table that an address names; raises HTTPException where there is none."""
@@ -266,6 +433,23 @@ class Routes:
             case "what-if":
                 other = self._what_if(entry, query)
                 return tables.scenario_figures(other) if isinstance(other, WhatIf) else other
+            case "year":
+                _, year = self._year(entry, document, query)
+                return year if isinstance(year, UnderWay | Refused) else plan_pages.year_table(document, year)
+            case "limit-prices":
+                limits = self.library.limit_prices(entry)
+                return plan_pages.limit_prices_table(limits) if isinstance(limits, tuple) else limits
+            case "commitments":
+                commitments = self.library.worked_out(entry, CommitmentsQuestion())
+                return commitments.steps if isinstance(commitments, CommitmentsFound) else _state_of(commitments)
+            case "gpus":
+                gpus = self._gpu_hours(entry, document, word(query, "name"))
+                return replay_pages.gpus_table(gpus) if isinstance(gpus, GpuHours) else _state_of(gpus)
+            case "capacity":
+                what = word(query, "what")
+                for part in document.pictures.capacity:
+                    if part.workload == what:
+                        return replay_pages.capacity_table(part)
             case "allocation":
                 paid = self.library.allocated(entry, split)
                 if not isinstance(paid, AllocatedBill):
@@ -318,6 +502,22 @@ class Routes:
         found = self._what_if(entry, request.query_params)
         return _json(api.rows(tables.scenario_figures(found))) if isinstance(found, WhatIf) else _unready(found)
 
+    def api_year(self, request: Request) -> Response:
+        """Answer with the year in the order that an address names."""
+        entry, document = self._asked(request)
+        _, found = self._year(entry, document, request.query_params)
+        return (
+            _unready(found)
+            if isinstance(found, UnderWay | Refused)
+            else _json(plan_pages.year_document(document, found))
+        )
+
+    def api_commitments(self, request: Request) -> Response:
+        """Answer with what to commit to, as `trimtab commit -o json` has it."""
+        entry, _ = self._asked(request)
+        found = self.library.worked_out(entry, CommitmentsQuestion())
+        return _json(found.document) if isinstance(found, CommitmentsFound) else _unready(_state_of(found))
+
     def api_verify(self, request: Request) -> Response:
         """Answer with a verification, as `trimtab verify -o json` has it."""
         entry, _ = self._asked(request)
@@ -351,6 +551,28 @@ class Routes:
 
 def _json(plain: object) -> Response:
     return Response(api.json_text(plain), media_type=_JSON)
+
+
+FORMS = ("csv", "json", "xlsx")
+"""The forms in which every table can be had."""
+
+
+def _file(request: Request, table: DataTable) -> Response:
+    """Answer with a table in the form that the address names; raises HTTPException for another form."""
+    form = request.path_params["form"]
+    if form == "json":
+        return _json(table.plain())
+    if form not in FORMS:
+        raise HTTPException(404)
+    content, kind = (table.csv(), "text/csv") if form == "csv" else (write_workbook([table.sheet()]), _XLSX)
+    name = f'attachment; filename="trimtab-{table.key}.{form}"'
+    return Response(content, media_type=kind, headers={"Content-Disposition": name})
+
+
+def _state_of(found: object) -> UnderWay | Refused:
+    """Return the state of work that has no answer yet."""
+    assert isinstance(found, UnderWay | Refused), found
+    return found
 
 
 def _unready(state: UnderWay | Refused) -> Response:
@@ -398,22 +620,42 @@ class ServerPlace:
     host: str
     port: int
     token: str | None = None
+    user_header: str = ""
+    """The header in which a proxy in front names the reader; empty: none is believed."""
+    proxies: Sequence[str] = ()
+    """Addresses or networks of that proxy; empty: this machine's own."""
+    users: Sequence[str] = ()
+    """Who of them may read, as patterns (`*@example.com`); empty: everyone that the proxy lets through."""
     names: Sequence[str] = ()
     """Host names that are answered to besides those of this machine."""
     certificate: Path | None = None
     key: Path | None = None
 
     def rules(self) -> AccessRules:
-        """Return the rules of access; raises UsageError where others could reach the server and no token is set."""
-        if self.token is None and (not is_loopback(self.host) or self.names):
+        """Return the rules of access; raises UsageError where others could reach the server unchecked."""
+        closed = self.token is not None or self.user_header
+        if not closed and (not is_loopback(self.host) or self.names):
             raise UsageError(
-                f"{self.host if not is_loopback(self.host) else ', '.join(self.names)} can be reached by others, and no token "
-                "is set: give --token-file with a file of at least "
-                f"{LEAST_TOKEN} characters (python3 -c 'import secrets; print(secrets.token_urlsafe(32))'), or leave out "
-                "--host and --allow-host"
+                f"{self.host if not is_loopback(self.host) else ', '.join(self.names)} can be reached by others, and neither a "
+                "token nor a proxy that names readers is set: give --token-file with a file of at least "
+                f"{LEAST_TOKEN} characters (python3 -c 'import secrets; print(secrets.token_urlsafe(32))'), or "
+                "--user-header, or leave out --host and --allow-host"
             )
+        if self.user_header and not self.proxies and not is_loopback(self.host):
+            raise UsageError(
+                f"--user-header {self.user_header} on {self.host}: anybody who reaches that address could send the header; "
+                "give --proxy with the proxy's address, or listen on 127.0.0.1 beside it"
+            )
+        if (self.proxies or self.users) and not self.user_header:
+            raise UsageError("--proxy and --allow-user need --user-header: without it no proxy is believed")
         own = AccessRules().hosts if is_loopback(self.host) else frozenset({host_of(_bracketed(self.host))})
-        return AccessRules(hosts=own | {host_of(name) or name.lower() for name in self.names}, token=self.token)
+        return AccessRules(
+            hosts=own | {host_of(name) or name.lower() for name in self.names},
+            token=self.token,
+            user_header=self.user_header.lower(),
+            proxies=networks(self.proxies) if self.proxies else LOOPBACK_NETWORKS,
+            users=tuple(self.users),
+        )
 
     @property
     def address(self) -> str:
@@ -433,18 +675,22 @@ def read_token(file: Path) -> str:
     return token
 
 
-def run_server(library: Library, place: ServerPlace) -> None:
-    """Serve until interrupted."""
+def run_server(
+    library: Library, place: ServerPlace, *, catalog: Catalog | None = None, reviews: Path | None = None
+) -> None:
+    """Serve until interrupted; `catalog` and `reviews` as for `web_app`."""
     try:
-        uvicorn.Server(configured(library, place)).run()
+        uvicorn.Server(configured(library, place, catalog=catalog, reviews=reviews)).run()
     finally:
         library.close()
 
 
-def configured(library: Library, place: ServerPlace) -> uvicorn.Config:
+def configured(
+    library: Library, place: ServerPlace, *, catalog: Catalog | None = None, reviews: Path | None = None
+) -> uvicorn.Config:
     """Return how the server runs; raises UsageError where others could reach it and no token is set."""
     return uvicorn.Config(
-        web_app(library, place.rules()),
+        web_app(library, place.rules(), catalog=catalog, reviews=reviews),
         host=place.host,
         port=place.port,
         access_log=False,

@@ -15,24 +15,40 @@ from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.style import STYLE
 from trimtab.safe_text import for_terminal
+from trimtab.web.library import Refused, UnderWay
 from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuestion
 
 _LONG_WORD = 24
 """Characters of a word from which on it may be broken anywhere, so that no table is wider than its page."""
 MOST_SHOWN = 300
 """Characters of a name that a page shows; the whole of it stands in JSON and CSV."""
-_SECTIONS = (
-    ("", "Overview"),
-    ("/spend", "Money"),
-    ("/allocation", "Allocation"),
-    ("/plan", "Plan"),
-    ("/what-if", "What if"),
-    ("/proof", "Proof"),
-    ("/verify", "Verify"),
-    ("/finance", "Finance"),
-    ("/use", "Use"),
-    ("/more", "More"),
+_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    ("Overview", (("", "Overview"),)),
+    (
+        "Money",
+        (
+            ("/spend", "Where it goes"),
+            ("/use", "Use"),
+            ("/allocation", "Allocation"),
+            ("/commitments", "Commitments"),
+            ("/finance", "Finance"),
+        ),
+    ),
+    (
+        "Plan",
+        (("/plan", "Actions"), ("/year", "The year"), ("/what-if", "What if"), ("/limits", "Undeclared limits")),
+    ),
+    ("Proof", (("/proof", "Proof"), ("/replay", "Hour by hour"), ("/verify", "Verify"))),
+    ("More", (("/more", "More"),)),
 )
+"""Sections of an audit by group: paths below the audit's address, with their titles."""
+_EVERYWHERE = (
+    ("/fit", "fit", "GPU picker"),
+    ("/prices", "prices", "Prices"),
+    ("/reviews", "reviews", "Reviews"),
+    ("/audits", "audits", "Audits"),
+)
+"""Pages of no audit: address, section, title."""
 
 
 @cache
@@ -89,22 +105,43 @@ def page(place: Place, *body: str) -> str:
 
 
 def _top(place: Place) -> Html:
-    links = []
-    if place.audit:
-        base = audit_path(place.audit)
-        links = [
-            tag("a", title, href=base + path, aria_current="page" if place.section == path else None)
-            for path, title in _SECTIONS
-        ]
-    links.append(tag("a", "GPU picker", href="/fit", aria_current="page" if place.section == "fit" else None))
-    links.append(tag("a", "Audits", href="/audits", aria_current="page" if place.section == "audits" else None))
+    links = _audit_links(place) if place.audit else []
+    links += [
+        tag("a", title, href=address, aria_current="page" if place.section == section else None)
+        for address, section, title in _EVERYWHERE
+    ]
     about = tag("span", safe(place.fleet), class_="fleet") if place.fleet else Html()
     return tag(
         "header",
         tag("div", tag("a", "trimtab", href="/", class_="brand"), about, class_="bar-name"),
         tag("nav", *links, aria_label="Pages"),
+        _within_group(place),
         class_="top",
     )
+
+
+def _audit_links(place: Place) -> list[Html]:
+    """Return a link to the first page of each group; the group of this page is marked."""
+    base = audit_path(place.audit)
+    links = []
+    for title, sections in _GROUPS:
+        here = any(path == place.section for path, _ in sections)
+        current = None if not here else "page" if sections[0][0] == place.section else "true"
+        links.append(tag("a", title, href=base + sections[0][0], aria_current=current))
+    return links
+
+
+def _within_group(place: Place) -> Html:
+    """Return the links to the other pages of this page's group."""
+    group = next((sections for _, sections in _GROUPS if any(path == place.section for path, _ in sections)), ())
+    if not place.audit or len(group) < 2:
+        return Html()
+    base = audit_path(place.audit)
+    links = (
+        tag("a", title, href=base + path, aria_current="page" if path == place.section else None)
+        for path, title in group
+    )
+    return tag("nav", *links, aria_label="In this part", class_="part")
 
 
 def _trail(place: Place) -> Html:
@@ -248,7 +285,7 @@ def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Htm
 
 
 def _classes(column: DataColumn, *, cut: bool = False) -> str | None:
-    names = (("num", column.format.right), ("less", column.less), ("cut", cut))
+    names = (("num", column.format.right), ("less", column.less), ("cut", cut), ("nowrap", column.whole))
     return " ".join(name for name, holds in names if holds) or None
 
 
@@ -290,10 +327,42 @@ def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html
     for title, number in (("Earlier", question.page - 1), ("Later", question.page + 1)):
         if 1 <= number <= pages:
             links.append(tag("a", title, href=f"{place.path}?{urlencode({**query, 'page': str(number)})}"))
-    for title, suffix in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx")):
+    for title, suffix in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx")) if place.files else ():
         address = f"{place.files}.{suffix}" + (f"?{urlencode(query)}" if query else "")
         links.append(tag("a", title, href=address))
     return tag("p", *parts, *(tag("span", " ", link) for link in links), class_="under soft")
+
+
+def file_links(address: str, query: Mapping[str, str]) -> Html:
+    """Return links to a table's files: `address` is that of the table, without a suffix."""
+    asked = {key: value for key, value in query.items() if value}
+    suffix = f"?{urlencode(asked)}" if asked else ""
+    links = (
+        tag("span", " ", tag("a", title, href=f"{address}.{form}{suffix}"))
+        for title, form in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx"))
+    )
+    return tag("p", *links, class_="under soft")
+
+
+def select(title: str, key: str, choices: Iterable[tuple[str, str]], chosen: str) -> Html:
+    """Return a field with a list of values, each with its words."""
+    options = (
+        tag("option", words, value=value, selected="selected" if value == chosen else None) for value, words in choices
+    )
+    return tag("label", title, tag("select", *options, name=key))
+
+
+def waiting(found: object, what: str) -> Html:
+    """Say how far work is, or why its answer cannot be had; `found` is `UnderWay` or `Refused`."""
+    match found:
+        case UnderWay():
+            bar = tag("progress", max="1", value=f"{found.done_frac:.2f}", aria_label="Done")
+            return tag(
+                "div", tag("p", f"{what}: {safe(found.stage)}"), bar, class_="notice", id="waiting", data_wait="1"
+            )
+        case Refused():
+            return tag("div", tag("p", f"Not available: {safe(found.reason)}."), class_="notice", role="note")
+    return Html()
 
 
 def listed(lines: Sequence[str]) -> Html:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
@@ -20,8 +21,10 @@ from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.from_audit.switched import switched_part
 from trimtab.errors import TrimtabError
 from trimtab.pipeline.auditing import Progress, ProvenPlan, what_if_beside
+from trimtab.plan.proof.own_order import OrderedYear, OwnOrders
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.plan.proof.switched import switched
+from trimtab.plan.proof.undeclared import ServiceLimitPrices, limit_prices
 from trimtab.plan.verify.verification import Verification
 from trimtab.web.tables import AllocatedBill, AllocationQuestion
 
@@ -71,6 +74,32 @@ class Refused:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningAudit:
+    """An audit that is being made: of what, since when, and how far it is."""
+
+    fleet: str
+    started: datetime
+    stage: str
+    done_frac: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentsQuestion:
+    """What to commit to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHoursQuestion:
+    """What each GPU of a workload did, hour by hour."""
+
+    workload: str
+
+
+HistoryQuestion = CommitmentsQuestion | GpuHoursQuestion
+"""What a history is asked besides its plan."""
+
+
 class AuditSource(Protocol):
     """Where audits come from."""
 
@@ -98,6 +127,14 @@ class AuditSource(Protocol):
         """Split the bill of an audit's history; raises TrimtabError where that is not at hand."""
         ...
 
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        """Answer a question about an audit's history; raises TrimtabError where that is not at hand."""
+        ...
+
+    def running(self) -> Sequence[RunningAudit]:
+        """Return the audits that are being made."""
+        ...
+
 
 class Switchboard:
     """One plan, chosen again for every set of actions that people switch off; one at a time, and each set once."""
@@ -106,6 +143,7 @@ class Switchboard:
         self._made = made
         self._ids = frozenset(action.id for action in made.planned.plan.actions)
         self._known: OrderedDict[frozenset[str], SwitchedPart] = OrderedDict()
+        self._orders = OwnOrders(planned=made.planned)
         self._solving = threading.Lock()
         self._places = threading.BoundedSemaphore(MOST_WAITING)
 
@@ -128,6 +166,16 @@ class Switchboard:
                 return found
         finally:
             self._places.release()
+
+    def year(self, order: Sequence[str]) -> OrderedYear:
+        """Return the year if the plan's actions are done in an order; takes milliseconds."""
+        with self._solving:
+            return self._orders.year(order)
+
+    def limit_prices(self, tell: Progress) -> tuple[ServiceLimitPrices, ...]:
+        """Price latency limits that nobody declared; switches wait meanwhile. Raises TrimtabError."""
+        with self._solving:
+            return limit_prices(self._made.planned, self._made.opened.market, self._made.opened.settings, tell)
 
     def what_if(self, scenario: Scenario, tell: Progress) -> WhatIf:
         """Plan the fleet in another world beside this plan; switches wait meanwhile. Raises TrimtabError."""
@@ -246,6 +294,26 @@ class Library:
         if not isinstance(board, Switchboard):
             return board
         return self._answers.ask((entry, scenario), lambda tell: board.what_if(scenario, tell))
+
+    def year(self, entry: AuditEntry, order: Sequence[str]) -> OrderedYear | UnderWay | Refused:
+        """Return the year if an audit's actions are done in an order."""
+        board = self.switchboard(entry)
+        return board.year(order) if isinstance(board, Switchboard) else board
+
+    def limit_prices(self, entry: AuditEntry) -> tuple[ServiceLimitPrices, ...] | UnderWay | Refused:
+        """Return what latency limits that nobody declared would save; raises TooBusy."""
+        board = self.switchboard(entry)
+        if not isinstance(board, Switchboard):
+            return board
+        return self._answers.ask((entry, "limit prices"), board.limit_prices)
+
+    def worked_out(self, entry: AuditEntry, question: HistoryQuestion) -> object | UnderWay | Refused:
+        """Return the answer to a question about an audit's history; raises TooBusy."""
+        return self._answers.ask((entry, question), lambda tell: self.source.worked_out(entry.name, question, tell))
+
+    def running(self) -> Sequence[RunningAudit]:
+        """Return the audits that are being made."""
+        return self.source.running()
 
     def verified(self, entry: AuditEntry) -> Verification | UnderWay | Refused:
         """Return an audit's plan held against later history, worked out again when that has grown; raises TooBusy."""

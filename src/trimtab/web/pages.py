@@ -38,10 +38,11 @@ from trimtab.web.layout import (
     table_html,
     workload_path,
 )
-from trimtab.web.library import AuditEntry
-from trimtab.web.tables import DataTable, TableQuestion
+from trimtab.web.library import AuditEntry, RunningAudit
+from trimtab.web.tables import DataColumn, DataTable, TableQuestion
 
 _TOP_ACTIONS = 5
+_RENEWED_S = 5
 _MOST_LINES = 40
 """Lines of a list and rows of a report's table on a page; the whole stands in the JSON."""
 _PROOF = ("proof", "laws", "robustness")
@@ -213,7 +214,7 @@ def workload(name: str, document: AuditDocument, wanted: str) -> str | None:
 
 def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Html]:
     """Yield the panels of a workload's page: its explanation, with its pictures and links where a page has room for them."""
-    yield from _pictures_of(document, wanted)
+    yield from _pictures_of(name, document, wanted)
     for section in workload_sections(document, wanted):
         match section.name:
             case "cost":  # heads the page
@@ -226,17 +227,18 @@ def _of_workload(name: str, document: AuditDocument, wanted: str) -> Iterator[Ht
                 yield section_html(section)
 
 
-def _pictures_of(document: AuditDocument, wanted: str) -> Iterator[Html]:
+def _pictures_of(name: str, document: AuditDocument, wanted: str) -> Iterator[Html]:
     heat = dict(zip(document.pictures.heat_map.rows, document.pictures.heat_map.activity_frac, strict=True))
     if wanted in heat:
         yield panel(
             "Its week, GPU activity by hour in UTC",
             tag("div", week_map(safe(wanted), heat[wanted]), class_="week"),
             heat_key(),
+            tag("p", tag("a", "Each of its GPUs, hour by hour", href=gpus_path(name, wanted))),
         )
     for part in document.pictures.capacity:
         if part.workload == wanted:
-            yield _capacity_panel(part)
+            yield _capacity_panel(name, part)
 
 
 def _changed_by(name: str, document: AuditDocument, wanted: str) -> Html:
@@ -264,11 +266,22 @@ def _own_rows(table: DataTable, wanted: str) -> DataTable:
     return replace(table, columns=columns, rows=[row for row in table.rows if row["workload"] == wanted])
 
 
-def _capacity_panel(part: CapacityPart) -> Html:
+def _capacity_panel(name: str, part: CapacityPart) -> Html:
     keys = (("key-demand", "GPUs that requests needed"), ("key-before", "held"), ("key-after", "held with the plan"))
     items = (tag("li", tag("span", class_=f"key {style}"), words) for style, words in keys)
     pictures = both(capacity(part, 0), capacity(part, 0, width=PHONE_WIDTH))
-    return panel("Demand against capacity, hour by hour", tag("ul", *items, class_="keys"), pictures)
+    zoom = f"{audit_path(name)}/replay?{tables.query(what=part.workload)}"
+    return panel(
+        "Demand against capacity, hour by hour",
+        tag("ul", *items, class_="keys"),
+        pictures,
+        tag("p", tag("a", "Zoom in", href=zoom), class_="under"),
+    )
+
+
+def gpus_path(name: str, workload: str) -> str:
+    """Return the address of a workload's GPUs by hour."""
+    return f"{audit_path(name)}/gpus?{tables.query(name=workload)}"
 
 
 def proof(name: str, document: AuditDocument) -> str:
@@ -325,35 +338,65 @@ def _short(block: Block) -> Iterator[Block]:
             yield block
 
 
-def audits(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> str:
-    """Return the list of audits; of one that cannot be read, why."""
-    rows = []
-    for entry, found in entries:
-        link = tag("a", safe(entry.name), href=audit_path(entry.name))
-        if isinstance(found, str):
-            rows.append(tag("tr", tag("td", link), tag("td", safe(found), colspan=4)))
-            continue
-        window = found.coverage.window
-        cells = (
-            tag("td", safe(found.fleet), class_="cut"),
-            tag("td", f"{window.start:%-d %b %Y} to {window.end:%-d %b %Y}", class_="less"),
-            tag("td", dollars(found.bill_usd_mo), class_="num"),
-            tag("td", f"{dollars(found.plan.joint_saving_usd_mo)} ({percent(found.plan.saving_frac)})", class_="num"),
+def audits(
+    entries: Sequence[tuple[AuditEntry, AuditDocument | str]],
+    running: Sequence[RunningAudit],
+    question: TableQuestion,
+) -> str:
+    """Return the list of audits with those that are being made; of one that cannot be read, why."""
+    table = audits_table(entries)
+    links = {"audit": {entry.name: audit_path(entry.name) for entry, _ in entries}}
+    where = TablePlace(path="/audits", files="", kept={"q": question.words} if question.words else {})
+    none = tag("p", "No audit is kept here. Run ", tag("code", "trimtab audit"), ", and load this page again.")
+    body = table_html(table, question, where, links=links, filtered=True) if entries else none
+    place = Place(title="Audits", section="audits", renewed_s=_RENEWED_S if running else None)
+    return page(place, _running(running), panel("Kept audits, the latest first", body))
+
+
+def _running(running: Sequence[RunningAudit]) -> Html:
+    if not running:
+        return Html()
+    items = (
+        tag(
+            "li",
+            tag("strong", safe(audit.fleet)),
+            f": {safe(audit.stage)}, begun {audit.started:%H:%M} UTC ",
+            tag("progress", max="1", value=f"{audit.done_frac:.2f}", aria_label=f"Audit of {safe(audit.fleet)}"),
         )
-        rows.append(tag("tr", tag("td", link), *cells))
-    head = tag(
-        "tr",
-        *(tag("th", title, scope="col") for title in ("audit", "fleet")),
-        tag("th", "history", scope="col", class_="less"),
-        *(tag("th", title, scope="col", class_="num") for title in ("bill a month", "saving found")),
+        for audit in running
     )
-    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="data")
-    body = (
-        table
-        if rows
-        else tag("p", "No audit is kept here. Run ", tag("code", "trimtab audit"), ", and load this page again.")
+    return panel("Being made", tag("ul", *items, class_="plain", id="waiting"))
+
+
+def audits_table(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> DataTable:
+    """Return a row an audit."""
+    columns = (
+        DataColumn(key="audit", title="audit"),
+        DataColumn(key="fleet", title="fleet"),
+        DataColumn(key="start", title="from", less=True),
+        DataColumn(key="end", title="to", less=True),
+        DataColumn(key="bill_usd_mo", title="bill $/month", format=tables.MONEY, less=True),
+        DataColumn(key="saving_usd_mo", title="saving found", format=tables.MONEY),
+        DataColumn(key="saving_frac", title="share", format=tables.SHARE, less=True),
     )
-    return page(Place(title="Audits", section="audits"), panel("Kept audits, the latest first", body))
+    rows: list[dict[str, tables.Value]] = []
+    for entry, found in entries:
+        row: dict[str, tables.Value] = {column.key: None for column in columns}
+        if isinstance(found, str):
+            row |= {"audit": entry.name, "fleet": found}
+        else:
+            window = found.coverage.window
+            row |= {
+                "audit": entry.name,
+                "fleet": found.fleet,
+                "start": f"{window.start:%Y-%m-%d}",
+                "end": f"{window.end:%Y-%m-%d}",
+                "bill_usd_mo": found.bill_usd_mo,
+                "saving_usd_mo": found.plan.joint_saving_usd_mo,
+                "saving_frac": found.plan.saving_frac,
+            }
+        rows.append(row)
+    return DataTable(key="audits", title="Audits", columns=columns, rows=rows)
 
 
 def message(title: str, words: str, *, renewed_s: int | None = None) -> str:

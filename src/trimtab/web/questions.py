@@ -85,6 +85,24 @@ def switched_off(query: QueryParams) -> frozenset[str]:
     return ids
 
 
+def ordered(query: QueryParams) -> tuple[str, ...]:
+    """Return the ids of actions in an order: `order=a2,a1`; raises BadQuestion where they are too many."""
+    ids = tuple(name for part in query.getlist("order") for name in part.split(",") if name)
+    if len(ids) > MOST_OFF or any(len(name) > MOST_CHARS for name in ids):
+        raise BadQuestion(f"order takes up to {MOST_OFF} ids of actions")
+    return ids
+
+
+def whole_number(query: QueryParams, key: str, most: int = MOST_PAGE) -> int | None:
+    """Return a whole number from 0 on, None where it is left out; raises BadQuestion."""
+    text = word(query, key)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most):
+        raise BadQuestion(f"{key} must be a whole number from 0 to {most}")
+    return int(text)
+
+
 def number(query: QueryParams, key: str, least: float, most: float) -> float | None:
     """Return a number, None where it is left out; raises BadQuestion where it is none or out of range."""
     text = word(query, key)

@@ -50,6 +50,9 @@ KEPT = CellFormat(show=lambda value: "✓ kept" if value else "✗ missed")
 SHARE = CellFormat(
     show=lambda value: percent(value, 1) if isinstance(value, int | float) else "–", right=True, in_workbook="0.0%"
 )
+CHANGE = CellFormat(
+    show=lambda value: f"{value:+.1%}" if isinstance(value, int | float) else "–", right=True, in_workbook="0.0%"
+)
 WHOLE, DECIMAL = _number(0), _number(2)
 MONEY, SMALL_MONEY, WHOLE_MONEY = _number(2, dollars=True), _number(3, dollars=True), _number(0, dollars=True)
 
@@ -62,6 +65,8 @@ class DataColumn:
     title: str
     format: CellFormat = WORDS
     less: bool = False
+    whole: bool = False
+    """Its words are never broken over lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +318,38 @@ def scenario_figures(found: WhatIf) -> DataTable:
     return DataTable(key="what-if", title="What if", columns=columns, rows=[row.plain() for row in compared(found)])
 
 
+def undeclared(document: AuditDocument) -> DataTable:
+    """Return what owners did not declare, and what the plan would save if they did."""
+    columns = (
+        DataColumn(key="workloads", title="workload"),
+        DataColumn(key="permits", title="if declared"),
+        DataColumn(key="saves_usd_mo", title="saves $/month", format=MONEY),
+        DataColumn(key="saves_once_bought_usd_mo", title="once bought", format=MONEY, less=True),
+        DataColumn(key="gives_up", title="what it gives up", less=True),
+        DataColumn(key="known", title="what history says", less=True),
+        DataColumn(key="permission", title="field", less=True),
+    )
+    rows = [
+        {
+            **{column.key: getattr(part, column.key) for column in columns[1:]},
+            "workloads": ", ".join(part.workloads),
+        }
+        for part in document.undeclared
+    ]
+    return DataTable(key="undeclared", title="Not declared", columns=columns, rows=rows)
+
+
+def not_worth(document: AuditDocument) -> DataTable:
+    """Return what was judged and refused, and why."""
+    columns = (
+        DataColumn(key="lever", title="lever"),
+        DataColumn(key="subject", title="on"),
+        DataColumn(key="saving_usd_mo", title="would save $/month", format=MONEY),
+        DataColumn(key="reason", title="why not", less=True),
+    )
+    return _table("not-worth", "Judged and refused", columns, document.plan.not_worth_doing)
+
+
 TABLES: Mapping[str, Callable[[AuditDocument], DataTable]] = {
     "workloads": workloads,
     "teams": teams,
@@ -321,6 +358,8 @@ TABLES: Mapping[str, Callable[[AuditDocument], DataTable]] = {
     "actions": actions,
     "targets": targets,
     "hours": hours,
+    "undeclared": undeclared,
+    "not-worth": not_worth,
 }
 """By the name in addresses."""
 

@@ -26,8 +26,10 @@ from trimtab.web.layout import (
     page,
     panel,
     safe,
+    select,
     short_table,
     table_html,
+    waiting,
     workload_path,
 )
 from trimtab.web.library import Refused, UnderWay
@@ -49,7 +51,7 @@ def verify(
     """Return what the plan saved since, action by action, or why that cannot be told."""
     place = _place("Predicted and realised", name, document, "/verify", found)
     if not isinstance(found, Verification):
-        return page(place, _waiting(found, "The plan is being held against later history"))
+        return page(place, waiting(found, "The plan is being held against later history"))
     made = verification_page(found, document.fleet)
     where = TablePlace(
         path=f"{audit_path(name)}/verify",
@@ -93,7 +95,7 @@ def what_if(
     if asked is None or found is None:
         return page(place, form, _usual_questions(path, document))
     if not isinstance(found, WhatIf):
-        return page(place, form, _waiting(found, "The fleet is being planned in that world"))
+        return page(place, form, waiting(found, "The fleet is being planned in that world"))
     figures = compared(found)
     kept = {key: value for key, value in query.items() if value}
     files = f"{audit_path(name)}/tables/what-if"
@@ -130,7 +132,7 @@ def allocation(
         place = replace(place, title=f"Allocation: team {safe(question.team)}", trail=(("All teams", path),))
     form = _allocation_form(path, kept)
     if not isinstance(found, tables.AllocatedBill):
-        return page(place, form, _waiting(found, "The bill is being split"))
+        return page(place, form, waiting(found, "The bill is being split"))
     split = kept.get("by", SPLITS[0])
     table = with_teams(found.table, document) if split == "workload" else found.table
     terms = {key: value for key, value in kept.items() if key in ("cost", "idle", "shared")}
@@ -180,14 +182,6 @@ def _payers(name: str, document: AuditDocument, path: str, split: str, terms: Ma
 def _place(title: str, name: str, document: AuditDocument, section: str, found: object) -> Place:
     renewed_s = _RENEWED_S if isinstance(found, UnderWay) else None
     return Place(title=title, audit=name, fleet=document.fleet, section=section, renewed_s=renewed_s)
-
-
-def _waiting(found: UnderWay | Refused, what: str) -> Html:
-    """Say how far something is, or why it cannot be had."""
-    if isinstance(found, Refused):
-        return tag("div", tag("p", f"This cannot be told: {safe(found.reason)}."), class_="notice", role="note")
-    bar = tag("progress", max="1", value=f"{found.done_frac:.2f}", aria_label="Done")
-    return tag("div", tag("p", f"{what}: {safe(found.stage)}"), bar, class_="notice", id="waiting", data_wait="1")
 
 
 # What if
@@ -241,18 +235,11 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
         )
         for title, key, kind, hint in fields
     )
-    spot = _select("Spot", "no_spot", (("", "as the plan likes"), ("1", "none")), word(query, "no_spot"))
+    spot = select("Spot", "no_spot", (("", "as the plan likes"), ("1", "none")), word(query, "no_spot"))
     form = tag(
         "form", *inputs, spot, tag("button", "Plan it"), action=path, method="get", class_="fit-form", id="scenario"
     )
     return panel("What is different", form, lead="What is left empty stays as it is.")
-
-
-def _select(title: str, key: str, choices: tuple[tuple[str, str], ...], chosen: str) -> Html:
-    options = (
-        tag("option", words, value=value, selected="selected" if value == chosen else None) for value, words in choices
-    )
-    return tag("label", title, tag("select", *options, name=key))
 
 
 _HEADLINE_FIGURES = ("bill as the fleet is run today", "bill under the plan", "saving", "engineer-weeks")
@@ -318,10 +305,10 @@ def _allocation_form(path: str, kept: Mapping[str, str]) -> Html:
     form = tag(
         "form",
         *hidden,
-        _select("By", "by", tuple((value, value) for value in splits), split),
-        _select("Charged at", "cost", bases, kept.get("cost", "")),
-        _select("Idle nodes", "idle", rules, kept.get("idle", RULES[0])),
-        _select("Tax, credits, unnamed", "shared", rules, kept.get("shared", RULES[0])),
+        select("By", "by", tuple((value, value) for value in splits), split),
+        select("Charged at", "cost", bases, kept.get("cost", "")),
+        select("Idle nodes", "idle", rules, kept.get("idle", RULES[0])),
+        select("Tax, credits, unnamed", "shared", rules, kept.get("shared", RULES[0])),
         tag("button", "Split"),
         action=path,
         method="get",

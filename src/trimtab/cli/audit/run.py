@@ -17,6 +17,7 @@ from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_bytes
 from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.running import written_down
 from trimtab.cli.settings import Resolved, resolve
 from trimtab.cli.workers import open_workers
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
@@ -94,7 +95,7 @@ def _audited(
     options: AuditOptions, choice: HistoryChoice, scenario: Scenario | None, resolved: Resolved
 ) -> tuple[AuditDocument, KeptPlan, bool]:
     """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
-    with progress_bar(quiet=options.quiet) as tell:
+    with progress_bar(quiet=options.quiet) as shown, written_down(_fleet_words(options), shown) as tell:
         tell("opening the fleet", 0.0)
         history = _at_best_hours(open_history(choice, tell), options.hourly)
         catalog = load_catalog(options.prices)
@@ -116,6 +117,10 @@ def _audited(
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
     coverage = document.coverage.model_copy(update={"notes": notes})
     return document.model_copy(update={"coverage": coverage}), plan, history.demo
+
+
+def _fleet_words(options: AuditOptions) -> str:
+    return str(options.bundle) if options.bundle else f"demo {options.demo}" if options.demo else "a collected fleet"
 
 
 def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:

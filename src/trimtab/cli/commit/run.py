@@ -46,7 +46,7 @@ def run_commit(options: CommitOptions) -> None:
     _check(options)
     with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
-        report = _report(options, tell)
+        report = reported(options, tell)
     answer, form = options.answer, options.answer.output_format
     if form in (Format.TABLE, Format.MARKDOWN):
         fleet = str(options.bundle or f"demo {options.demo}")
@@ -55,9 +55,9 @@ def run_commit(options: CommitOptions) -> None:
     elif options.section:
         answer.write(sheet_of(CommitPart(options.section), report))
     elif form is Format.JSON:
-        write(json.dumps(_document(report), indent=2, allow_nan=False, ensure_ascii=False), answer.out)
+        write(json.dumps(commit_document(report), indent=2, allow_nan=False, ensure_ascii=False), answer.out)
     else:
-        write(yaml.safe_dump(_document(report), sort_keys=False, allow_unicode=True), answer.out)
+        write(yaml.safe_dump(commit_document(report), sort_keys=False, allow_unicode=True), answer.out)
 
 
 def _check(options: CommitOptions) -> None:
@@ -73,7 +73,8 @@ def _check(options: CommitOptions) -> None:
         raise UsageError("--fields needs --section, because each part has its own columns")
 
 
-def _report(options: CommitOptions, tell: Tell) -> CommitReport:
+def reported(options: CommitOptions, tell: Tell) -> CommitReport:
+    """Work out the answer; raises TrimtabError."""
     settings = resolve(file=None, environ=os.environ, flags=()).settings
     bundle = checked_bundle(options.bundle) if options.bundle else open_demo(str(options.demo))
     fleet = build_fleet(bundle, settings, bundle_window(bundle))
@@ -127,7 +128,7 @@ def _check_type(usage: Usage, instance_type: str | None) -> None:
         raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
 
 
-def _document(report: CommitReport) -> dict[str, object]:
+def commit_document(report: CommitReport) -> dict[str, object]:
     """Return the whole answer for programs: one key per part, one object per row."""
     parts = {section.value: sheet_of(section, report) for section in CommitPart}
     return {

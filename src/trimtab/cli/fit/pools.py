@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.tables import tail_cells
 from trimtab.emit.manifests.disaggregated import pool_commands, pool_files
 from trimtab.errors import UsageError
 from trimtab.physics.ask import FitMarket
@@ -39,6 +40,8 @@ class PoolsBeside:
     def wins(self) -> bool:
         """Tell whether the pools cost less than every option in one place."""
         pair = self.answer.pair
+        if pair is not None and self.first is not None and pair.caveats and not self.first.caveats:
+            return False
         return pair is not None and (self.first is None or pair.usd_per_mtok.value < self.first.usd_per_mtok.value)
 
 
@@ -53,9 +56,6 @@ def pools_beside(
 ) -> PoolsBeside | None:
     """Search pools for a rate of requests; None where there is none, or where one's own card is asked about."""
     if not options.serve or demand.rate_req_s is None or market.own is not None:
-        return None
-    # pools are replayed for p95 and means only: they are not compared where limits are kept at another percentile
-    if demand.targets.tail_frac is not None:
         return None
     answer = serve_disaggregated(model, demand, market, engine=options.engine, formats=formats, scale=scale)
     there = None
@@ -129,6 +129,7 @@ def pools_document(beside: PoolsBeside | None) -> Mapping[str, object] | None:
         "wins": beside.wins,
         "prefill": _half(pair.prefill, beside.demand),
         "decode": _half(pair.decode, beside.demand),
+        "caveats": [caveat.value for caveat in pair.caveats],
         "gpus": pair.gpus,
         "nodes": pair.nodes,
         "usd_hr": round(pair.usd_hr, 4),
@@ -140,6 +141,7 @@ def pools_document(beside: PoolsBeside | None) -> Mapping[str, object] | None:
         "ttft_p95_ms": None if first is None else round(first.value * MS_PER_S, 1),
         "ttft_p95_low_ms": None if first is None else round(first.low * MS_PER_S, 1),
         "ttft_p95_high_ms": None if first is None else round(first.high * MS_PER_S, 1),
+        **tail_cells(load),
         "tpot_ms": None if math.isnan(beside.answer.tpot_s) else round(beside.answer.tpot_s * MS_PER_S, 2),
         "tpot_p95_ms": None if math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
         "transfer_bytes_per_token": round(pair.transfer.token_bytes, 1),

@@ -267,12 +267,12 @@ def replayed_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
         **cells,
         "beyond_saturation": None if load is None else load.ttft_p95_s is None,
         "tpot_p95_ms": None if load is None or math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
-        **_tail_cells(load),
+        **tail_cells(load),
         "preempted_frac": None if load is None else round(load.preempted_frac, 4),
     }
 
 
-def _tail_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
+def tail_cells(load: ReplayedLoad | None) -> dict[str, Cell]:
     """Return the times at the quantile asked for; None beyond saturation."""
     tail = None if load is None else load.tail
     if tail is None:

@@ -24,20 +24,38 @@ from trimtab.cli.options import (
 class ServeOptions:
     """What was asked of `trimtab serve`."""
 
-    audits: Path | None = option(
-        "--audits", type=FOLDER, metavar="DIR", show_default="the audits kept here",
-        help="A folder of audits: JSON files that `trimtab audit -o json` wrote, or a `.trimtab` folder.",
+    audits: tuple[str, ...] = option(
+        "--audits", metavar="[NAME=]DIR", show_default="the audits kept here",
+        help="A folder of audits: JSON files that `trimtab audit -o json` wrote, or a `.trimtab` folder; repeat for several "
+        "clusters, each with a name.",
+    )  # fmt: skip
+    reviews: Path | None = option(
+        "--reviews", type=FOLDER, metavar="DIR",
+        help="A folder of reviews to show: JSON files that `trimtab review -o json` wrote, one a change.",
     )  # fmt: skip
     demo: str | None = demo_option("Audit a demonstration fleet and show it; two-hundred-k where no name is given.")
     host: str = option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     port: int = option("--port", type=click.IntRange(1, 65_535), default=8080, show_default=True, help="Port.")
     token_file: Path | None = option(
         "--token-file", type=FILE, metavar="FILE", envvar="TRIMTAB_TOKEN_FILE",
-        help="A file with the token that every reader must give; needed where others can reach the address.",
+        help="A file with the token that every reader must give; where others can reach the address, this or --user-header.",
+    )  # fmt: skip
+    user_header: str = option(
+        "--user-header", default="", metavar="NAME",
+        help="The header in which a proxy that signs readers in names them, such as X-Forwarded-Email.",
+    )  # fmt: skip
+    proxies: tuple[str, ...] = option(
+        "--proxy", metavar="ADDRESS", show_default="this machine",
+        help="Whence that header is believed: the proxy's address or network.",
+    )  # fmt: skip
+    users: tuple[str, ...] = option(
+        "--allow-user", metavar="PATTERN", show_default="all that the proxy lets through",
+        help="Who of them may read: ana@example.com, *@example.com; repeat for more.",
     )  # fmt: skip
     names: tuple[str, ...] = option(
-        "--allow-host", metavar="NAME", help="A host name to answer to, as that of a proxy in front; needs a token."
-    )
+        "--allow-host", metavar="NAME",
+        help="A host name to answer to, such as that of a proxy in front; needs a token or --user-header.",
+    )  # fmt: skip
     certificate: Path | None = option("--tls-cert", type=FILE, metavar="FILE", help="Certificate, to serve HTTPS.")
     key: Path | None = option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
     prices: Path | None = prices_option("The own rates that the audits were made with.")
@@ -53,18 +71,20 @@ class ServeOptions:
 @click.command()
 @options_from(ServeOptions)
 def command(options: ServeOptions) -> None:
-    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, what became of it.
+    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, what came of it.
 
-    An action that is switched off is forbidden, and the whole plan is chosen, billed and proved again. For that the history
-    must be at hand (a demonstration, or the bundle's folder under the name that the audit has), with the same settings.
+    If you switch an action off, the whole plan is chosen, billed and proved again without it. This needs the history (a
+    demonstration, or the bundle's folder under the name that the audit has), with the same settings.
 
-    Without a token only this machine is listened to. It reads, and changes nothing.
+    Without a token or a proxy that names readers, only this machine can connect. The server reads, and changes nothing.
 
     \b
     Examples:
       trimtab serve                                  the audits kept here, on http://127.0.0.1:8080/
       trimtab serve --demo                           a demonstration, no cluster needed
       trimtab serve --audits reports/                JSON files of several fleets
+      trimtab serve --audits eu=/srv/eu/.trimtab --audits us=/srv/us/.trimtab --reviews reviews/
+      trimtab serve --user-header X-Forwarded-Email --allow-user '*@example.com' --allow-host gpu-costs.example.com
       trimtab serve --host 0.0.0.0 --token-file token --allow-host gpu-costs.example.com
       curl -s http://127.0.0.1:8080/api/audits | jq
     """

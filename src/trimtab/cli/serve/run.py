@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import assert_never
+
+import pyarrow.compute as pc
 
 from trimtab.catalog import load_catalog
 from trimtab.cli import say
 from trimtab.cli.allocate import AllocateOptions
 from trimtab.cli.allocate.run import charged_back
 from trimtab.cli.allocate.tables import who_sheet
+from trimtab.cli.commit import CommitOptions
+from trimtab.cli.commit.run import commit_document, commit_page, reported
+from trimtab.cli.commit.tables import CommitPart, sheet_of
 from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import HISTORY, find, kept_audits, number_of, recall, recall_plan
 from trimtab.cli.options import parsed
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.running import running_audits
 from trimtab.cli.serve import ServeOptions
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if.run import DEMO_PREFIX
@@ -30,8 +40,18 @@ from trimtab.pipeline import kept_plan, open_demo, open_fleet, verify_plan
 from trimtab.pipeline.auditing import Progress, ProvenPlan, audited, plan_and_prove
 from trimtab.plan.verify.verification import Verification
 from trimtab.tables.bundle import Bundle
+from trimtab.units import HR_PER_WEEK, S_PER_HR
 from trimtab.web import tables
-from trimtab.web.library import AuditEntry, Library
+from trimtab.web.library import (
+    AuditEntry,
+    CommitmentsQuestion,
+    GpuHoursQuestion,
+    HistoryQuestion,
+    Library,
+    RunningAudit,
+)
+from trimtab.web.plan_pages import CommitmentsFound
+from trimtab.web.replay_pages import GpuHours, monday_of
 
 
 def run_serve(options: ServeOptions) -> None:
@@ -47,6 +67,9 @@ def run_serve(options: ServeOptions) -> None:
         host=options.host,
         port=options.port,
         token=read_token(options.token_file) if options.token_file else None,
+        user_header=options.user_header,
+        proxies=options.proxies,
+        users=options.users,
         names=options.names,
         certificate=options.certificate,
         key=options.key,
@@ -54,14 +77,14 @@ def run_serve(options: ServeOptions) -> None:
     place.rules()
     if (options.certificate is None) != (options.key is None):
         raise UsageError("--tls-cert and --tls-key belong together")
-    if options.audits is not None and options.demo is not None:
+    if options.audits and options.demo is not None:
         raise UsageError("--audits and --demo name different audits: give one of them")
     library = Library(source=_source(options))
     for entry in library.entries()[:1]:
         library.switchboard(entry)
     if not options.quiet:
         say(f"trimtab serves {place.address} (Ctrl-C ends it)", err=True)
-    run_server(library, place)
+    run_server(library, place, catalog=load_catalog(options.prices), reviews=options.reviews)
 
 
 def _source(options: ServeOptions) -> _Audits:
@@ -69,7 +92,34 @@ def _source(options: ServeOptions) -> _Audits:
     if options.demo is not None:
         with progress_bar(quiet=options.quiet) as tell:
             return _demonstration(options.demo, plans, tell)
-    return audit_source(options.audits, plans)
+    folders = named_folders(options.audits)
+    if len(folders) < 2 and not any(folders):
+        return audit_source(next(iter(folders.values()), None), plans)
+    return _Clusters(sources={name: audit_source(folder, plans) for name, folder in folders.items()})
+
+
+def named_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Return folders by the name of their cluster: `NAME=DIR`, or DIR (no name where it is the only one).
+
+    Raises UsageError where a folder is not there, a name has other characters than an address may have, or two are the same.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        folder = Path(rest if equals else text)
+        if not folder.is_dir():
+            raise UsageError(f"--audits {text}: {folder} is no folder")
+        name = name if equals else folder.resolve().name.lstrip(".") if len(texts) > 1 else ""
+        if name in found or (name and not _CLUSTER.fullmatch(name)):
+            fault = "two folders have this name" if name in found else "letters, digits, - and _ make a name"
+            raise UsageError(f"--audits {text}: {fault}; write NAME={folder}")
+        found[name] = folder
+    return found
+
+
+_CLUSTER = re.compile("[A-Za-z0-9_-]{1,40}")
+_APART = "."
+"""Between a cluster's name and that of its audit."""
 
 
 def plans_again(
@@ -129,15 +179,40 @@ class PlansAgain:
         folder = self.later or Path(fleet)
         return str(folder.stat().st_mtime_ns) if folder.is_dir() else ""
 
-    def allocated(self, fleet: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
-        """Split the bill of a history as `trimtab allocate` does; raises TrimtabError."""
+    def worked_out(self, fleet: str, question: HistoryQuestion, tell: Progress) -> object:
+        """Answer a question about a history; raises TrimtabError where that is not at hand."""
+        match question:
+            case CommitmentsQuestion():
+                return self._commitments(fleet, tell)
+            case GpuHoursQuestion():
+                tell("reading the history", 0.0)
+                return gpu_hours(history_of(fleet), question.workload)
+        assert_never(question)
+
+    def _commitments(self, fleet: str, tell: Progress) -> CommitmentsFound:
+        """Return what `trimtab commit` says of a history, as its page and its document."""
+        options = parsed(CommitOptions, self._options_for(fleet))
+        report = reported(options, tell)
+        steps = _as_table(sheet_of(CommitPart.STEPS, report))
+        return CommitmentsFound(
+            page=commit_page(fleet, report, list(CommitPart)),
+            document=commit_document(report),
+            steps=replace(steps, key="commitments", title="Commitments"),
+        )
+
+    def _options_for(self, fleet: str) -> list[str]:
+        """Return the options by which a command reads a history; raises InputError where it is not at hand."""
         if not fleet.startswith(DEMO_PREFIX) and not Path(fleet).is_dir():
             history_of(fleet)
         named = ["--demo", fleet.removeprefix(DEMO_PREFIX)] if fleet.startswith(DEMO_PREFIX) else ["--", fleet]
+        given = (("--prices", self.prices), ("--owned", self.owned))
+        return [*(part for name, file in given if file for part in (name, str(file))), *named]
+
+    def allocated(self, fleet: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        """Split the bill of a history as `trimtab allocate` does; raises TrimtabError."""
         terms = ["--by", asked.split, "--idle", asked.idle, "--shared", asked.shared]
         terms += ["--cost", asked.basis] if asked.basis else []
-        terms += ["--prices", str(self.prices)] if self.prices else []
-        _, answer = charged_back(parsed(AllocateOptions, [*terms, *named]), tell)
+        _, answer = charged_back(parsed(AllocateOptions, [*terms, *self._options_for(fleet)]), tell)
         sheet = who_sheet(answer)
         return tables.AllocatedBill(table=_as_table(sheet), notes=tuple(sheet.notes))
 
@@ -208,6 +283,12 @@ class _Kept:
     def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
         return self.plans.allocated(self.document(name).fleet, asked, tell)
 
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        return self.plans.worked_out(self.document(name).fleet, question, tell)
+
+    def running(self) -> Sequence[RunningAudit]:
+        return _running(self.state)
+
     def kept_plan(self, name: str) -> KeptPlan:
         """Return the plan that was kept with an audit; raises UnknownName."""
         return recall_plan(find(name, self.state))
@@ -238,6 +319,12 @@ class _Files:
 
     def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
         return self.plans.allocated(self.document(name).fleet, asked, tell)
+
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        return self.plans.worked_out(self.document(name).fleet, question, tell)
+
+    def running(self) -> Sequence[RunningAudit]:
+        return ()
 
     def kept_plan(self, name: str) -> KeptPlan:
         """Raise InputError: a document holds no plan that later history can be held against."""
@@ -277,8 +364,92 @@ class _Demonstration:
     def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
         return self.plans.allocated(self.found.fleet, asked, tell)
 
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        return self.plans.worked_out(self.found.fleet, question, tell)
 
-_Audits = _Kept | _Files | _Demonstration
+    def running(self) -> Sequence[RunningAudit]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clusters:
+    """Audits of several clusters; an audit is called by its cluster and its name there: `eu.12`."""
+
+    sources: Mapping[str, _Kept | _Files]
+
+    def entries(self) -> Sequence[AuditEntry]:
+        return [
+            AuditEntry(name=f"{cluster}{_APART}{entry.name}", stamp=entry.stamp)
+            for cluster, source in self.sources.items()
+            for entry in source.entries()
+        ]
+
+    def document(self, name: str) -> AuditDocument:
+        source, own = self._of(name)
+        return source.document(own)
+
+    def plan(self, name: str, tell: Progress) -> ProvenPlan:
+        source, own = self._of(name)
+        return source.plan(own, tell)
+
+    def verified(self, name: str, tell: Progress) -> Verification:
+        source, own = self._of(name)
+        return source.verified(own, tell)
+
+    def later_stamp(self, name: str) -> str:
+        source, own = self._of(name)
+        return source.later_stamp(own)
+
+    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
+        source, own = self._of(name)
+        return source.allocated(own, asked, tell)
+
+    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
+        source, own = self._of(name)
+        return source.worked_out(own, question, tell)
+
+    def running(self) -> Sequence[RunningAudit]:
+        return [
+            replace(audit, fleet=f"{cluster}: {audit.fleet}")
+            for cluster, source in self.sources.items()
+            for audit in source.running()
+        ]
+
+    def _of(self, name: str) -> tuple[_Kept | _Files, str]:
+        cluster, _, own = name.partition(_APART)
+        return self.sources[cluster], own
+
+
+def _running(state: Path | None) -> Sequence[RunningAudit]:
+    return [
+        RunningAudit(fleet=audit.fleet, started=audit.started, stage=audit.stage, done_frac=audit.done_frac)
+        for audit in running_audits(state)
+    ]
+
+
+def gpu_hours(bundle: Bundle, workload: str) -> GpuHours:
+    """Return the activity of each GPU that a workload held, by hour, in whole weeks from a Monday."""
+    usage = bundle.table("gpu_usage", ["device", "workload", "hour", "sm_active_mean", "gpu_util_mean"])
+    usage = usage.filter(pc.equal(usage["workload"], workload))
+    if not usage.num_rows:
+        return GpuHours(start=datetime.fromtimestamp(0, UTC), gpus=(), activity_frac=())
+    hours = [moment.astimezone(UTC) for moment in usage["hour"].to_pylist()]
+    start = monday_of(min(hours))
+    weeks = int((max(hours) - start).total_seconds() // (S_PER_HR * HR_PER_WEEK)) + 1
+    best = pc.coalesce(usage["sm_active_mean"], usage["gpu_util_mean"]).to_pylist()
+    node = {
+        row["device"]: row["node"]
+        for row in bundle.table("devices", ["device", "node"]).select(["device", "node"]).to_pylist()
+    }
+    series: dict[str, list[float | None]] = {}
+    for device, moment, value in zip(usage["device"].to_pylist(), hours, best, strict=True):
+        name = f"{node.get(device) or 'unknown node'} {device}"
+        row = series.setdefault(name, [None] * (weeks * HR_PER_WEEK))
+        row[int((moment - start).total_seconds() // S_PER_HR)] = None if value is None or math.isnan(value) else value
+    return GpuHours(start=start, gpus=tuple(series), activity_frac=tuple(map(tuple, series.values())))
+
+
+_Audits = _Kept | _Files | _Demonstration | _Clusters
 
 
 def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstration:

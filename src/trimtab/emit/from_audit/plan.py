@@ -106,9 +106,9 @@ _MO_DIGITS = 3
 
 def roadmap_part(found: Roadmap) -> RoadmapPart:
     """Return the document's part."""
-    course = _course(found.course)
+    course = schedule_part(found.course)
     today, end = course.bill_usd_mo[0], course.bill_usd_mo[-1]
-    fixed = _course(found.fixed)
+    fixed = schedule_part(found.fixed)
     return RoadmapPart(
         course=course,
         fixed=fixed,
@@ -132,7 +132,8 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
     )
 
 
-def _course(course: Schedule) -> SchedulePart:
+def schedule_part(course: Schedule) -> SchedulePart:
+    """Return the document's part of an order played through a year."""
     return SchedulePart(
         steps=tuple(
             StepPart(

@@ -44,6 +44,8 @@ _LABEL_CHARS = 40
 _BRIDGE_LABEL = 220.0
 _MOST_STEPS = 14
 _DAY_LABELS = 8
+_LABEL_STEPS = ((96, HR_PER_DAY), (24, 6), (-1, 1))
+"""Pairs: a chart of more hours than the first has marks so many hours apart."""
 _HEAT_LEVELS = 10
 _YEAR_LOWER = 212.0
 _STEPS_PER_MO = 20
@@ -246,15 +248,17 @@ def capacity(part: CapacityPart, at: int, *, width: float = WIDTH) -> Html:
 
 
 def _days(frame: Frame, start: datetime, series: Mapping[str, Series], unit: str, *, mean: bool = False) -> Html:
-    """Label days under a chart, and tell each day's sums (or means) where the pointer rests."""
+    """Label days under a chart (hours, where it shows few), and tell each stretch's sums (or means) on hover."""
     parts = []
-    day_count = -(-frame.count // HR_PER_DAY)
+    step = next(hours for least, hours in _LABEL_STEPS if frame.count > least)
+    stretches = -(-frame.count // step)
     labels = max(1, round(_DAY_LABELS * (frame.right - frame.left) / (WIDTH - frame.left)))
-    every = max(1, -(-day_count // labels))
-    for day in range(day_count):
-        hours = slice(day * HR_PER_DAY, (day + 1) * HR_PER_DAY)
+    every = max(1, -(-stretches // labels))
+    for at in range(stretches):
+        hours = slice(at * step, (at + 1) * step)
         x, width = frame.x(hours.start), frame.x(min(hours.stop, frame.count)) - frame.x(hours.start)
-        when = f"{start + timedelta(days=day):%a %d %b}"
+        moment = start + timedelta(hours=hours.start)
+        when = f"{moment:%a %d %b}" if step == HR_PER_DAY else f"{moment:%a %H:%M}"
         figures = ", ".join(f"{name} {_told(values[hours], unit, mean)}" for name, values in series.items())
         height = frame.lower - frame.upper
         parts.append(
@@ -268,7 +272,7 @@ def _days(frame: Frame, start: datetime, series: Mapping[str, Series], unit: str
                 class_="hover",
             )
         )
-        if day % every == 0:
+        if at % every == 0:
             parts.append(tag("line", x1=x, x2=x, y1=frame.lower, y2=frame.lower + 5, class_="grid"))
             parts.append(text(x + 3, frame.lower + 18, when, style="tick"))
     return join(parts)
@@ -356,8 +360,8 @@ def _heat_level(value: float | None) -> str:
     return "none" if value is None else str(min(_HEAT_LEVELS, round(value * _HEAT_LEVELS)))
 
 
-def week_map(name: str, values: Series) -> Html:
-    """Draw one workload's week, a row a day and a column an hour: the darker, the busier; small enough for a phone."""
+def week_map(what: str, values: Series, *, name: str = "week-map") -> Html:
+    """Draw one week of a workload or GPU, a row a day and a column an hour: darker is busier; small enough for a phone."""
     left, row_height = 36.0, 20.0
     cell = (PHONE_WIDTH - left) / HR_PER_DAY
     rows = []
@@ -373,11 +377,11 @@ def week_map(name: str, values: Series) -> Html:
     return picture(
         PHONE_WIDTH,
         height + 18,
-        f"The week of {name}",
+        f"The week of {what}",
         "Mean activity of the GPUs held, by hour of the week in UTC; darker is busier.",
         *rows,
         *hours,
-        name="week-map",
+        name=name,
     )
 
 

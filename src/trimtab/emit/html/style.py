@@ -159,7 +159,7 @@ tr[hidden], tbody[hidden] { display: none; }
 
 .narrow { display: none; }
 @media (max-width: 760px) {
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; } pre.drawing { white-space: pre; font-size: 10px; }
   .wide { display: none; } .narrow { display: block; }
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }

@@ -147,7 +147,8 @@ def block_html(block: Block) -> Html:
         case Chart():
             return join([_title(block.title), _keys(block.keys), _chart(block)])
         case Drawing():
-            return join([_title(block.title), tag("pre", _safe(block.draw(DOCUMENT_WIDTH)))])
+            drawn = tag("pre", _safe(block.draw(DOCUMENT_WIDTH)), class_="drawing", tabindex="0")
+            return join([_title(block.title), drawn])
         case Folded():
             return tag("details", tag("summary", _safe(block.title)), *map(block_html, block.blocks))
     assert_never(block)

@@ -266,6 +266,11 @@ class RoadmapPlanner:
             sways=tuple(self._sways(mine, names)),
         )
 
+    def year_in(self, order: Sequence[int], names: dict[int, str]) -> Schedule:
+        """Return the year in an order of all actions, each begun after the one before it; `names` are their ids."""
+        slots = self._in_turn(order, self.settings)
+        return self._course(slots, names, efforts(self.drafted.actions, self.settings))
+
     def _scheduled(
         self, order: Sequence[int], weeks: Sequence[float], before: dict[int, frozenset[int]], planning: Planning
     ) -> tuple[Slot, ...]:

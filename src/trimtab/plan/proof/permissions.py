@@ -41,6 +41,8 @@ from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 _P95 = 0.95
 _LOOSER = (4.0, 2.0)
 """Multiples of the observed p95 that are asked about, the loosest first: if that frees nothing, none does."""
+_PRICED = (8.0, 4.0, 3.0, 2.0, 1.5, 1.2)
+"""Times the observed p95: the limits whose prices are shown side by side."""
 _SHARERS_LOOSER = (8.0, 4.0, None)
 """Likewise of those who share a GPU, where each waits for the others; last, without any limit."""
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)
@@ -256,8 +258,19 @@ def _hedged(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
 
 
 def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permission]:
-    """Return latency limits of a ladder, the loosest first; none where no latency was measured."""
-    seen_s = _seen_s(now.case)
+    """Return the permissions of `latency_ladder`."""
+    return [permission for _, permission in _limit_permissions(now, near, _LOOSER)]
+
+
+def latency_ladder(now: PlannedWorkloadState) -> list[tuple[float, Permission]]:
+    """Return latency limits in seconds, each with its permission, the loosest first; none where no latency was measured."""
+    return _limit_permissions(now, _near(now), _PRICED)
+
+
+def _limit_permissions(
+    now: PlannedWorkloadState, near: Sequence[Deployment], factors: Sequence[float]
+) -> list[tuple[float, Permission]]:
+    seen_s = observed_p95_s(now.case)
     if seen_s is None:
         return []
 
@@ -274,10 +287,10 @@ def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permi
             is_stricter=True,
         )
 
-    return [of(limit_s) for limit_s in dict.fromkeys(rounded(factor * seen_s) for factor in _LOOSER)]
+    return [(limit_s, of(limit_s)) for limit_s in dict.fromkeys(rounded(factor * seen_s) for factor in factors)]
 
 
-def _seen_s(case: Case) -> float | None:
+def observed_p95_s(case: Case) -> float | None:
     """Return the observed p95 of a service of which no latency limit is declared; None where none was measured."""
     if {target.metric for target in case.workload.spec.targets or ()} & {TargetMetric.LATENCY, TargetMetric.TTFT}:
         return None
@@ -578,7 +591,7 @@ def sharers(every: Sequence[PlannedWorkloadState]) -> Iterator[list[Permission]]
     for too.
     """
     quiet = [now for now in every if _is_quiet(now) and _is_kept_apart(now)]
-    unlimited = any(_seen_s(now.case) is not None for now in quiet)
+    unlimited = any(observed_p95_s(now.case) is not None for now in quiet)
     for looser in _SHARERS_LOOSER if unlimited else (None,):
         yield [_sharer(now, looser) for now in quiet]
 
@@ -660,7 +673,7 @@ def _shorter_start(
 
 
 def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
-    seen_s = None if looser is None else _seen_s(now.case)
+    seen_s = None if looser is None else observed_p95_s(now.case)
     limit = {} if looser is None or seen_s is None else _limit(now.case, rounded(looser * seen_s))
     return Permission(
         name="isolation",

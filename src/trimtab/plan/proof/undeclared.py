@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
@@ -35,7 +36,16 @@ from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import ChosenPlan, solve_problem
-from trimtab.plan.proof.permissions import Permission, PlannedWorkloadState, Search, askable, permissions, sharers
+from trimtab.plan.proof.permissions import (
+    Permission,
+    PlannedWorkloadState,
+    Search,
+    askable,
+    latency_ladder,
+    observed_p95_s,
+    permissions,
+    sharers,
+)
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
@@ -97,6 +107,53 @@ def undeclared(
     return tuple(sorted((answer for answer in found if answer is not None), key=lambda answer: -answer.saves_usd_mo))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyLimitPrice:
+    """What the plan would save besides if a service might answer as late as `limit_s` (p95); 0 where that frees nothing."""
+
+    limit_s: float
+    saves_usd_mo: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLimitPrices:
+    """A service without a declared latency limit, and what each of several limits would save, the tightest first."""
+
+    workload: str
+    seen_s: float
+    """The p95 that history shows."""
+    prices: tuple[LatencyLimitPrice, ...]
+
+
+def limit_prices(
+    planned: Planned, market: Market, settings: Settings, progress: Callable[[str, float], None]
+) -> tuple[ServiceLimitPrices, ...]:
+    """Return the price of latency limits that nobody declared, service by service, the largest first.
+
+    Each limit is priced alone, like the declarations of `undeclared`: the rest of the plan stays as it is. A looser limit
+    admits all that a tighter one does, so it saves at least as much: the search for each stops early and may miss that.
+    """
+    rest = _Rest(planned=planned, market=market, settings=settings)
+    cases = sorted(planned.cases.values(), key=lambda case: (-case.workload.gpu_hours, case.workload.name))
+    states = [now for now in map(rest.present, cases) if askable(now.case)][:_ASKED]
+    found = []
+    for number, now in enumerate(states):
+        progress(f"pricing latency limits of {now.case.workload.name}", number / len(states))
+        if ladder := latency_ladder(now):
+            asked = sorted(ladder, key=lambda rung: rung[0])
+            saved = accumulate((rest.saves_usd_mo(permission) for _, permission in asked), max)
+            prices = (
+                LatencyLimitPrice(limit_s=limit_s, saves_usd_mo=saves)
+                for (limit_s, _), saves in zip(asked, saved, strict=True)
+            )
+            found.append(
+                ServiceLimitPrices(
+                    workload=now.case.workload.name, seen_s=observed_p95_s(now.case) or 0.0, prices=tuple(prices)
+                )
+            )
+    return tuple(found)
+
+
 def with_questions_first(plan: Plan, found: Sequence[Undeclared]) -> Plan:
     """Return the plan whose purchases say which declarations would leave nodes unused that they bind."""
     return replace(plan, actions=tuple(_with_questions(action, found) for action in plan.actions))
@@ -156,6 +213,11 @@ class _Rest:
                 break  # those that follow free nothing either
         enough = _MOST_OF * max((answer.saves_usd_mo for answer in found), default=0.0)
         return next((answer for answer in reversed(found) if answer.saves_usd_mo >= enough), None)
+
+    def saves_usd_mo(self, permission: Permission) -> float:
+        """Return what one permission alone saves a month; 0 where it frees nothing worth a line."""
+        answer = self._priced([permission])
+        return 0.0 if answer is None else answer.saves_usd_mo
 
     def _priced(self, together: Sequence[Permission]) -> Undeclared | None:
         """Return what permissions save together; None where that is too little, or not all of them are used."""

@@ -172,7 +172,9 @@ def fleet_of(
 ) -> Collected:
     """Return the tables of runs over `[0, length_s)`. Raises InputError if none held a GPU within it."""
     if not 0 < length_s <= MOST_YEARS * HR_PER_YEAR * S_PER_HR:
-        raise InputError(f"{source}: spans {length_s:g} s; a trace spans up to {MOST_YEARS} years: correct its timestamps")
+        raise InputError(
+            f"{source}: spans {length_s:g} s; a trace spans up to {MOST_YEARS} years: correct its timestamps"
+        )
     hours = math.ceil(length_s / S_PER_HR)
     start = start or start_of(length_s)
     given = len(runs)
