@@ -1,4 +1,4 @@
-"""The closed set of what an action may change: what a plan does to a workload, and what it does to a fleet.
+"""The effects that actions may have, a closed set: on one workload, or on the fleet.
 
 Resolution, emission and verification `match` on it with `assert_never`: a new effect is a list of places that the type checker
 names. Which lever proposes an effect is not known here (`Deployment.owed_to`).

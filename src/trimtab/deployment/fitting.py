@@ -1,4 +1,4 @@
-"""How a workload would fare on another board, whole or a slice: whether its memory fits, and how fast it would be."""
+"""Whether a workload fits on another GPU, whole or a slice, and how fast it would be there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trimtab.physics.transfer import (
 from trimtab.provenance import Basis, Estimate
 
 NO_LAW = "programs are compiled for one or the other (NeuronCores, TPUs), and no measured law compares their speeds"
-"""Why nothing moves between GPUs and such accelerators."""
+"""The reason why nothing moves between GPUs and other accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 
 
 class Home(Protocol):
-    """What a workload runs on today."""
+    """Where a workload runs today."""
 
     @property
     def pool(self) -> Pool:
@@ -217,7 +217,7 @@ class Placement:
         return alone_req_s * self.left_frac * (speed if faster_counts else min(speed, 1.0))
 
     def as_replayed(self) -> Placement:
-        """Return the placement as a replay sees it: without names, prices and words, in which alike ones may differ.
+        """Return the placement as a replay sees it: without names, prices and texts, which may differ between equal placements.
 
         Replays are given nothing else, so that this is all that an outcome depends on besides its case.
         """
@@ -261,7 +261,7 @@ def _unsaid(estimate: Estimate) -> Estimate:
 
 
 def _turns(slots: UseSlots) -> UseSlots:
-    """Return slots by who takes turns with one; where they lie, and what they are cut from, is a matter of the bill."""
+    """Return slots reduced to their time sharing; location and hardware only matter for the bill."""
     turns = SharedPool(_NO_POOL, slots.others + 1, isolation=slots.shared.isolation, busy_frac=slots.shared.busy_frac)
     return UseSlots(
         shared=turns if slots.others else SharedPool(_NO_POOL, 1),
@@ -290,7 +290,7 @@ def _longer_way(move: Relocate) -> Relocate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ground:
-    """Where something runs so far, and how fast: what each step of `resolve` may change."""
+    """The place and speed so far: the state that each step of `resolve` may change."""
 
     pool: Pool
     gpu: str | None
@@ -355,7 +355,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
 
 
 def without_effect(deployment: Deployment, place: Placement) -> dict[str, str]:
-    """Return what is stated and comes to nothing at the place that a deployment leads to: the dimension, and what it waits for.
+    """Return effects without a result at the deployment's place: the dimension, and what each one needs.
 
     So it is where a part of a plan is enacted without the rest that it rests on.
     """

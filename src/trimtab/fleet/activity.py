@@ -1,4 +1,4 @@
-"""What each workload's GPUs did: device-hours of `gpu_usage` per workload, and readings while there was work.
+"""GPU activity of each workload: device-hours of `gpu_usage`, and readings while there was work.
 
 A GPU that serves one request in ten minutes reads 1 % on average and may be full while it serves it: how fast it would be on
 a smaller GPU, or on part of one, follows from the second figure. Of a run the whole time counts: what it spends waiting for its
@@ -19,7 +19,7 @@ from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import S_PER_HR
 
 _FEWEST_HOURS = 5
-"""What fewer hours than this show is taken for chance."""
+"""Fewer hours than this may be due to chance."""
 _BUSIEST_FRAC = 0.05
 METRICS = ("sm_active", "tensor_active", "dram_active", "gpu_util")
 USAGE_COLUMNS = (

@@ -1,4 +1,4 @@
-"""What history shows of the most that a replica serves, and what a law that was tested against it rests on.
+"""Evidence for a replica's capacity: what history shows, and how the fitted model did in a back-test.
 
 GPU activity tells how much of a GPU a request takes, so that a replica at full activity would serve one over that. A server may
 be full long before: its slots are taken, its CPU is busy, its batches are as large as they get. Nothing in the readings of a
@@ -22,14 +22,14 @@ SUSTAINED_S = 5.0 * S_PER_MIN
 _IN_TURN = 10
 """And as long as so many requests one after the other: in less, requests that came before may end together."""
 FEWEST_STEPS = 5
-"""What fewer steps than this show is taken for chance."""
+"""Fewer steps than this may be due to chance."""
 _BUSIEST_FRAC = 0.05
 _WAITING_OF_RUNNING = 1.0
 """Requests that wait as long as they are then served say that every place is taken."""
 
 
 class Bound(Enum):
-    """What the most that a replica serves was told by."""
+    """What determines a replica's capacity."""
 
     GPU = "GPU activity"
     ONE_BY_ONE = "one request at a time"
@@ -40,13 +40,13 @@ class Bound(Enum):
 
     @property
     def is_told(self) -> bool:
-        """Return whether history shows the limit, so that more GPU is more capacity."""
+        """Return whether a faster GPU means more capacity."""
         return self in {Bound.GPU, Bound.ONE_BY_ONE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackTestedMeasure:
-    """A measure as a law predicted it and as it was."""
+    """A measure as predicted by a fitted model, and as observed."""
 
     foretold: float
     measured: float
@@ -88,11 +88,11 @@ class LawEvidence:
 
     bound: Bound
     activity_req_s: float
-    """What GPU activity alone would say."""
+    """The capacity that GPU activity alone suggests."""
     shown_req_s: float
     """The highest load that a replica was observed to sustain."""
     back_test: BackTest | str
-    """A reason where none was possible."""
+    """The reason if no back-test was possible."""
 
 
 def seconds_in_work(service: ServiceObservation, *, busiest: bool = False) -> float | None:

@@ -1,4 +1,4 @@
-"""The law that a plan rests on: a service's own, tested on its busiest hours and held to the loads that history shows.
+"""The model of a service that plans use: fitted on its history, tested on its busiest hours, limited to observed loads.
 
 A law that is fitted on all of history agrees with it wherever history is dense, but is untested at higher loads. So the
 hours with the highest load per replica are held out, the law is fitted on the rest, and the replicas that history had serve the
@@ -144,7 +144,7 @@ def _fitted_without(workload: Workload, held_out: Flags, healthy_frac: float) ->
     assert service is not None
     part = replace(workload, service=replace(service, arrivals=np.where(held_out, np.nan, service.arrivals)))
     law = service_law(part, healthy_frac)
-    # what it would say of any load, promised or not
+    # its prediction at any load, within the promised range or not
     return law if isinstance(law, str) else replace(law, top_load=1.0)
 
 
@@ -251,7 +251,7 @@ _BEYOND_GPU = 1.2
 
 
 def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
-    """Fit a service's law, test it, and hold it to what history shows; a reason where there is none to fit."""
+    """Fit a service's model, test it, and limit it to observed loads; a reason if it cannot be fitted."""
     service, capacity = workload.service, activity_capacity(workload)
     if isinstance(capacity, str):
         return capacity
@@ -302,7 +302,7 @@ def hottest_req_s(workload: Workload) -> float:
 def _most(
     workload: Workload, law: ServiceLaw, shown_req_s: float, found: BackTest | str, healthy_frac: float
 ) -> tuple[Bound, float]:
-    """Return what bounds a replica, and what it serves at most."""
+    """Return what limits a replica, and its capacity."""
     service, trust_frac = workload.service, trust_of(found)
     assert service is not None
     in_work_s = seconds_in_work(service)

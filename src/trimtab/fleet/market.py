@@ -1,4 +1,4 @@
-"""What is on offer: rates of the pools that a fleet uses, and the nodes it could run on instead."""
+"""The market: rates of the pools that a fleet uses, and the nodes it could run on instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _words(gpu_name: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """A node that can be had on demand in a region: its GPU, its rates, and what else it can be bought under."""
+    """A node sold on demand in a region: its GPU, its rates, and its other buying options."""
 
     pool: Pool
     gpu: Gpu
@@ -58,9 +58,9 @@ class Market:
     limits: Limits = field(default_factory=Limits)
     """Where a plan may go (`fleet.reach`)."""
     known_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
-    """Rates that go over the catalog's: what a kept plan was made at, or what `spot_events` told."""
+    """Rates that override the catalog's: those of a saved plan, or those observed in `spot_events`."""
     spot_records: Mapping[Pool, SpotRecord] = field(default_factory=dict)
-    """What the fleet's own history tells of spot, by the pool of the same nodes on demand."""
+    """The fleet's own history on spot, by the pool of the same nodes on demand."""
     # answers that every option of a plan asks for again: empty in each market, and no part of its value
     _offerings: dict[tuple[str, str], tuple[Offering, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -129,7 +129,7 @@ class Market:
         return micro_usd(next((row for row in reversed(rows) if row.as_of <= day), rows[0]).usd_hr)
 
     def carrying(self, rates_micro_usd_hr: Mapping[Pool, int]) -> Market:
-        """Return the market in which nodes of pools that no list has cost so much an hour: they are carried, not judged."""
+        """Return the market with a rate for nodes of unlisted pools, which are billed but not judged."""
         return replace(self, known_micro_usd_hr={**self.known_micro_usd_hr, **rates_micro_usd_hr})
 
     def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
@@ -192,7 +192,7 @@ class Market:
         return next((price for price in rows if price.option is BuyingOption.CAPACITY_BLOCK), None)
 
     def plan_rates(self, pools: Iterable[Pool], option: BuyingOption) -> dict[Pool, int]:
-        """Return what an hour of each on-demand pool takes of a spend plan, for those whose rate is known."""
+        """Return what an hour of each on-demand pool costs under a spend plan, for pools with a known rate."""
         rates: dict[Pool, int] = {}
         for pool in pools:
             rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)

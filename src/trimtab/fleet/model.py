@@ -1,4 +1,4 @@
-"""What runs: the fleet, its workloads and how their kinds are told apart, what was observed of each, its targets.
+"""The fleet: its workloads and their kinds, what was observed of each, and their targets.
 
 Times are whole seconds from the start of the window; arrays over hours are (n_hours,). NaN means not measured, never 0.
 """
@@ -217,7 +217,7 @@ class PodSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a workload must keep: `required_frac` of its requests or runs within `limit_s`, or that share of throughput."""
+    """A target of a workload: `required_frac` of its requests or runs within `limit_s`, or that share of throughput."""
 
     metric: TargetMetric
     required_frac: float
@@ -226,7 +226,7 @@ class Target:
     because: str
 
     def describe(self) -> str:
-        """Describe it in words."""
+        """Describe the target in words."""
         if self.limit_s is None:
             return f"{self.metric.value} >= {self.required_frac:.0%} of observed"
         return f"{self.metric.value} p{self.required_frac * 100:g} <= {self.limit_s:.3g} s"
@@ -279,7 +279,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What was seen of what there was, and what was dropped."""
+    """Coverage: how much was observed, and what was dropped."""
 
     window: Window
     asked_days: float
@@ -347,7 +347,7 @@ def workload_kind(
     jobs: JobsObservation | None,
     window: Window,
 ) -> tuple[WorkloadKind, str]:
-    """Return what a workload is for and why we think so; what a person declared wins."""
+    """Return a workload's kind and the reason; a declaration wins."""
     if spec.kind is not None:
         return spec.kind, "declared in workloads.yaml"
     if service is not None:

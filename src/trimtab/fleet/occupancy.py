@@ -1,4 +1,4 @@
-"""Who held which node and GPU when: node lives and allocations per hour, and how many GPUs each pod held at once."""
+"""Who held which node and GPU when: node lifetimes and allocations per hour, and GPUs per pod."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trimtab.units import S_PER_HR
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Occupancy:
-    """Nodes, their seconds per hour, who held them, and what did not fit."""
+    """Nodes, their seconds per hour, their holders, and inconsistent records."""
 
     nodes: tuple[Node, ...]
     node_seconds: IntArray

@@ -22,7 +22,7 @@ CHECKPOINT_BYTES_PER_PARAM = 14
 
 
 class CostItem(Enum):
-    """What money goes to."""
+    """The kinds of cost."""
 
     WORK = "GPUs at work"
     IDLE = "headroom and idle time"
@@ -36,7 +36,7 @@ class CostItem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One part of the total, and how it was reckoned."""
+    """One part of the total, and how it was computed."""
 
     item: CostItem
     usd: float

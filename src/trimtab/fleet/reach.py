@@ -1,4 +1,4 @@
-"""Where a workload may run: limits as people state them, and the one place that every lever asks for what is on offer.
+"""Where a workload may run: limits stated by people, and the nodes that levers may choose from.
 
 At home always. In other regions of its cloud where workloads.yaml names them (`regions`), and in other clouds where the
 settings ask for them (`limits.providers`): data has gravity, so nothing moves by default, and nothing moves whose data
@@ -28,7 +28,7 @@ _QUOTA_FORM = "write TYPE[@REGION][:CAPACITY]=NODES, as p5.48xlarge=16 or g6.xla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """Most nodes of a type at once, in one region or (None) in each, held one way."""
+    """Maximum number of nodes of a type at once, in one region or (None) in each, for one capacity type."""
 
     instance_type: str
     region: str | None
@@ -76,7 +76,7 @@ def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
 
 
 def isolation_of(text: str) -> Isolation:
-    """Read what must keep workloads apart. Raises InputError."""
+    """Parse an isolation requirement between workloads. Raises InputError."""
     known = [isolation.value for isolation in Isolation]
     if text not in known:
         near = near_matches(text, known)
@@ -86,7 +86,7 @@ def isolation_of(text: str) -> Isolation:
 
 
 def asked_isolation(spec: WorkloadSpec, stated: str) -> Isolation:
-    """Return what must keep a workload apart from others: what it declares, else what is stated for the fleet."""
+    """Return the isolation that a workload requires: as it declares, else the fleet's setting."""
     return isolation_of(spec.isolation or stated)
 
 
@@ -149,7 +149,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def home_of(workload: Workload) -> Region:
-    """Return where a workload runs now."""
+    """Return the region where a workload runs now."""
     return Region(workload.pool.provider, workload.pool.region)
 
 

@@ -1,4 +1,4 @@
-"""A fleet as it would have been with more or less of the same demand, run as it was run.
+"""A fleet with its demand scaled up or down, run the same way as in history.
 
 Nodes stay whole: of the nodes that the same workloads held, the least whole number that is not below the factor's share is
 kept or copied, spread evenly over them; unheld nodes stay as they are.

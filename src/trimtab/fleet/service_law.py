@@ -1,4 +1,4 @@
-"""How a service answers under load, as its own history showed it: requests a replica can serve, and the latency at each load.
+"""How a service responds to load, fitted on its own history: a replica's capacity, and the latency at each load.
 
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
 histogram, made monotone (more load is never faster); the time to the first token and the time per token after it have
@@ -32,12 +32,12 @@ _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
 _STEPS_PER_HR = 20
-"""Of demand made of activity: the 95th percentile of an hour says what its busiest three minutes hold."""
+"""Step of demand derived from activity: the 95th percentile of an hour describes its busiest three minutes."""
 _STEP_S = S_PER_HR / _STEPS_PER_HR
 _MIDDLE = (0.16, 0.84)
 """Quantiles a standard deviation to either side of the median."""
 _SEEN_FULL = frozenset({Bound.GPU, Bound.ONE_BY_ONE, Bound.PLACES})
-"""What tells where a replica is full; the other bounds tell what it was observed to serve."""
+"""Bounds that show where a replica is full; the others only show what it was observed to serve."""
 STRETCH_EXPONENT = {TargetMetric.TTFT: 1.0, TargetMetric.TPOT: 2.0}
 """Additional power of load / seen by which times of a metric stretch; at 1.2 times the load the scheduler's replay takes up
 to 1.6 times as long (`python -m benchmarks.token_cost`). 0 for the others."""
@@ -92,12 +92,12 @@ class ServiceLaw:
 
     @property
     def counted(self) -> TokenWork | None:
-        """Return what tokens take, by which its demand is counted; None if requests are."""
+        """Return the work per token, if demand is counted in tokens; None if it is counted in requests."""
         return self.tokens if isinstance(self.tokens, TokenWork) else None
 
     @property
     def seen_activity_load(self) -> float:
-        """Return the highest load that history covers, over what a replica would serve at full activity."""
+        """Return the highest load in history, relative to a replica's capacity at full activity."""
         most = self.capacity_req_s if self.tested is None else self.tested.activity_req_s
         return self.seen_load * self.capacity_req_s / most
 
@@ -113,7 +113,7 @@ class ServiceLaw:
 
     @property
     def is_seen_full(self) -> bool:
-        """Return whether history shows where a replica is full, and not only what it was observed to serve."""
+        """Return whether history shows where a replica is full, not only what it served."""
         return self.tested is None or self.tested.bound in _SEEN_FULL
 
     @property

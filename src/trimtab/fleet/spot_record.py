@@ -1,4 +1,4 @@
-"""What a fleet's own history tells of spot, pool by pool: whether it could be had, how often nodes were lost, at what price.
+"""A fleet's own history on spot, pool by pool: availability, losses of nodes, prices.
 
 `spot_events` says when spot was requested or probed. What was learnt holds until the next event of that zone, for an hour at
 most; time of which nothing is known counts for neither side. A record is blended with the stated odds by how much it knows:
@@ -37,7 +37,7 @@ _INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRecord:
-    """What was seen of one pool's spot nodes in a window."""
+    """Observations of one pool's spot nodes in a window."""
 
     known_hr: float
     """Hours in which it was known whether any zone gave spot nodes."""
@@ -62,7 +62,7 @@ class SpotRecord:
         return self.known_hr / (self.known_hr + PRIOR_HR)
 
     def describe(self) -> str:
-        """Say what was seen and how much it counts."""
+        """Describe the observations and their weight."""
         without = self.without_hr / self.known_hr if self.known_hr else 0.0
         return (
             f"none {without:.0%} of {self.known_hr:,.1f} h known, {self.losses} losses in {self.node_hr:,.0f} node-hours; "
@@ -72,7 +72,7 @@ class SpotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotOdds:
-    """The odds that a plan reckons with for one pool's spot nodes."""
+    """The odds that a plan assumes for one pool's spot nodes."""
 
     loss_per_hr: float
     unavailable_frac: float

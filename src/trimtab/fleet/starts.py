@@ -1,4 +1,4 @@
-"""How long starts took in a fleet's own history: until a pod got a node that began for it, and from its node to ready.
+"""Start times in a fleet's own history: until a pod got a new node, and from its node to ready.
 
 All is read off the pods that a cluster knew when it was read, which are those that ran then or had ended shortly before. The
 wait for a node lasts from a pod's creation to its place on a node that began in between, so that the time in which no node
@@ -31,7 +31,7 @@ PLANNED_FRAC = 0.75
 """Plans take a start to last as long as three of four that were measured: waits add up over a day, and one late start of four
 costs what the headroom is for. Proofs also test plans with the slowest tenth."""
 FEWEST = 3
-"""Starts from which on plans go by what was measured, and not by what is assumed."""
+"""Number of measured starts from which plans use the measurement instead of the assumption."""
 SHORT_LOAD_FRAC = 0.5
 """Loads scatter: one that is no shorter than this, of what plans take, does not say that anything was there before."""
 _LONGEST_S = float(S_PER_HR)
@@ -122,7 +122,7 @@ class MeasuredStarts:
 
 
 def planned(starts_s: Sequence[float]) -> float | None:
-    """Return what plans take of so many measured seconds; None if they are too few."""
+    """Return the start time that plans use, from measured seconds; None if there are too few."""
     if len(starts_s) < FEWEST:
         return None
     return float(np.quantile(starts_s, PLANNED_FRAC, method="higher"))
@@ -214,7 +214,7 @@ def run_startup_s(workload: Workload, assumptions: Assumptions) -> float:
 
 
 def said_of_starts(starts: MeasuredStarts, fleet: Fleet, stated: Assumptions) -> Iterator[str]:
-    """Say what plans take starts to last and why; `stated` are the assumptions before anything was measured."""
+    """Describe the start times that plans assume and why; `stated` are the assumptions before any measurement."""
     node_s, usual = starts.planned_node_s, Assumptions()
     if stated.node_startup_s != usual.node_startup_s and node_s is not None:
         yield f"cold start: a node {stated.node_startup_s:.0f} s, as stated"

@@ -1,4 +1,4 @@
-"""What each workload must keep: what was declared, else "no worse than observed"; and what was declared without effect."""
+"""The targets of each workload: declared, else "no worse than observed"; and declarations without effect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HISTOGRAM = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLimit:
-    """A target of one workload with another limit: what if it had to answer, start or begin within so many seconds?"""
+    """A target of one workload with another time limit, for a scenario."""
 
     workload: str
     metric: TargetMetric
@@ -128,7 +128,7 @@ def targets_of(
 def declared_target(
     declaration: DeclaredTarget, kind: WorkloadKind, service: ServiceObservation | None, jobs: JobsObservation | None
 ) -> Target | str:
-    """Return a declared target as replays judge it, or why none can, and what would help."""
+    """Return a declared target as replays judge it, or why it cannot be judged, and what would help."""
     metric, limit_s = declaration.metric, declaration.limit_s
     if metric is TargetMetric.THROUGHPUT and declaration.limit_frac is not None:
         return Target(
@@ -284,15 +284,15 @@ def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatAr
 
 
 def refuse_impossible(workloads: Iterable[Workload]) -> None:
-    """Raise BundleError with every declaration that what was measured contradicts."""
+    """Raise BundleError with every declaration that contradicts the measurements."""
     faults = [fault for workload in workloads for fault in _impossible(workload)]
     if faults:
         raise BundleError(faults)
 
 
 def declared_in_vain(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Say what is declared of workloads whose kind has no use for it, which targets nothing judges, and which are judged by
-    something else than what they bound."""
+    """Report declarations that do not apply to a workload's kind, targets that cannot be judged, and targets judged by
+    another metric than the one they bound."""
     return tuple(note for workload in workloads for note in _in_vain(workload))
 
 

@@ -1,4 +1,4 @@
-"""What a service's tokens take of its replicas, and its demand counted in tokens instead of requests.
+"""The work of a service's tokens: how they divide a replica's time, and demand counted in tokens instead of requests.
 
 How the time of a replica divides between tokens is a rule, and every use says which:
 
@@ -62,7 +62,7 @@ class TokenAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUse:
-    """What a service's tokens were over a window, and how they share its cost."""
+    """A service's tokens over a window, and their shares of its cost."""
 
     tokens: TokenAmounts
     """Counted, in the hours in which they were read."""
@@ -170,7 +170,7 @@ class TokenWork:
 
 
 def token_work(workload: Workload) -> TokenWork | str:
-    """Return what tokens take of a service's replicas; or why its demand is counted in requests.
+    """Return the work per token of a service, or why its demand is counted in requests.
 
     Weights that follow the hourly activity of its GPUs worse than plain requests do are not believed.
     """

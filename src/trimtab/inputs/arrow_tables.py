@@ -1,4 +1,4 @@
-"""CSV and Parquet that others wrote, as Arrow tables: every way in which they can be damaged is one InputError."""
+"""Reads CSV and Parquet files written by others as Arrow tables. Any damage is reported as one InputError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and YAML that others wrote: plain values only, no deeper than any honest document, each key once.
+"""Reads JSON and YAML written by others: plain values only, limited depth, unique keys.
 
 A few hundred bytes of aliases to aliases (or of merge keys) stand for billions of values. So the text's events are counted
 first, and then what its aliases expand to, before a single value is made.

@@ -1,4 +1,4 @@
-"""Files that others wrote, read whole within a stated size: bytes, text, gzip within a stated growth, rows of CSV."""
+"""Reads files written by others within a size limit: bytes, text, gzip with limited expansion, rows of CSV."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_MIB = 512
 MOST_GROWTH = 100
 """How many times its size a gzip file may unpack to: bills reach 10 to 40, what is packed to exhaust memory 1,000."""
 GROWTH_FROM_MIB = 64
-"""Growth is not checked below this size."""
+"""Expansion is not checked below this size."""
 _GZIP = b"\x1f\x8b"
 
 

@@ -1,4 +1,4 @@
-"""The levers there are, in the order in which ways of running a workload are composed.
+"""All levers, in the order in which options of a workload are composed.
 
 A third party adds one by an entry point of the group `trimtab.levers` that names a `Lever` (or a function that returns one); it
 proposes effects of the closed set, and its ways compose with the others of its stage.
@@ -52,7 +52,7 @@ BUILT_IN: tuple[Lever, ...] = (
     capacity_blocks.LEVER,
     commitments.LEVER,
 )
-"""Those of trimtab itself."""
+"""The built-in levers."""
 
 
 @cache

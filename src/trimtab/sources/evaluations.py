@@ -173,7 +173,8 @@ def _answer(task: str, row: Row, metric: str, file: Path, number: int, slice_fie
 
 
 def _results(path: Path) -> Row:
-    """Return what the results beside the logs say of tasks, the newest where several say it; empty if there are none."""
+    """Return the task settings in the result files beside the logs, the newest if there are several; empty if there are
+    none."""
     files = path.rglob("results*.json") if path.is_dir() else path.parent.glob("results*.json")
     merged: dict[str, dict[str, object]] = {}
     # names end in the time, whatever folders they are in

@@ -150,7 +150,7 @@ class Connection:
         return without_secrets(text, self._secrets)
 
     def reason(self, error: Exception) -> str:
-        """Return what an error says, as it may be shown, or its kind where it says nothing."""
+        """Return an error's message, safe to show, or its type if the message is empty."""
         return self.shown(str(error)) or type(error).__name__
 
     def answer(self, ask: Callable[[], T], policy: RetryPolicy, report: Callable[[str], None]) -> T:
@@ -281,7 +281,7 @@ class WebServer:
         raise TransientError(said, wait_s=retry_after_s(answer.headers.get("Retry-After", "")))
 
     def _refused(self, path: str, answer: httpx.Response) -> str:
-        """Return what a server said that may answer later; raises for what will not change."""
+        """Return the answer of a server that may recover later. Raises for permanent errors."""
         try:
             body = next(answer.iter_bytes(), b"")[:200].decode("utf-8", "replace").strip()
         finally:

@@ -1,4 +1,4 @@
-"""The declared schemas as Arrow schemas, and tables brought to them."""
+"""The declared schemas as Arrow schemas, and conversion of tables to them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class BundleMeta(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle(ShownInNotebook):
-    """A fleet's history: what was written, and how to read its tables.
+    """A fleet's history: its metadata, and access to its tables.
 
     `path` is the folder, or None for a bundle held in memory (`tables` then holds every table).
     """

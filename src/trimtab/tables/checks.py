@@ -46,9 +46,9 @@ ABSENT_TEXTS = frozenset(
         "[Insufficient Permissions]",
     }
 )
-"""Texts by which tools say that they have no value (nvidia-smi, FOCUS exports)."""
+"""Texts that stand for a missing value (nvidia-smi, FOCUS exports)."""
 _NAMES = frozenset({"workload", "node", "device", "job"})
-"""Columns by which rows of tables find one another: an empty text counts as no name."""
+"""Columns that refer to other tables; an empty text counts as missing."""
 _PERCENT_SHARE = 0.05
 _PERCENT_MOST = 100.0
 ROUNDING = 1e-9
@@ -210,7 +210,7 @@ KEYS = {
     "volumes": ("namespace", "name"),
     "disruption_budgets": ("namespace", "name", "workload"),
 }
-"""Columns that tell a table's rows apart; nodes are told apart in `overlaps`, costs and spot events may repeat."""
+"""Key columns of each table; nodes are checked in `overlaps`, costs and spot events may repeat."""
 
 INTERVALS = {
     "nodes": ("start", "end"),
@@ -233,7 +233,7 @@ _MOST_OUTSIDE_FRAC = 0.5
 
 @dataclass(slots=True)
 class _Repair:
-    """What to do to one table: rows to drop, and by column rows to make null."""
+    """Repairs of one table: rows to drop, and values to set to null, by column."""
 
     drop: Mask
     null: dict[str, Mask] = field(default_factory=dict)

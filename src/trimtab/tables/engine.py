@@ -1,4 +1,4 @@
-"""Where the heavy steps run: one URL chooses the engine, the Ibis expressions stay the same.
+"""Engines for heavy steps: a URL chooses the engine; the Ibis expressions stay the same.
 
 duckdb://                                    in this process (the default); ?threads=2&memory_limit=4GB
 duckdb:///path/to/file.duckdb                the same over a database file

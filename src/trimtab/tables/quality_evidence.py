@@ -1,4 +1,4 @@
-"""The verdict file of `trimtab quality`: what an evaluation found of a format, as evidence in `workloads.yaml`."""
+"""The verdict file of `trimtab quality`: the result of evaluating a format, as evidence in `workloads.yaml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class QualityEvidence(BaseModel):
-    """What one look at a candidate found; scores and losses are shares of the scale."""
+    """The result of one look at a candidate; scores and losses are shares of the scale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""`workloads.yaml`: what only people know about a workload, as a checked model, and what of it cannot all be meant.
+"""`workloads.yaml`: declarations about workloads as a validated model, and checks for contradictions.
 
 A key of `workloads` is a workload (`namespace/name`) or a pattern (`namespace/*`); patterns apply in file order, an exact key
 last, and a later value replaces an earlier one field by field. Undeclared fields stay None.
@@ -30,7 +30,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class WorkloadKind(Enum):
-    """What a workload is for."""
+    """The kind of a workload."""
 
     EXPERIMENT = "experiment"
     TRAINING = "training"
@@ -41,7 +41,7 @@ class WorkloadKind(Enum):
 
 
 class TargetMetric(Enum):
-    """What a declared target bounds."""
+    """The metric of a declared target."""
 
     LATENCY = "latency"
     TTFT = "ttft"
@@ -102,7 +102,7 @@ class DeclaredTarget(_Model):
 
 
 class DeclaredCheckpoint(_Model):
-    """How a job saves and resumes."""
+    """How a job checkpoints and resumes."""
 
     interval_s: Positive
     save_s: NotNegative = 0.0
@@ -144,7 +144,7 @@ class DeclaredTraining(_Model):
 
 
 class DeclaredDeferral(_Model):
-    """That a run may start up to `within_hr` after it was requested; `start_hours` (UTC) are cheap or clean hours, if known."""
+    """A run may start up to `within_hr` after it was requested; `start_hours` (UTC) are cheap or clean hours, if known."""
 
     within_hr: Positive
     start_hours: tuple[Annotated[int, Field(ge=0, le=23)], ...] | None = None
@@ -198,7 +198,7 @@ class DeclaredWake(_Model):
 
 
 class WorkloadSpec(_Model):
-    """What a person declared about a workload; None = not declared."""
+    """Declarations about a workload; None = not declared."""
 
     kind: WorkloadKind | None = None
     team: str | None = None
@@ -272,7 +272,7 @@ class Workloads(_Model):
     workloads: Mapping[str, WorkloadSpec] = Field(default_factory=dict)
 
     def spec(self, workload: str) -> WorkloadSpec:
-        """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is.
+        """Return what is declared about a workload, with patterns and the exact key merged; all None if nothing is.
 
         Raises BundleError if what two keys declare contradicts.
         """
@@ -342,7 +342,7 @@ KINDS_OF_FIELD = {
     "deferrable": _RUNS,
     "training": _RUNS,
 }
-"""What is read of workloads of some kinds only."""
+"""Declarations that apply only to some kinds."""
 KINDS_OF_TARGET = {
     TargetMetric.LATENCY: _SERVES,
     TargetMetric.TTFT: _SERVES,
@@ -350,16 +350,16 @@ KINDS_OF_TARGET = {
     TargetMetric.QUEUE_WAIT: _RUNS,
     TargetMetric.THROUGHPUT: frozenset(WorkloadKind),
 }
-"""Kinds that have what a target bounds."""
+"""Kinds for which each target metric exists."""
 
 
 def contradictions(workloads: Workloads, where: str) -> list[Fault]:
-    """Return what entries say of one workload that cannot all be meant; what stands in two entries may be a pattern's."""
+    """Return contradictions between the entries for one workload; the same value in two entries may come from a pattern."""
     return [fault for key, spec in workloads.workloads.items() for fault in _of_entry(spec, f"{where}: {key}")]
 
 
 def without_effect(spec: WorkloadSpec, kind: WorkloadKind) -> tuple[str, ...]:
-    """Return what is declared of a workload and means nothing for one of this kind."""
+    """Return declarations that do not apply to a workload of this kind."""
     fields = [name for name, kinds in KINDS_OF_FIELD.items() if getattr(spec, name) is not None and kind not in kinds]
     metrics = {target.metric for target in spec.targets or ()}
     elsewhere = [metric for metric, kinds in KINDS_OF_TARGET.items() if metric in metrics and kind not in kinds]

@@ -124,6 +124,6 @@ def _blame_next(parts: list[Part], blame: Exception | None) -> None:
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Join all that is left, which lies to the right of what was found, into one part."""
+    """Join everything to the right of the found items into one part."""
     rest = [request for part in reversed(parts) for request in part.requests]
     return [Part(rest)] if rest else []

@@ -178,7 +178,7 @@ class Saver:
 
 
 def not_saved(root: Path, name: CheckpointName, error: OSError) -> CheckpointNotSaved:
-    """Return the error that says what the operating system refused and what to do."""
+    """Return an error with the operating system's reason and the fix."""
     cures = {
         errno.ENOSPC: "free space or keep fewer checkpoints",
         errno.EDQUOT: "raise the quota or keep fewer checkpoints",

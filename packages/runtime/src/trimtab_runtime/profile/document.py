@@ -1,4 +1,4 @@
-"""A profile as plain values: what JSON holds, and what every reader of a profile starts from."""
+"""A profile as plain values, as stored in JSON and used by every reader of a profile."""
 
 from __future__ import annotations
 
