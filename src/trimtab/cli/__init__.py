@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": (
         "trimtab.cli.serve",
         "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, "
-        "what became of it.",
+        "what came of it.",
     ),
     "mcp": (
         "trimtab.cli.mcp",

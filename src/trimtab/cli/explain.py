@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from trimtab.cli.options import NEW_FILE, Format, argument, format_option, option, options_from, out_option
+from trimtab.cli.options import (
+    NEW_FILE,
+    Format,
+    argument,
+    completed_from,
+    format_option,
+    option,
+    options_from,
+    out_option,
+)
 from trimtab.cli.output import colour_wanted, write
 from trimtab.errors import UsageError
+
+
+def explained_names() -> Iterable[str]:
+    """Return the actions of the last audit and its workloads; raises InputError where there is none."""
+    from trimtab.cli.kept_audits import recall
+
+    document = recall()
+    return (*(action.id for action in document.plan.actions), *(row.name for row in document.spend.by_workload))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
     """Arguments of `trimtab explain`."""
 
-    name: str | None = argument(metavar="[ID]", required=False)
+    name: str | None = argument(metavar="[ID]", required=False, shell_complete=completed_from(explained_names))
     audit_file: Path | None = option(
         "--audit", type=NEW_FILE,
         help="An audit written with `trimtab audit -o json --out FILE`; by default the last one in this folder.",
@@ -41,9 +59,10 @@ def command(options: ExplainOptions) -> None:
       trimtab explain a3 -o json
     """
     from trimtab.cli.kept_audits import recall
-    from trimtab.emit.explain import action_lines, explained
 
     document = recall(options.audit_file)
+    from trimtab.emit.explain import action_lines, explained  # heavy: only once there is an audit to explain
+
     colour = options.out is None and colour_wanted()
     if options.name is None:
         write(action_lines(document, colour=colour), options.out)

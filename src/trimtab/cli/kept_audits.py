@@ -22,13 +22,16 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trimtab.emit.audit_data import parse_document, render_json
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.errors import InputError, UnknownName
 from trimtab.inputs.files import read_bytes, read_text
 from trimtab.units import S_PER_HR
+
+if TYPE_CHECKING:
+    from trimtab.emit.kept_plan import KeptPlan
 
 STATE_VARIABLE = "TRIMTAB_STATE"
 _FOLDER = ".trimtab"
@@ -146,6 +149,8 @@ def kept_audits(state: Path | None = None) -> list[Path]:
 
 def keep(document: AuditDocument, plan: KeptPlan) -> Path:
     """Add an audit to the history: write it aside, then rename it to the next number. Returns its folder. Raises OSError."""
+    from trimtab.emit.kept_plan import render_kept_plan  # heavy, and `explain` and `diff` need no plan
+
     prepared_folder()
     history = _history()
     history.mkdir(mode=0o700, exist_ok=True)
@@ -176,6 +181,8 @@ def recall_named(name: str) -> AuditDocument:
 
 def recall_plan(folder: Path | None = None) -> KeptPlan:
     """Return the plan in a folder of the history, by default that of the last audit. Raises InputError if there is none."""
+    from trimtab.emit.kept_plan import parse_kept_plan
+
     folder = folder or _last()
     return parse_kept_plan(_parts(folder)[1], where=str(folder))
 

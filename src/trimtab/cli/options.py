@@ -18,7 +18,8 @@ A field's name is the parameter's name, and its type says the rest: `bool` is a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
 from enum import Enum
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from trimtab.errors import UsageError
+from trimtab.errors import TrimtabError, UsageError
 
 if TYPE_CHECKING:
     from trimtab.cli.output import Sheet
@@ -210,6 +211,8 @@ class AnswerOptions:
             if self.out is None:
                 raise UsageError(WORKBOOK_NEEDS_A_FILE)
             require_writer()
+        if self.output_format is Format.HTML and self.out is None and sys.stdout.isatty():
+            raise UsageError("a page is not for a terminal: write it to a file, -o html --out report.html")
         if self.out is not None and not self.out.parent.is_dir():
             raise UsageError(f"cannot write {self.out}: there is no folder {self.out.parent}")
 
@@ -230,9 +233,42 @@ def bundle_argument() -> Any:
     return argument(required=False, type=FOLDER)
 
 
+def completed_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what completes a value in a shell: known names that begin like it; nothing if they cannot be read."""
+
+    def found(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+        try:
+            return [name for name in names() if name.lower().startswith(begun.lower())]
+        except TrimtabError:
+            return []
+
+    return found
+
+
+def demo_names() -> Iterable[str]:
+    """Return the demonstration fleets."""
+    from trimtab.sources.demo import DEMO_FLEETS
+
+    return DEMO_FLEETS
+
+
+def gpu_names() -> Iterable[str]:
+    """Return the GPUs of the catalog."""
+    from trimtab.catalog import load_catalog
+
+    return (gpu.name for gpu in load_catalog().gpus)
+
+
 def demo_option(said: str = "A demonstration fleet; two-hundred-k by default.") -> Any:
     """Declare `--demo [NAME]`; `said` is its help."""
-    return option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]", help=said)
+    return option(
+        "--demo",
+        is_flag=False,
+        flag_value="two-hundred-k",
+        metavar="[NAME]",
+        help=said,
+        shell_complete=completed_from(demo_names),
+    )
 
 
 def prices_option(said: str = "Your own rates, CSV or YAML; they override the price list.") -> Any:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from trimtab.cli import shown
 from trimtab.safe_text import for_terminal
 
+log = logging.getLogger(__name__)
 Tell = Callable[[str, float], None]
 """Called with the stage and its completed share, in 0..1."""
 
@@ -37,12 +38,12 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Tell]:
-    """Show a progress bar on stderr if it is a terminal; it disappears at the end.
+    """Show a progress bar on stderr if it is a terminal; it disappears at the end. Otherwise log the stages.
 
     Times refer to the stage: elapsed, and remaining at the current pace.
     """
     if quiet or not sys.stderr.isatty():
-        yield _silent
+        yield _logged()
         return
     left = (TimeRemainingColumn(compact=True), TextColumn("left"))
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left)
@@ -60,5 +61,14 @@ def progress_bar(*, quiet: bool) -> Iterator[Tell]:
         yield tell
 
 
-def _silent(stage: str, done_frac: float) -> None:
-    """Ignore progress."""
+def _logged() -> Tell:
+    """Return what logs each stage when it begins, for `-v` where no terminal shows a bar."""
+    last = ""
+
+    def tell(stage: str, _done_frac: float) -> None:
+        nonlocal last
+        if stage != last:
+            log.info("%s", stage)
+            last = stage
+
+    return tell

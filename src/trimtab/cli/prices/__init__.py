@@ -11,7 +11,16 @@ import click
 
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
-from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from, today_option
+from trimtab.cli.options import (
+    NEW_FILE,
+    AnswerOptions,
+    answer_options,
+    completed_from,
+    gpu_names,
+    option,
+    options_from,
+    today_option,
+)
 from trimtab.cli.output import Format, Sheet
 from trimtab.cli.prices.compare import STALE_DAYS, command as compare
 from trimtab.cli.prices.refresh import command as refresh
@@ -35,7 +44,10 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 class PricesOptions:
     """Arguments of `trimtab prices`."""
 
-    gpu: str | None = option("--gpu", help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.")
+    gpu: str | None = option(
+        "--gpu", shell_complete=completed_from(gpu_names),
+        help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.",
+    )  # fmt: skip
     provider: str | None = option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
     region: str | None = option("--region", help="Only this region, including rates that hold in any region.")
     instance_type: str | None = option("--type", help="Only this instance type: p5.48xlarge.")

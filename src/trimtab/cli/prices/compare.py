@@ -99,9 +99,9 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
     rows = [_row(catalog, shape, asked, for_people) for shape in best]
     shown = rows[: limit or None] if for_people else rows
     columns = [
-        SheetColumn(key="provider", title="cloud"),
-        SheetColumn(key="region", title="region", whole=True),
-        SheetColumn(key="instance_type", title="instance type"),
+        SheetColumn(key="provider", title="cloud", whole=True),
+        SheetColumn(key="region", title="region", whole=True, repeat=True),
+        SheetColumn(key="instance_type", title="instance type", whole=True, repeat=True),
         *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
         SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
         SheetColumn(key="saving_frac", title="off", right=True, show=_percent),

@@ -33,7 +33,8 @@ _NOTES = (
     "FP32 ... FP4: dense TFLOPS (INT8: TOPS), never the figure for 2:4 sparsity; FP32 is the rate outside tensor cores.",
     "GiB: what the driver reports. NVLink: GB/s of one GPU, both directions. MIG: most instances of one GPU.",
     "FLOP/B: FP16 rate over bandwidth. ?: a datasheet figure without a second source.",
-    "Prices: USD a month (730 h) of one GPU, at the cheapest whole-GPU offering with that buying option; ~: derived.",
+    "Prices: USD a month (730 h) of one GPU from the seller that is cheapest on demand; ~: derived. Others may be cheaper "
+    "on spot or committed: trimtab prices --gpu NAME.",
     "$/TFLOPS, $/(GB/s): the month on demand over the dense FP16 rate, and over memory bandwidth.",
 )
 
@@ -102,9 +103,9 @@ def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
     rank = {gpu: i for i, gpu in reversed(list(enumerate(row["gpu"] for row in rows)))}
     rows.sort(key=lambda row: rank[row["gpu"]])
     columns = [
-        SheetColumn(key="offering", title="instance type"),
+        SheetColumn(key="offering", title="instance type", whole=True, repeat=True),
         SheetColumn(key="gpu_count", title="GPUs", right=True),
-        SheetColumn(key="region", title="region", whole=True),
+        SheetColumn(key="region", title="region", whole=True, repeat=True),
         *(
             SheetColumn(key=option.value, title=title, right=True)
             for option, title in _TITLES.items()
@@ -178,7 +179,7 @@ def usd_gpu_hr(catalog: Catalog, price: Price) -> float:
 
 
 def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
-    """Return the GPU matrix: one row per GPU, dense rates only, with the cheapest month under each buying option.
+    """Return the GPU matrix: one row per GPU, dense rates only, with a month from its cheapest seller under each buying option.
 
     The last two columns divide the month on demand by what a GPU does: dense FP16 throughput, and memory bandwidth.
     """
@@ -194,6 +195,7 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
         SheetColumn(key="nvlink_gb_s", title="NVLink", right=True, show=_figure_or_none),
         SheetColumn(key="mig_instances", title="MIG", right=True, show=_figure_or_none),
         SheetColumn(key="flop_per_byte", title="FLOP/B", right=True, show=fixed(0)),
+        SheetColumn(key="seller", title="seller", whole=True),
         SheetColumn(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
         SheetColumn(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
         SheetColumn(key="committed_usd_mo", title="committed", right=True, show=fixed(0)),
@@ -241,8 +243,11 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
         "flop_per_byte": None if balance is None else round(balance, 1),
         "unverified_fields": sorted(doubts),
     }
+    seller = _seller(catalog, chosen, gpu)
+    row["seller"] = seller
+    own = replace(chosen, provider=seller)
     for name, options in _WAYS.items():
-        cheapest = _cheapest(catalog, chosen, gpu, options)
+        cheapest = _cheapest(catalog, own, gpu, options) if seller else None
         row[f"{name}_usd_mo"] = None if cheapest is None else round(usd_gpu_hr(catalog, cheapest) * HR_PER_MO, 2)
         row[f"{name}_basis"] = None if cheapest is None else cheapest.basis.value
         row[f"{name}_offering"] = None if cheapest is None else f"{cheapest.offering}, as of {cheapest.as_of}"
@@ -250,6 +255,15 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
     row["usd_mo_per_fp16_tflops"] = _per(month_usd, gpu.tflops(Precision.FP16))
     row["usd_mo_per_gb_s"] = _per(month_usd, gpu.mem_bw_gb_s)
     return row
+
+
+def _seller(catalog: Catalog, chosen: Selection, gpu: Gpu) -> str | None:
+    """Return who sells a board most cheaply: on demand, else on spot, else committed; None where nobody does.
+
+    All prices of a row are this seller's: across sellers a commitment may look more expensive than on demand.
+    """
+    found = (_cheapest(catalog, chosen, gpu, options) for options in _WAYS.values())
+    return next((price.provider for price in found if price), None)
 
 
 def _per(usd: Cell, amount: float | None) -> float | None:
