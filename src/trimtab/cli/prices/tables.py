@@ -258,7 +258,7 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
 
 
 def _seller(catalog: Catalog, chosen: Selection, gpu: Gpu) -> str | None:
-    """Return who sells a board most cheaply: on demand, else on spot, else committed; None where nobody does.
+    """Return who sells a board most cheaply: on demand, else on spot, else committed; None where no provider does.
 
     All prices of a row are this seller's: across sellers a commitment may look more expensive than on demand.
     """
