@@ -192,7 +192,7 @@ def _per_unit(catalog: Catalog, shape: _Shape, price: Price | None) -> dict[str,
 
 
 def _links(catalog: Catalog, price: Price) -> dict[str, Cell]:
-    """Return what connects the GPUs of a node and the node to others; None where nobody published it."""
+    """Return what connects the GPUs of a node and the node to others; None where no figure is published."""
     instance = catalog.instance_type(price.provider, price.instance_type)
     fabric = published_fabric(price.provider, price.instance_type)
     return {
