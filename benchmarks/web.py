@@ -26,10 +26,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
+import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.web.browser import browser
 from tests.web.fleet import Shelf, verified, whole
 
@@ -39,7 +43,7 @@ from trimtab.emit.document import AuditDocument
 from trimtab.pipeline import kept_plan, open_demo, verify_plan
 from trimtab.pipeline.auditing import audited
 from trimtab.units import MS_PER_S
-from trimtab.web.app import ServerPlace, run_server
+from trimtab.web.app import ServerPlace, configured
 from trimtab.web.library import Library
 
 READY = "ready"
@@ -56,6 +60,10 @@ PAGES = (
     "/audits/many/what-if",
     "/audits/many/allocation?by=workload",
     "/audits/1/verify",
+    "/audits/1/year",
+    "/audits/many/replay",
+    "/audits/1/commitments",
+    "/prices",
     "/audits/many/use",
     "/audits/many/more",
     "/audits",
@@ -79,7 +87,9 @@ def serve(asked: argparse.Namespace) -> None:
         document, later = audit_document(found), verify_plan(kept_plan(found, bundle), bundle)
     library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}, later))
     print(READY, flush=True)
-    run_server(library, ServerPlace(host="127.0.0.1", port=asked.port))
+    config = configured(library, ServerPlace(host="127.0.0.1", port=asked.port))
+    config.app = CountedAnswers(cast("ASGIApp", config.app))
+    uvicorn.Server(config).run()
 
 
 def repeated(document: AuditDocument, workloads: int) -> AuditDocument:
@@ -226,11 +236,22 @@ def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int 
     """Let Schemathesis send up to `cases` requests to each operation; return answers by status and failed checks.
 
     Each operation is tested in a run of its own, so that a slow one does not take the time of the others. A run that takes
-    longer than `limit_s` is stopped, and what it had sent until then counts.
+    longer than `limit_s` is stopped, and what it had sent until then counts. The server itself counts its answers.
+
+    The description is narrowed to names of audits that are there and one that is not: otherwise nearly all cases would be 404.
     """
     with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
-        paths = list(client.get("/api/openapi.json").json()["paths"])
-    found = {path: _fuzzed_operation(address, path, program, cases, limit_s, workers) for path in paths}
+        described = client.get("/api/openapi.json").json()
+    for operation in described["paths"].values():
+        for parameter in operation["get"]["parameters"]:
+            if parameter["name"] == "audit":
+                parameter["schema"] = {"type": "string", "enum": ["1", "many", "none"]}
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "openapi.json"
+        file.write_text(json.dumps(described), encoding="utf-8")
+        for path in described["paths"]:
+            found[path] = _fuzzed_operation((file, address), path, program, cases, limit_s, workers)
     return {
         "fuzz_operations": found,
         "fuzz_cases_least": min(part["cases"] for part in found.values()),
@@ -239,12 +260,14 @@ def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int 
 
 
 def _fuzzed_operation(
-    address: str, path: str, program: str, cases: int, limit_s: float, workers: int
+    described: tuple[Path, str], path: str, program: str, cases: int, limit_s: float, workers: int
 ) -> dict[str, Any]:
-    """Return what Schemathesis found of one operation."""
+    """Return what Schemathesis found of one operation; `described` are its description and the server's address."""
+    file, address = described
+    before = _counted(address)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ndjson"
-        command = [program, "run", f"{address}/api/openapi.json", "--include-path", path, "--phases"]
+        command = [program, "run", str(file), "--url", address, "--include-path", path, "--phases"]
         command += ["examples,coverage,fuzzing", "--seed", "7", "-n", str(cases), "-w", str(workers)]
         command += ["--continue-on-failure", "--suppress-health-check", "all", "--generation-unique-inputs"]
         command += ["--report", "ndjson", "--report-ndjson-path", str(report)]
@@ -253,34 +276,58 @@ def _fuzzed_operation(
             subprocess.run(
                 command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=limit_s
             )
-        statuses, failures = _of_report(report)
+        failures = _failed_checks(report)
+    statuses = _counted(address) - before
     answer = {
         "cases": sum(statuses.values()),
         "seconds": round(time.monotonic() - began, 1),
-        "statuses": {str(status): count for status, count in sorted(statuses.items())},
-        "server_errors": sum(count for status, count in statuses.items() if status >= 500),
+        "statuses": dict(sorted(statuses.items())),
+        "server_errors": sum(count for status, count in statuses.items() if status >= "500"),
         "failed_checks": dict(failures),
     }
     print(path, json.dumps(answer), flush=True)
     return answer
 
 
-def _of_report(report: Path) -> tuple[Counter[int], Counter[str]]:
-    """Return the statuses of all answers and the names of failed checks in a report of Schemathesis."""
-    statuses: Counter[int] = Counter()
+def _failed_checks(report: Path) -> Counter[str]:
+    """Return the names of failed checks in a report; a run that was stopped has none, since it reports at its end."""
     failures: Counter[str] = Counter()
-    if not report.exists():
-        return statuses, failures
-    with report.open(encoding="utf-8") as lines:
+    with suppress(FileNotFoundError), report.open(encoding="utf-8") as lines:
         for line in lines:
-            if not line.endswith("\n"):
-                break  # cut off where the run was stopped
-            event = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
-            answers = (part.get("response") for part in event.get("interactions", {}).values())
-            statuses.update(answer["status_code"] for answer in answers if answer)
-            checks = (check for some in event.get("checks", {}).values() for check in some)
-            failures.update(check["name"] for check in checks if check["status"] == "failure")
-    return statuses, failures
+            if line.endswith("\n"):
+                event = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
+                checks = (check for some in event.get("checks", {}).values() for check in some)
+                failures.update(check["name"] for check in checks if check["status"] == "failure")
+    return failures
+
+
+COUNTS = "/benchmark/counts"
+"""Where the server that is measured tells how it answered."""
+
+
+@dataclass(slots=True)
+class CountedAnswers:
+    """The application that is measured, and how many of its answers had which status."""
+
+    app: ASGIApp
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request and count the answer."""
+        if scope["type"] == "http" and scope["path"] == COUNTS:
+            await JSONResponse(self.statuses)(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.statuses[str(message["status"])] += 1
+            await send(message)
+
+        await self.app(scope, receive, counted)
+
+
+def _counted(address: str) -> Counter[str]:
+    return Counter(httpx.get(f"{address}{COUNTS}", trust_env=False, timeout=60).json())
 
 
 def loaded(address: str, process: int, seconds: float, rate_s: float = 0.0) -> dict[str, object]:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
+from tests.emit.example import example_audit
+from tests.plan.test_verify import kept
 
-from trimtab.cli import options as declared
+from trimtab.cli import options as declared, root
+from trimtab.cli.kept_audits import keep
 from trimtab.cli.options import (
     AnswerOptions,
     answer_options,
@@ -23,6 +27,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.output import Format
 from trimtab.cli.settings import defaults
+from trimtab.emit.audit_document import audit_document
 
 CLI = Path(declared.__file__).parent
 
@@ -141,3 +146,26 @@ def test_options_are_parsed_for_callers_that_are_no_command(monkeypatch):
     assert (found.tags, found.name, found.loud, found.shared.server) == (("a", "b"), "--loud", False, "here")
     with pytest.raises(click.UsageError, match="No such option"):
         parsed(Asked, ["--unheard-of"])
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [
+        (["audit", "--demo"], "two", "two-hundred-k"),
+        (["prices", "--gpu"], "h100-sxm", "H100-SXM5-80GB"),
+        (["explain"], "a", "a1"),
+    ],
+)
+def test_a_shell_completes_values(tmp_path, monkeypatch, words, begun, expected):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
+    keep(audit_document(example_audit()), kept())
+
+    completed = ShellComplete(root, {}, "trimtab", "_TRIMTAB_COMPLETE").get_completions(words, begun)
+
+    assert expected in [item.value for item in completed]
+
+
+def test_without_an_audit_nothing_is_completed_and_nothing_fails(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path))
+
+    assert ShellComplete(root, {}, "trimtab", "_TRIMTAB_COMPLETE").get_completions(["explain"], "a") == []

@@ -24,7 +24,7 @@ from trimtab.emit.verify_document import verify_document
 from trimtab.errors import InputError
 from trimtab.pipeline import what_if
 from trimtab.plan.proof.scenario import Scenario
-from trimtab.web import tables
+from trimtab.web import library as library_module, tables
 from trimtab.web.app import PageCache
 from trimtab.web.library import (
     MOST_WAITING,
@@ -369,6 +369,25 @@ def test_as_many_questions_are_worked_out_as_may_wait():
     with pytest.raises(TooBusy):
         answers.ask("another", lambda tell: None, wait_s=0.0)
     gate.set()
+    answers.close()
+
+
+def test_work_that_nobody_asks_after_is_stopped_and_begun_again_when_somebody_does(monkeypatch):
+    monkeypatch.setattr(library_module, "ABANDONED_S", 0.05)
+    answers, begun = Answers(threading.Event()), []
+
+    def make(tell):
+        begun.append(len(begun))
+        for step in range(1000 if len(begun) == 1 else 1):
+            time.sleep(0.01)
+            tell("working", step / 1000)
+        return len(begun)
+
+    answers.ask("long", make, wait_s=0.0)
+    time.sleep(0.3)
+    assert answers.ask("next", lambda _: "at once", wait_s=5.0) == "at once"
+
+    assert answers.ask("long", make, wait_s=5.0) == 2
     answers.close()
 
 

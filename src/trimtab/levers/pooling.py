@@ -197,7 +197,7 @@ def _judged(
 
 
 def _fit(models: Sequence[PooledModel], memory_gib: float) -> bool:
-    """Tell whether each model can be awake beside the pinned ones while the rest sleep."""
+    """Return whether each model can be awake beside the pinned ones while the rest sleep."""
     held = sum(model.awake_gib if model.pinned else model.asleep_gib for model in models)
     most = max((model.awake_gib - model.asleep_gib for model in models if not model.pinned), default=0.0)
     return held + most <= memory_gib

@@ -6,7 +6,7 @@ weights in host memory, level 2 reads them from disk again. A router in front of
 - A model that has requests and is asleep wakes if its memory is free. Otherwise idle models sleep first, the least recently
   used first. The model whose oldest request has the least time left goes first, so that requests of one model are served
   together (Aegaeon, SOSP'25, groups requests by model for the same reason).
-- A busy model is not interrupted, since sleeping would drop its requests. If somebody has waited for `patience_s`, a busy model
+- A busy model is not interrupted, since sleeping would drop its requests. If another model has waited for `patience_s`, a busy model
   that has been awake for `min_turn_s` accepts no more requests and sleeps when its last one is done.
 - A model with many requests at once gets a replica of its own, and gives it back when it is idle again.
 
@@ -20,7 +20,7 @@ import math
 from typing import NamedTuple
 
 RETRY_S = 0.25
-"""How often the router looks again while somebody waits for memory."""
+"""How often the router looks again while another model waits for memory."""
 
 
 class PoolPolicy(NamedTuple):
@@ -37,30 +37,30 @@ class PoolPolicy(NamedTuple):
 
 
 def may_sleep(policy: PoolPolicy, pinned: bool, requests: int, waiting: int, idle_s: float) -> bool:
-    """Tell whether an awake model may sleep now: it is not pinned, has no request, and has been idle for long enough."""
+    """Return whether an awake model may sleep now: it is not pinned, has no request, and has been idle for long enough."""
     return not pinned and requests == 0 and waiting == 0 and idle_s >= policy.idle_s
 
 
 def must_yield(policy: PoolPolicy, pinned: bool, awake_s: float, waited_s: float) -> bool:
-    """Tell whether a busy model stops accepting requests for the sake of one that has waited for so long."""
+    """Return whether a busy model stops accepting requests for the sake of one that has waited for so long."""
     return not pinned and waited_s >= policy.patience_s and awake_s >= policy.min_turn_s
 
 
 def needs_own_replica(policy: PoolPolicy, requests: int) -> bool:
-    """Tell whether so many requests of one model at once justify a replica of its own."""
+    """Return whether so many requests of one model at once justify a replica of its own."""
     return requests >= policy.own_requests
 
 
 def gives_back_replica(policy: PoolPolicy, requests: int, idle_s: float) -> bool:
-    """Tell whether an own replica is given back."""
+    """Return whether an own replica is given back."""
     return requests == 0 and idle_s >= policy.own_idle_s
 
 
 def goes_before(slack_s: float, other_slack_s: float) -> bool:
-    """Tell whether a sleeping model wakes before another: the one whose oldest request has the least time left."""
+    """Return whether a sleeping model wakes before another: the one whose oldest request has the least time left."""
     return slack_s < other_slack_s
 
 
 def sleeps_before(used_s: float, other_used_s: float) -> bool:
-    """Tell whether an idle model sleeps before another: the one that was used longer ago."""
+    """Return whether an idle model sleeps before another: the one that was used longer ago."""
     return used_s < other_used_s

@@ -189,6 +189,9 @@ METRICS = ("duty", "queue", "kv", "wait")
 """Further metrics: percent busy, seconds of waiting work per replica, percent of the KV cache, seconds of waiting."""
 CRON_HEADROOM = 1.1
 WITH_OTHERS = ("hpa", "hpa-duty", "keda")
+_SHARES = ("hpa", "hpa-duty", "keda", "knative", "tokens")
+"""Policies whose number is a share of what a replica serves."""
+_MOST_PERCENT = 100.0
 FORECAST_LOADS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 """Loads per replica that the forecasting rule is tuned at."""
 
@@ -230,6 +233,8 @@ def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
     if further and name not in WITH_OTHERS:
         raise UsageError(f"policy {text!r}: only {', '.join(WITH_OTHERS)} take further metrics")
     value = _number(text, name, number) if number else None
+    if name in _SHARES and value is not None and value > _MOST_PERCENT:
+        raise UsageError(f"policy {text!r}: PERCENT is of what a replica serves, {_MOST_PERCENT:g} at most")
     others = _others(text, further)
     target = (USUAL_PERCENT if value is None else value) / 100
     low, high = fit.min_replicas, fit.max_replicas

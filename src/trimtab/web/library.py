@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -36,6 +37,9 @@ MOST_WAITING = 8
 """Questions that wait for one plan at once; another is turned away."""
 MOST_WORKED_OUT = 64
 """Verifications, scenarios and allocations kept in memory."""
+ABANDONED_S = 30.0
+"""Work that nobody has asked after for so long is stopped, so that the next question does not wait for it. A page that
+waits asks every few seconds."""
 ANSWER_WAIT_S = 2.0
 """How long a page waits for what is being worked out before it says so."""
 log = logging.getLogger(__name__)
@@ -47,6 +51,10 @@ class TooBusy(TrimtabError):
 
 class _Closed(TrimtabError):
     """The server ends, and with it what it was preparing."""
+
+
+class _Abandoned(TrimtabError):
+    """Nobody waits for the answer any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +200,8 @@ class _Job:
 
     work: Future[object]
     state: UnderWay
+    asked_s: float
+    """When somebody last asked after it, by the monotonic clock."""
 
 
 class Answers:
@@ -207,7 +217,10 @@ class Answers:
     def ask(self, key: object, make: Callable[[Progress], T], wait_s: float = ANSWER_WAIT_S) -> T | UnderWay | Refused:
         """Return the answer to a question, or how far it is after a short wait; raises TooBusy where too many are asked."""
         with self._access:
-            job = self._jobs.get(key) or self._begun(key, make)
+            job = self._jobs.get(key)
+            if job is None or _was_abandoned(job):
+                job = self._begun(key, make)
+            job.asked_s = time.monotonic()
             self._jobs.move_to_end(key)
         if not job.work.done() and self._waiting.acquire(blocking=False):
             try:
@@ -229,11 +242,14 @@ class Answers:
     def _begun(self, key: object, make: Callable[[Progress], T]) -> _Job:
         if sum(not job.work.done() for job in self._jobs.values()) >= MOST_WAITING:
             raise TooBusy("too many questions are being worked out at once; try again in a few seconds")
-        job = _Job(work=Future(), state=UnderWay(stage="waiting for its turn", done_frac=0.0))
+        waiting = UnderWay(stage="waiting for its turn", done_frac=0.0)
+        job = _Job(work=Future(), state=waiting, asked_s=time.monotonic())
 
         def tell(stage: str, done_frac: float) -> None:
             if self._closed.is_set():
                 raise _Closed
+            if time.monotonic() - job.asked_s > ABANDONED_S:
+                raise _Abandoned
             job.state = UnderWay(stage=stage, done_frac=done_frac)
 
         job.work = self._worker.submit(make, tell)
@@ -245,6 +261,10 @@ class Answers:
     def close(self) -> None:
         """Begin no more work."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+
+
+def _was_abandoned(job: _Job) -> bool:
+    return job.work.done() and not job.work.cancelled() and isinstance(job.work.exception(), _Abandoned)
 
 
 @dataclass(slots=True, eq=False)

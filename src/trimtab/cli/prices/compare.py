@@ -35,7 +35,7 @@ _TITLES = {
 }
 _CENTS = 2
 STALE_DAYS = 120
-"""Rates last confirmed longer ago are told of."""
+"""Rates last confirmed longer ago than this are reported."""
 
 _rate = fixed(3)
 _dollars = fixed(0)
@@ -51,7 +51,7 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceComparison:
-    """What to compare: boards, the way of buying, how many, when and where."""
+    """What to compare: GPUs, the buying option, how many, when and where."""
 
     gpus: tuple[str, ...]
     option: BuyingOption
@@ -63,20 +63,20 @@ class PriceComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """An instance type in a region with its rates, one per way of buying."""
+    """An instance type in a region with its rates, one per buying option."""
 
     gpu: str
     boards: float
     rates: dict[BuyingOption, Price]
 
     def usd_year(self, option: BuyingOption, count: int) -> float | None:
-        """Return what so many boards cost for a year, in whole nodes; None where there is no rate."""
+        """Return the cost of this many GPUs for a year, in whole nodes; None if there is no rate."""
         price = self.rates.get(option)
         return None if price is None else math.ceil(count / self.boards) * price.usd_hr * HR_PER_YEAR
 
 
 def boards_named(catalog: Catalog, name: str) -> tuple[str, ...]:
-    """Return the boards that a name means: one exactly, or every memory and form factor of a name such as A100.
+    """Return the GPUs that a name matches: one exactly, or every memory size and form factor of a name such as A100.
 
     Raises UnknownName with near matches.
     """
@@ -91,17 +91,17 @@ def boards_named(catalog: Catalog, name: str) -> tuple[str, ...]:
 
 
 def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, for_people: bool) -> Sheet:
-    """Return one row a provider, region and board: the shape that gives so many boards for the least.
+    """Return one row per provider, region and GPU: the shape that gives this many GPUs at the lowest cost.
 
-    What is sold elsewhere and has no rate here under the way of buying asked for comes last, its rate shown as missing.
+    Places without a rate under the requested buying option come last, with the rate shown as missing.
     """
     best = _best(catalog, asked)
     rows = [_row(catalog, shape, asked, for_people) for shape in best]
     shown = rows[: limit or None] if for_people else rows
     columns = [
-        SheetColumn(key="provider", title="cloud"),
-        SheetColumn(key="region", title="region", whole=True),
-        SheetColumn(key="instance_type", title="instance type"),
+        SheetColumn(key="provider", title="cloud", whole=True),
+        SheetColumn(key="region", title="region", whole=True, repeat=True),
+        SheetColumn(key="instance_type", title="instance type", whole=True, repeat=True),
         *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
         SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
         SheetColumn(key="saving_frac", title="off", right=True, show=_percent),
@@ -114,7 +114,7 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
 
 
 def _best(catalog: Catalog, asked: PriceComparison) -> list[_Shape]:
-    """Return the cheapest shape of each provider, region and board, the cheapest first within a board."""
+    """Return the cheapest shape of each provider, region and GPU, cheapest first per GPU."""
     by_place: dict[tuple[str, str, str], list[_Shape]] = {}
     for shape in _shapes(catalog, asked):
         some = next(iter(shape.rates.values()))
@@ -141,7 +141,7 @@ def _shapes(catalog: Catalog, asked: PriceComparison) -> Iterable[_Shape]:
 
 
 def _rank(shape: _Shape, asked: PriceComparison) -> tuple[bool, float, float, tuple[str, str, str]]:
-    """Order shapes: those with the rate asked for, the cheapest year first; then the others by their cheapest rate."""
+    """Sort key of shapes: those with the requested rate, cheapest year first; then the others by their cheapest rate."""
     year = shape.usd_year(asked.option, asked.count)
     least = min(price.usd_hr / shape.boards for price in shape.rates.values())
     some = next(iter(shape.rates.values()))
@@ -174,7 +174,7 @@ def _row(catalog: Catalog, shape: _Shape, asked: PriceComparison, for_people: bo
 
 
 def _gpu_hr(catalog: Catalog, price: Price | None, for_people: bool) -> Cell:
-    """Return the rate of one board an hour; for people a derived one is marked."""
+    """Return the rate of one GPU an hour; for people, derived rates are marked."""
     if price is None:
         return None
     rate = usd_gpu_hr(catalog, price)
@@ -193,15 +193,16 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
     term = _TITLES[asked.option]
     priced = sum(row["usd_year"] is not None for row in rows)
     notes = [
-        f"USD an hour of one GPU; the year is of {asked.count} GPUs in whole nodes, {term}; off: against on demand there.",
-        f"{priced} of {len(rows)} places have a known rate for {term}; – is missing: not sold, or in no list that we have.",
+        f"USD an hour of one GPU; the year is of {asked.count} GPUs in whole nodes, {term}; off: compared with on demand "
+        "there.",
+        f"{priced} of {len(rows)} places have a known rate for {term}; – is missing: not sold, or not in our price lists.",
     ]
     if any(str(row[_key(option)]).endswith("~") for row in shown for option in _OPTIONS):
         notes.append("~ derived from a published average saving, not observed.")
     old = asked.at - timedelta(days=STALE_DAYS)
     stale = sum(str(row["as_of"]) < old.isoformat()[: len(str(row["as_of"]))] for row in shown)
     if stale:
-        notes.append(f"{stale} of the rates shown are older than {STALE_DAYS} days: trimtab prices refresh.")
+        notes.append(f"{stale} of the rates shown are older than {STALE_DAYS} days: run trimtab prices refresh.")
     if len(shown) < len(rows):
         notes.append(f"{len(shown)} of {len(rows)} places shown: narrow with --provider, --region, or --limit 0.")
     return notes
@@ -209,23 +210,23 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesCompareOptions:
-    """What was asked of `trimtab prices compare`."""
+    """Arguments of `trimtab prices compare`."""
 
     gpu: str = argument()
     term: str = option(
         "--term", type=click.Choice(list(_TERMS)), default="on-demand", show_default=True,
-        help="The way of buying that the year is counted under.",
+        help="The buying option for the year's cost.",
     )  # fmt: skip
     count: int = option(
         "--count", type=click.IntRange(min=1), default=8, show_default=True, help="How many GPUs, for a year."
     )
-    providers: tuple[str, ...] = option("--provider", help="Only this provider; repeat it for several.")
-    regions: tuple[str, ...] = option("--region", help="Only this region; repeat it for several.")
+    providers: tuple[str, ...] = option("--provider", help="Only this provider; repeat for several.")
+    regions: tuple[str, ...] = option("--region", help="Only this region; repeat for several.")
     at: date = today_option()
-    own: Path | None = prices_option("Your own rates, or those of a refresh; they go over the list.")
+    own: Path | None = prices_option("Your own rates, or those of a refresh; they override the price list.")
     limit: int = option(
         "--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
-        help="Most places in a table; 0 for all.",
+        help="Maximum number of places in a table; 0 for all.",
     )  # fmt: skip
     answer: AnswerOptions = answer_options()
 
