@@ -6,7 +6,7 @@ weights in host memory, level 2 reads them from disk again. A router in front of
 - A model that has requests and is asleep wakes if its memory is free. Otherwise idle models sleep first, the least recently
   used first. The model whose oldest request has the least time left goes first, so that requests of one model are served
   together (Aegaeon, SOSP'25, groups requests by model for the same reason).
-- A busy model is not interrupted, since sleeping would drop its requests. If another model has waited for `patience_s`, a busy model
+- A busy model is not interrupted, since sleeping would drop its requests. If another model has waited for `patience_s`, one
   that has been awake for `min_turn_s` accepts no more requests and sleeps when its last one is done.
 - A model with many requests at once gets a replica of its own, and gives it back when it is idle again.
 
