@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Price, PriceBasis, load_catalog
+from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Precision, Price, PriceBasis, load_catalog
 from trimtab.cli.options import (
     AnswerOptions,
     answer_options,
@@ -24,7 +24,8 @@ from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.emit.blocks import Tone
 from trimtab.errors import MissingPrice, UnknownName
-from trimtab.units import HR_PER_YEAR
+from trimtab.physics.fabrics import BITS_PER_BYTE, published_fabric
+from trimtab.units import BYTES_PER_GB, HR_PER_MO, HR_PER_YEAR
 
 _OPTIONS = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
 _TITLES = {
@@ -38,6 +39,7 @@ STALE_DAYS = 120
 """Rates last confirmed longer ago than this are reported."""
 
 _rate = fixed(3)
+_rate_two = fixed(2)
 _dollars = fixed(0)
 _TERMS = {
     "on-demand": BuyingOption.ON_DEMAND,
@@ -105,10 +107,13 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
         *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
         SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
         SheetColumn(key="saving_frac", title="off", right=True, show=_percent),
+        SheetColumn(key="usd_mo_per_tflops", title="$ per TFLOPS, a month", right=True, show=_rate_two),
+        SheetColumn(key="usd_mo_per_gb_s", title="$ per GB/s, a month", right=True, show=_rate_two),
+        SheetColumn(key="network_gbit_s", title="network Gbit/s", right=True, show=_dollars),
         SheetColumn(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     if not for_people:
-        more = ("gpu", "gpu_count", "nodes", "option", "basis", "source", "note")
+        more = ("gpu", "gpu_count", "nodes", "interconnect", "network_source", "option", "basis", "source", "note")
         columns = [*columns, *(SheetColumn(key=key, title=key) for key in more)]
     return Sheet(columns=columns, rows=shown, section="gpu" if for_people else "", notes=_notes(shown, rows, asked))
 
@@ -162,6 +167,8 @@ def _row(catalog: Catalog, shape: _Shape, asked: PriceComparison, for_people: bo
         **rates,
         "usd_year": None if year is None else round(year, _CENTS),
         "saving_frac": None if saving is None else round(saving, 4),
+        **_per_unit(catalog, shape, taken),
+        **_links(catalog, some),
         "as_of": oldest.strftime("%Y-%m") if for_people else oldest.isoformat(),
         "gpu": shape.gpu,
         "gpu_count": shape.boards,
@@ -170,6 +177,28 @@ def _row(catalog: Catalog, shape: _Shape, asked: PriceComparison, for_people: bo
         "basis": taken.basis.value if taken else None,
         "source": taken.source if taken else None,
         "note": taken.note if taken else None,
+    }
+
+
+def _per_unit(catalog: Catalog, shape: _Shape, price: Price | None) -> dict[str, Cell]:
+    """Return what a month of one dense 16-bit TFLOPS and of one GB/s of memory costs; None where there is no rate."""
+    gpu = catalog.gpu(shape.gpu)
+    tflops = gpu.tflops(Precision.BF16) or gpu.tflops(Precision.FP16)
+    month = None if price is None else usd_gpu_hr(catalog, price) * HR_PER_MO
+    return {
+        "usd_mo_per_tflops": None if month is None or not tflops else round(month / tflops, 4),
+        "usd_mo_per_gb_s": None if month is None else round(month / gpu.mem_bw_gb_s, 4),
+    }
+
+
+def _links(catalog: Catalog, price: Price) -> dict[str, Cell]:
+    """Return what connects the GPUs of a node and the node to others; None where no figure is published."""
+    instance = catalog.instance_type(price.provider, price.instance_type)
+    fabric = published_fabric(price.provider, price.instance_type)
+    return {
+        "interconnect": instance.interconnect or None,
+        "network_gbit_s": None if fabric is None else round(fabric.node_byte_s * BITS_PER_BYTE / BYTES_PER_GB, 1),
+        "network_source": None if fabric is None else fabric.source,
     }
 
 
@@ -195,6 +224,7 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
     notes = [
         f"USD an hour of one GPU; the year is of {asked.count} GPUs in whole nodes, {term}; off: compared with on demand "
         "there.",
+        "TFLOPS (dense, 16 bit) and GB/s of memory: what a month of one costs; network: of a whole node, where published.",
         f"{priced} of {len(rows)} places have a known rate for {term}; – is missing: not sold, or not in our price lists.",
     ]
     if any(str(row[_key(option)]).endswith("~") for row in shown for option in _OPTIONS):
