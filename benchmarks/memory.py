@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t as student_t
 
 import trimtab.physics
 from benchmarks.memory_fit import MemoryModel, engine_memory, fit_memory, is_fitted, predicted_gb
@@ -26,6 +27,8 @@ from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 SOURCE = "fitted on published peaks (fms-acceleration, litgpt, torchtitan, premAI, PEFT, torchtune), 2026-11-20"
 TAIL_FRAC = 0.1
+NORMAL_MAD = 1.4826
+"""The standard deviation over the median absolute deviation of a normal distribution."""
 
 
 def held_out_gb(rows: Sequence[MemoryRow]) -> dict[str, float]:
@@ -35,6 +38,54 @@ def held_out_gb(rows: Sequence[MemoryRow]) -> dict[str, float]:
         model = fit_memory([row for row in rows if row.group != group])
         found |= {row.id: predicted_gb(row, model) for row in rows if row.group == group}
     return found
+
+
+def source_of(row: MemoryRow) -> str:
+    """Return the software that a row measured: its own habits are what another source cannot tell."""
+    return f"inference/{row.framework}" if row.kind == "inference" else row.framework
+
+
+def errors_by_source(rows: Sequence[MemoryRow]) -> dict[str, list[float]]:
+    """Return ln(predicted / measured) of every source by constants that never saw that source.
+
+    Engines that reserve a share of the GPU up front are left out: nothing but a row of their own tells that they do.
+    """
+    found: dict[str, list[float]] = {}
+    reserving = {f"inference/{name}" for name, engine in fit_memory(rows).engines.items() if engine.reserved_frac}
+    for source in sorted({source_of(row) for row in rows} - reserving):
+        model = fit_memory([row for row in rows if source_of(row) != source])
+        mine = [row for row in rows if source_of(row) == source and is_fitted(row)]
+        if mine:
+            found[source] = [math.log(predicted_gb(row, model) / (row.peak_gb or math.nan)) for row in mine]
+    return found
+
+
+def predictive_interval(errors: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """Return the 10 and 90 % ends of the error of a source that was never seen.
+
+    A source's rows share an error (its median), around which they scatter; both spreads are robust (1.4826 times the median
+    deviation). Few sources make the interval wider, by Student's t and by the error of their centre.
+    """
+    medians = np.array([np.median(part) for part in errors.values()])
+    scatter = [NORMAL_MAD * float(np.median(np.abs(np.array(part) - np.median(part)))) for part in errors.values()]
+    between = NORMAL_MAD * float(np.median(np.abs(medians - np.median(medians))))
+    sources = len(medians)
+    spread = math.sqrt(between**2 * (1 + 1 / sources) + float(np.mean(np.square(scatter))))
+    half = float(student_t.ppf(1 - TAIL_FRAC, sources - 1)) * spread
+    centre = float(np.median(medians))
+    return centre - half, centre + half
+
+
+def interval_coverage(errors: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """Return the share of rows, and the mean share of a source, inside the interval made without that source."""
+    shares: list[float] = []
+    inside: list[bool] = []
+    for source, mine in errors.items():
+        low, high = predictive_interval({name: part for name, part in errors.items() if name != source})
+        held = [low <= error <= high for error in mine]
+        inside += held
+        shares.append(float(np.mean(held)))
+    return float(np.mean(inside)), float(np.mean(shares))
 
 
 def predict_all(rows: Sequence[MemoryRow]) -> dict[str, float]:
@@ -60,6 +111,7 @@ def scores(rows: Sequence[MemoryRow], found: Mapping[str, float]) -> dict[str, o
     ran = [row for row in rows if not row.oom and row.peak_gb is not None]
     false_fits = float(np.mean([found[row.id] <= board_gb(row) for row in failed])) if failed else math.nan
     right_fits = float(np.mean([found[row.id] <= board_gb(row) for row in ran])) if ran else math.nan
+    row_share, source_share = interval_coverage(errors_by_source(rows))
     parts: dict[str, list[float]] = defaultdict(list)
     for row, error in zip(needs, errors.tolist(), strict=True):
         parts[f"{row.framework}/{row.kind if row.kind == 'inference' else row.method}"].append(error)
@@ -71,6 +123,8 @@ def scores(rows: Sequence[MemoryRow], found: Mapping[str, float]) -> dict[str, o
         "fits_balanced_accuracy_frac": round((right_fits + 1 - false_fits) / 2, 4),
         "false_fits_frac": round(false_fits, 4),
         "ran_but_called_too_large_frac": round(1 - right_fits, 4),
+        "interval_coverage_of_unseen_sources_frac": round(source_share, 4),
+        "interval_coverage_of_their_rows_frac": round(row_share, 4),
         "by_source": {
             name: {"rows": len(part), "mape_frac": round(float(np.mean(part)), 4)} for name, part in parts.items()
         },
@@ -81,7 +135,7 @@ def refit(rows: Sequence[MemoryRow]) -> dict[str, object]:
     """Return the content of memory.json, its interval from held-out groups."""
     held = held_out_gb(rows)
     logs = np.log([held[row.id] / (row.peak_gb or math.nan) for row in rows if is_fitted(row)])
-    low, high = np.quantile(logs, [TAIL_FRAC, 1 - TAIL_FRAC])
+    low, high = predictive_interval(errors_by_source(rows))
     model = fit_memory(rows)
     constants = replace(model.constants, low=float(low), high=float(high))
     return {

@@ -70,11 +70,11 @@ def training_query(row: Row) -> TrainingQuery | None:
         recompute=_recompute(row),
         sequence=row.input_len or _unstated_sequence(row),
         micro_batch=row.batch or 1,
-        global_batch=_stated(row, r"GBS=(\d+)"),
+        global_batch=_stated(row, r"(?:GBS|global_batch)=(\d+)"),
         tensor=max(1, int(row.tensor or 1)),
         pipeline=max(1, int(row.pipeline or 1)),
         expert=max(1, int(row.expert or 1)),
-        context=int(_stated(row, r"CP=(\d+)") or 1),
+        context=int(_stated(row, r"CP=?(\d+)") or 1),
         virtual_stages=max(1, int(_stated(row, r"VP=(\d+)") or 1)),
         cpu_offload="cpu_offload=True" in row.notes,
     )

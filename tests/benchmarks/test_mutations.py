@@ -39,6 +39,7 @@ READ_ELSEWHERE = {
     "emit.audit_data.published_schema": "a file of the package",
     "physics.fitted.read_fit": "a file of the package",
     "physics.offers.all_boards": "a file of the package",
+    "physics.fabrics._published": "a file of the package",
     "check.cluster.cluster_of_context": "objects from kubectl: the same parser and depth as dumps, whose kind is there",
     "check.cluster.crds_of_context": "objects from kubectl: the same parser and depth as dumps, whose kind is there",
     "cli.collect.run._declared_metrics": "hands on text to `parse_cluster_file`, whose kind is there",

@@ -12,6 +12,7 @@ from datetime import date
 from trimtab.catalog import BuyingOption, Catalog, Gpu
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.notebook import ShownInNotebook
+from trimtab.physics.benchmark_results import figures_of
 from trimtab.physics.fabrics import Fabric
 from trimtab.physics.formats import WeightFormat, too_old
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
@@ -234,8 +235,11 @@ def measured_point(content: object, where: str, on: str | None = None) -> Measur
     Raises UsageError where the content cannot be a result, or hides its GPU.
     """
     if not isinstance(content, dict):
-        raise UsageError(f"{where} must hold one JSON object: a result of vllm bench, genai-perf, k6, or a profile")
-    fields = _flat(content)
+        raise UsageError(
+            f"{where} must hold one object: a result of vllm bench, genai-perf, k6, GuideLLM, inference-perf, llm-d-benchmark, "
+            "MLPerf or a profile"
+        )
+    fields = {**_flat(content), **(figures_of(content) or {})}
     name = on or next(
         (content[key] for key in ("gpu", "gpu_name", "device") if isinstance(content.get(key), str)), None
     )

@@ -49,9 +49,9 @@ class MemoryFit:
     slack_frac: float
     """Reserved over allocated memory, less one."""
     low: float
-    """10 % quantile of ln(predicted / measured) on models that were held back."""
+    """10 % end of ln(predicted / measured) for software that was never measured: between sources, and within them."""
     high: float
-    """90 % quantile of the same."""
+    """90 % end of the same."""
 
 
 def read_fit(name: str) -> dict[str, object]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import InputError
+from trimtab.physics.fabrics import between_nodes
 from trimtab.physics.footprint import Footprint, Parallel
 from trimtab.physics.formats import WeightFormat, native_precision
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, caveats_of, nodes_for, plain_and_cheapest
 from trimtab.physics.predict import calibrated, predict_training
+from trimtab.physics.serving_query import has_switched_nvlink
 from trimtab.physics.training import (
     KEPT_FREE_FRAC,
     Method,
@@ -24,16 +27,31 @@ from trimtab.physics.training import (
     TrainingQuery,
     TrainPrecision,
     largest_micro_batch,
+    nic_gb_s,
     training_footprint,
 )
 from trimtab.provenance import Estimate
-from trimtab.units import HR_PER_DAY, S_PER_HR
+from trimtab.units import BYTES_PER_GB, HR_PER_DAY, S_PER_HR
+
+
+class Stack(Enum):
+    """The software that trains: utilisation differs by up to twice between them on the same GPUs."""
+
+    FSDP = "fsdp"
+    """PyTorch's FSDP, which the pasted settings use."""
+    MEGATRON = "megatron"
+    """Megatron-Core with its own kernels and parallelism."""
+
 
 FINETUNE_FRAMEWORK = "HF SFTTrainer/fms-acceleration"
-PRETRAIN_FRAMEWORK = "Megatron-Bridge"
+PRETRAIN_FRAMEWORK = "torchtitan"
+MEGATRON_FRAMEWORK = "Megatron-Bridge"
+"""The measured framework that stands for each stack."""
 COUNTS = (1, 2, 4, 8)
 CLUSTER_COUNTS = (8, 16, 32, 64, 128, 256, 512, 1024)
 GPUS_IN_NODE = 8
+LEAST_FABRIC_FRAC = 0.5
+"""Share of the measured nodes' network that a node must have, for runs over several nodes."""
 MOST_MICRO_BATCH = 64
 RECOMPUTES = (Recompute.NONE, Recompute.FULL)
 OPTIMIZERS = (Optimizer.ADAMW, Optimizer.ADAMW_8BIT)
@@ -50,6 +68,7 @@ class TrainingDemand:
     deadline_days: float | None = None
     setup_hr: float = 0.5
     pretrain: bool = False
+    stack: Stack = Stack.FSDP
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tokens) and self.tokens > 0) or self.sequence < 1:
@@ -115,6 +134,12 @@ def _fit_batch(plan: Training, gpu: Gpu, demand: TrainingDemand) -> int:
     return min(batch, max(1, demand.global_batch // plan.parallel.data))
 
 
+def _framework(demand: TrainingDemand) -> str:
+    if demand.stack is Stack.MEGATRON:
+        return MEGATRON_FRAMEWORK
+    return PRETRAIN_FRAMEWORK if demand.pretrain else FINETUNE_FRAMEWORK
+
+
 def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
     """Return tokens per second of all GPUs."""
     quantized = demand.method is Method.QLORA
@@ -124,7 +149,7 @@ def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
         gpus=plan.parallel.data,
         precision=TrainPrecision.QUANTIZED_BASE if quantized else TrainPrecision.BF16,
         method=demand.method,
-        framework=PRETRAIN_FRAMEWORK if demand.pretrain else FINETUNE_FRAMEWORK,
+        framework=_framework(demand),
         recompute=plan.recompute,
         sequence=plan.sequence,
         micro_batch=plan.micro_batch,
@@ -174,13 +199,23 @@ def _counts(sold: Sequence[NodeOffer], demand: TrainingDemand) -> tuple[int, ...
     return CLUSTER_COUNTS if demand.pretrain else COUNTS
 
 
-def _roomy(sold: Sequence[NodeOffer], gpus: int, demand: TrainingDemand) -> list[NodeOffer]:
+def _roomy(gpu: Gpu, sold: Sequence[NodeOffer], gpus: int, demand: TrainingDemand) -> list[NodeOffer]:
     """Return the shapes on which the predicted speed holds: one node up to eight GPUs, beyond it the largest nodes."""
     # fine-tuning was measured within one node only, pre-training across nodes as well
-    least = min(gpus, GPUS_IN_NODE)
-    if demand.pretrain:
-        least = min(least, max((offer.gpus for offer in sold), default=0))
-    return [offer for offer in sold if offer.gpus >= least]
+    whole = [offer for offer in sold if offer.gpus >= min(gpus, GPUS_IN_NODE)]
+    if not demand.pretrain or gpus <= GPUS_IN_NODE:
+        return whole
+    return [offer for offer in whole if _is_measured_fabric(gpu, offer, gpus)]
+
+
+def _is_measured_fabric(gpu: Gpu, offer: NodeOffer, gpus: int) -> bool:
+    """Tell whether links are like the measured ones: switched NVLink, and a published network at least half as fast."""
+    if offer.gpus >= gpus or BuyingOption.OWNED in offer.usd_hr:
+        return True
+    network = between_nodes(offer)
+    if network is None or not has_switched_nvlink(gpu):
+        return False
+    return network.node_byte_s / offer.gpus >= LEAST_FABRIC_FRAC * nic_gb_s(gpu) * BYTES_PER_GB
 
 
 def _unfit_precision(gpu: Gpu, sold: Sequence[NodeOffer]) -> str:
@@ -222,10 +257,12 @@ def _on(
             because=f"takes {days.value:.1f} days, the deadline is {demand.deadline_days:g}",
             miss_frac=days.value / demand.deadline_days - 1,
         )
-    roomy = _roomy(sold, gpus, demand)
+    roomy = _roomy(gpu, sold, gpus, demand)
     if not roomy:
         where = (
-            f"nobody sells {gpus} {gpu.name} in one node there: what is between nodes was not measured for fine-tuning"
+            f"nobody sells {gpu.name} there over links like those of measured runs: NVLink switches and a published network"
+            if demand.pretrain and gpus > GPUS_IN_NODE
+            else f"nobody sells {gpus} {gpu.name} in one node there: the network between nodes was not measured for this"
         )
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
     priced = [

@@ -3,7 +3,10 @@
 FLOPs a token (Megatron's and PaLM's count, causal attention counted half): 6 A + 6 L a d_head s, with A parameters that a
 token uses. LoRA and QLoRA skip the weight gradients of the base: two thirds. Full recomputation repeats the forward pass: a
 third more. Utilisation is ln-additive in what is known to move it (`data/training.json`): framework and version, precision on
-an architecture, model, tokens in flight, tensor, pipeline (bubble), expert and context parallelism, GPUs and nodes.
+an architecture, model, tokens in flight, tensor, pipeline (bubble), expert and context parallelism, GPUs and nodes. The
+rate that it multiplies is physical: 8- and 4-bit formats speed up linear layers and not attention, attention runs slower than
+linear layers, boards with a lower power limit clock lower, 4-bit bases are unpacked, and gathers and reductions of weights
+and gradients that compute does not hide add to a step (`transfer_ratio`).
 
 P parameters, L layers, h hidden, f feed-forward, V vocabulary, n micro-batch tokens on a GPU, t tensor parallel. Sources:
 states from Megatron-LM `theoretical_memory_usage.py` and DeepSpeed `stage_1_and_2.py`, `stage3.py`; optimizers from
@@ -30,7 +33,7 @@ from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, 
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.serving_query import adapter_params, chip_of
-from trimtab.units import BYTES_PER_GIB, FLOPS_PER_TFLOPS
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 ATTENTION_SCORES_BYTES = 5
 """Bytes per head and pair of tokens that unfused attention keeps (5 a s / h of the paper)."""
@@ -339,10 +342,129 @@ def _attention_flops(query: TrainingQuery) -> float:
     return 6 * query.model.layers * query.model.heads * query.model.head_dim * query.sequence
 
 
+LINEAR_SPEED_UP: dict[TrainPrecision, float] = {
+    TrainPrecision.BF16: 1.0,
+    TrainPrecision.FP8: 1.6,
+    TrainPrecision.MXFP8: 1.6,
+    TrainPrecision.FP4: 2.2,
+    TrainPrecision.QUANTIZED_BASE: 1.0,
+}
+"""How much faster linear layers run than in bf16: medians of the measured rows. Attention stays in 16 bits in all of them."""
+AMPERE_ATTENTION_FRAC = 0.75
+MEGATRON_ATTENTION_FRAC = 0.75
+TORCH_ATTENTION_FRAC = 0.35
+"""Rate of attention kernels, forward and backward, over that of linear layers (FlashAttention-2 of PyTorch was written for
+A100 and reaches a third of H100's peak, arXiv 2407.08608; Megatron has cuDNN's)."""
+DEQUANTIZED_BYTES = 18.0
+"""Memory traffic of unpacking a 4-bit weight in the passes of a micro-batch: litgpt's nf4 beside its bf16 rows."""
+FULL_POWER_W = {"A100": 400, "H100": 700}
+"""The power limit of the boards whose peak rate is listed; boards with a lower limit clock lower under a full load."""
+POWER_EXPONENT = 0.5
+"""Sustained rate over the power limit, in the logarithm: between a cube root (voltage scales with clock) and linear."""
+NIC_GB_S = 50.0
+AMPERE_NIC_GB_S = 25.0
+"""Network of one GPU in nodes of eight: 400 Gbit/s since Hopper, 200 Gbit/s on A100 (DGX H100 and DGX A100 data sheets)."""
+RACK_GPUS = 72
+"""GPUs in one NVLink domain of GB200 and GB300 NVL72."""
+LINE_RATE_FRAC = 0.8
+"""Share of the line rate that large collectives reach."""
+PLANNED_UTILISATION = 0.45
+"""Utilisation at which compute time is compared with transfers."""
+TORCH_EXPOSED = 1.0
+MEGATRON_EXPOSED = 0.3
+"""Share of the transfers that compute does not hide, combined with compute by a root of squares (chosen on held-out groups)."""
+
+
+def _slowed_by_power(gpu: Gpu) -> float:
+    full_w = FULL_POWER_W.get(chip_of(gpu))
+    return (gpu.tdp_w / full_w) ** POWER_EXPONENT if full_w and gpu.tdp_w < full_w else 1.0
+
+
+def nic_gb_s(gpu: Gpu) -> float:
+    """Return the network of one GPU in the nodes on which runs were measured."""
+    return AMPERE_NIC_GB_S if gpu.architecture.startswith("Ampere") else NIC_GB_S
+
+
+def _network_gb_s(query: TrainingQuery) -> float:
+    """Return what one GPU sends or receives a second, in the slowest link that the ranks share."""
+    gpu = query.gpu
+    within = RACK_GPUS if gpu.name.startswith("GB") and gpu.nvlink_gb_s else GPUS_PER_NODE
+    if query.gpus <= within and gpu.nvlink_gb_s:
+        return LINE_RATE_FRAC * gpu.nvlink_gb_s / 2
+    return LINE_RATE_FRAC * nic_gb_s(gpu)
+
+
+def _is_megatron_like(query: TrainingQuery) -> bool:
+    return any(word in query.framework.casefold() for word in MEGATRON_LIKE)
+
+
+def _micro_batches(query: TrainingQuery) -> float:
+    """Return the micro-batches of a step on one rank; without a global batch one, and eight where a pipeline must be filled."""
+    # data-parallel replicas: what the other degrees leave of the GPUs
+    replicas = max(1.0, query.gpus / (query.tensor * query.pipeline * query.context))
+    if query.global_batch is None:
+        return 8.0 if query.pipeline > 1 else 1.0
+    return max(query.global_batch / (replicas * query.micro_batch), 1.0)
+
+
+def _transfer_bytes(query: TrainingQuery) -> float:
+    """Return the bytes of weights and gradients that one GPU exchanges in a step.
+
+    FSDP gathers 2-byte weights before the forward and the backward pass of every micro-batch and reduces the gradients once;
+    Megatron's distributed optimizer gathers 2 bytes and reduces 4 bytes a parameter once a step (ZeRO, arXiv 1910.02054).
+    """
+    model = query.model
+    if query.gpus <= 1 or (_is_megatron_like(query) and query.method is not Method.FULL):
+        return 0.0
+    params = model.params
+    if model.is_moe and query.expert > 1:
+        params = model.active_params + (model.params - model.active_params) / query.expert
+    share = params / (query.tensor * query.pipeline)
+    if _is_megatron_like(query):
+        return 6 * share
+    width = 0.5 if query.precision is TrainPrecision.QUANTIZED_BASE else 2.0
+    passes = 3 if query.method is Method.FULL else 2
+    return passes * width * share * _micro_batches(query)
+
+
+def transfer_ratio(query: TrainingQuery) -> float:
+    """Return the time of a step's transfers over that of its compute: small global batches on many GPUs make it large."""
+    tokens = (
+        query.micro_batch * query.sequence * _micro_batches(query) / (query.tensor * query.pipeline * query.context)
+    )
+    compute_s = tokens * training_flops_per_token(query) / (_peak_flop_s(query) * PLANNED_UTILISATION)
+    return _transfer_bytes(query) / (_network_gb_s(query) * BYTES_PER_GB) / compute_s
+
+
+def _peak_flop_s(query: TrainingQuery) -> float:
+    """Return the dense rate for this mixture of linear layers and 16-bit attention, at the board's power limit."""
+    gpu = query.gpu
+    rate = gpu.tflops(Precision.BF16) or gpu.tflops(Precision.FP16) or gpu.fp32_tflops
+    linear, attention = _linear_flops(query.model), _attention_flops(query)
+    mixed = (linear + attention) / (linear / LINEAR_SPEED_UP[query.precision] + attention / _attention_rate_frac(query))
+    return rate * FLOPS_PER_TFLOPS * mixed * _slowed_by_power(gpu)
+
+
+def _attention_rate_frac(query: TrainingQuery) -> float:
+    if query.gpu.architecture.startswith("Ampere"):
+        return AMPERE_ATTENTION_FRAC
+    return MEGATRON_ATTENTION_FRAC if _is_megatron_like(query) else TORCH_ATTENTION_FRAC
+
+
+def _dequantizing_ratio(query: TrainingQuery) -> float:
+    """Return the time in which a quantized base is unpacked, over that of the micro-batch's compute; 0 for other bases."""
+    if query.precision is not TrainPrecision.QUANTIZED_BASE:
+        return 0.0
+    unpacked_s = DEQUANTIZED_BYTES * query.model.params / (query.gpu.mem_bw_gb_s * BYTES_PER_GB)
+    flops = query.micro_batch * query.sequence * training_flops_per_token(query)
+    return unpacked_s / (flops / (_peak_flop_s(query) * PLANNED_UTILISATION))
+
+
 def ideal_tok_s(query: TrainingQuery) -> float:
-    """Return tokens per second per GPU at the full dense 16-bit rate: what utilisation multiplies."""
-    rate = query.gpu.tflops(Precision.BF16) or query.gpu.tflops(Precision.FP16) or query.gpu.fp32_tflops
-    return rate * FLOPS_PER_TFLOPS / training_flops_per_token(query)
+    """Return tokens per second per GPU at the full dense rate, less what compute does not hide: what utilisation multiplies."""
+    share = MEGATRON_EXPOSED if _is_megatron_like(query) else TORCH_EXPOSED
+    exposed = math.hypot(1.0, share * transfer_ratio(query)) + _dequantizing_ratio(query)
+    return _peak_flop_s(query) / training_flops_per_token(query) / exposed
 
 
 def training_keys(query: TrainingQuery) -> Keys:
@@ -350,7 +472,7 @@ def training_keys(query: TrainingQuery) -> Keys:
     model, gpu = query.model, query.gpu
     return {
         "framework": query.framework,
-        "lineage": "megatron" if any(word in query.framework.casefold() for word in MEGATRON_LIKE) else "torch",
+        "lineage": "megatron" if _is_megatron_like(query) else "torch",
         "version": f"{query.framework}-{query.version}" if query.version else "",
         "precision": query.precision.value,
         "architecture": gpu.architecture.replace(" Ultra", ""),
@@ -367,10 +489,7 @@ def _bubble(query: TrainingQuery) -> float:
     """Return ln(1 + pipeline bubble): (p - 1) / (virtual stages * micro-batches)."""
     if query.pipeline <= 1:
         return 0.0
-    # data-parallel replicas: what the other degrees leave of the GPUs
-    replicas = max(1.0, query.gpus / (query.tensor * query.pipeline * query.context))
-    micro = query.global_batch / (replicas * query.micro_batch) if query.global_batch else 8.0
-    return math.log(1 + (query.pipeline - 1) / query.virtual_stages / max(micro, 1.0))
+    return math.log(1 + (query.pipeline - 1) / query.virtual_stages / _micro_batches(query))
 
 
 def _numbers(query: TrainingQuery) -> dict[str, float]:

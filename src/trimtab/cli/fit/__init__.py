@@ -25,6 +25,7 @@ SHOWN = 12
 FINETUNES = ("full", "lora", "qlora")
 FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
+STACKS = ("fsdp", "megatron")
 OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 ACCEPTED = ("marketplace", "consumer", "4-bit")
 """Caveats that `--accept` takes."""
@@ -87,6 +88,13 @@ class FitOptions:
     sequence: int = option(
         "--sequence", type=click.IntRange(min=1), default=2048, show_default=True, help="Training sequence length."
     )
+    stack: str = option(
+        "--stack",
+        type=click.Choice(STACKS),
+        default="fsdp",
+        show_default=True,
+        help="What trains: PyTorch FSDP or Megatron.",
+    )
     batch: int | None = option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
     own: str | None = option("--on", metavar="rtx4090", help="Make it fit on my card.")
     gpus: tuple[str, ...] = option("--gpu", help="Only these GPUs.")
@@ -103,7 +111,7 @@ class FitOptions:
     )
     calibrate: Path | None = option(
         "--calibrate", type=FILE, metavar="FILE",
-        help="Your measured point: JSON of vllm bench, genai-perf, k6, a profile, or one of our own.",
+        help="Your measured point: of vllm bench, genai-perf, k6, GuideLLM, inference-perf, llm-d, MLPerf, a profile.",
     )  # fmt: skip
     measured_on: str | None = option(
         "--measured-on", metavar="GPU", help="Where that was measured, if the file does not say."

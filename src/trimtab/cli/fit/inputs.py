@@ -12,13 +12,15 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.cli.fit import FitOptions
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
-from trimtab.inputs.documents import read_json, read_json_object
+from trimtab.inputs.documents import load_yaml, read_json, read_json_object
+from trimtab.inputs.files import read_text
 from trimtab.physics.ask import FitMarket, Measured, measured_point
+from trimtab.physics.benchmark_results import figures_of_loadgen
 from trimtab.physics.fabrics import stated
 from trimtab.physics.measured_models import measured_models
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
 from trimtab.physics.offers import Caveat, Interruptions
-from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.search_training import Stack, TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.serving_query import Adapters, Speculation
 from trimtab.physics.training import Method
@@ -246,6 +248,7 @@ def training_of(options: FitOptions) -> TrainingDemand:
         global_batch=options.batch,
         deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
         pretrain=options.pretrain,
+        stack=Stack(options.stack),
     )
 
 
@@ -277,4 +280,11 @@ def check_fit_options(options: FitOptions) -> None:
 
 def read_measured(path: Path, on: str | None = None) -> Measured:
     """Read a benchmark's result or a profile; raises UsageError where it cannot be one, or hides its GPU."""
-    return measured_point(read_json(path), str(path), on)
+    match path.suffix:
+        case ".yaml" | ".yml":
+            content = load_yaml(read_text(path), str(path))
+        case ".txt":
+            content = figures_of_loadgen(read_text(path))
+        case _:
+            content = read_json(path)
+    return measured_point(content, str(path), on)

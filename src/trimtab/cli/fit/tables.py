@@ -11,6 +11,7 @@ from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.fit_document import FitScenario, FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.ask import FitMarket
+from trimtab.physics.fitted import memory_fit
 from trimtab.physics.footprint import Footprint, Item
 from trimtab.physics.formats import WeightFormat, notes
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
@@ -322,6 +323,7 @@ def replayed_lines(load: ReplayedLoad | None, demand: Demand) -> list[str]:
 
 def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
     """Return one way of training for programs."""
+    memory_low_gib, memory_high_gib = memory_ends_gib(way.footprint)
     return {
         **_numeric(training_row(way)),
         "usd_low": round(way.usd.low, 2),
@@ -329,6 +331,8 @@ def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
         "days_low": round(way.days.low, 3),
         "days_high": round(way.days.high, 3),
         "memory_gib": round(way.footprint.total_gib, 2),
+        "memory_low_gib": round(memory_low_gib, 2),
+        "memory_high_gib": round(memory_high_gib, 2),
         **_memory_items(way.footprint),
         **_spot(way),
         "basis": way.tok_s.basis.value,
@@ -475,6 +479,13 @@ def size_line(way: ServingOption, demand: Demand) -> str:
     return f"{demand.rate_req_s:,.3g} requests/s at {each}{room}"
 
 
+def memory_ends_gib(footprint: Footprint) -> tuple[float, float]:
+    """Return the 80 % interval of a footprint."""
+    fit = memory_fit()
+    # errors are ln(predicted / measured): the highest error belongs to the lowest peak
+    return footprint.total_gib * math.exp(-fit.high), footprint.total_gib * math.exp(-fit.low)
+
+
 def _memory_items(footprint: Footprint) -> dict[str, Cell]:
     """Return what memory is spent on, for programs: every item, 0 where there is none of it."""
     return {f"memory_{item.name.lower()}_gib": round(footprint.gib(item), 3) for item in Item}
@@ -484,7 +495,12 @@ def memory_line(way: ServingOption | TrainingOption) -> str:
     """Tell what memory of the fullest GPU is spent on, the largest item first."""
     spent = sorted(((way.footprint.gib(item), item.value) for item in Item), reverse=True)
     items = ", ".join(f"{name} {gib:,.1f}" for gib, name in spent if gib >= LEAST_SHOWN_GIB)
-    return f"memory of one {way.gpu.name}, {way.footprint.total_gib:,.1f} of {way.gpu.memory_gib:,.1f} GiB: {items}"
+    interval = ""
+    if isinstance(way, TrainingOption):
+        low_gib, high_gib = memory_ends_gib(way.footprint)
+        interval = f" (80 % for other software: {low_gib:,.0f}–{high_gib:,.0f})"
+    used = f"{way.footprint.total_gib:,.1f} of {way.gpu.memory_gib:,.1f} GiB{interval}"
+    return f"memory of one {way.gpu.name}, {used}: {items}"
 
 
 def quality_lines(first: ServingOption) -> list[str]:
