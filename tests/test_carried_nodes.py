@@ -299,4 +299,4 @@ def test_charge_back_at_list_prices_says_what_the_bill_priced(tmp_path):
     shown = CliRunner().invoke(root, ["allocate", str(tmp_path / "fleet"), "--cost", "list"])
 
     assert shown.exit_code == 0, shown.output
-    assert "charged at what the bill says, $20.00 an hour each" in " ".join(shown.output.split())
+    assert "charged at the bill's rate, $20.00 an hour each" in " ".join(shown.output.split())

@@ -50,3 +50,27 @@ def test_the_glossary_names_a_term_for_each_word_that_it_refuses(check):
 
 def test_the_sources_hold_to_it(check):
     assert check.main() == 0
+
+
+def test_archaic_phrases_are_found_in_docstrings_comments_and_texts(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    module = tmp_path / "one.py"
+    module.write_text(
+        '"""Return the price, held against\nthe list."""\n\nnobody = 1  # a name is not a phrase\n'
+        'raise ValueError(f"mend the {nobody} rows")  # whence it came\n'
+    )
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nThe row `nobody` stands for what\nnobody holds.\n")
+
+    found = list(check.archaic([module, page], check.PHRASES))
+
+    assert [line.rpartition("; write ")[0] for line in found] == [
+        "one.py:1: 'held against'",
+        "one.py:5: 'mend'",
+        "one.py:5: 'whence'",
+        "page.md:4: 'nobody'",
+    ]
+
+
+def test_every_pattern_of_plain_files_names_files(check):
+    assert [pattern for pattern in check.PLAIN if not list(check.ROOT.glob(pattern))] == []

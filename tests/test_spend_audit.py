@@ -8,9 +8,9 @@ from tests.fleets import MONDAY, FleetRows, at
 from tests.plan.fleets import KeptOutcomes
 
 from trimtab.catalog import load_catalog
+from trimtab.cli.audit.render import render_markdown
 from trimtab.deployment.effects import BuySpendPlan
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.audit_markdown import render_markdown
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.settings import Planning, Settings

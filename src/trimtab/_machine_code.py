@@ -39,9 +39,9 @@ def machine_code_folder(*others: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        logger.warning("replay compiles anew in each process: cannot write %s (%s)", folder, error)
+        logger.warning("replays are compiled again in each process: cannot write %s (%s)", folder, error)
         return None
     if not os.access(folder, os.W_OK):
-        logger.warning("replay compiles anew in each process: cannot write %s", folder)
+        logger.warning("replays are compiled again in each process: cannot write %s", folder)
         return None
     return str(folder)

@@ -1,3 +1,3 @@
-"""The one place where the version stands."""
+"""The version of trimtab."""
 
 __version__ = "0.2.0"

@@ -121,7 +121,7 @@ class CredentialsError(SourceError):
 
 
 class Unpredictable(TrimtabError):
-    """Physics abstains: the question lies outside what was measured or stated; the message says why."""
+    """No prediction is possible: the question is outside the range of the measurements. The message says why."""
 
 
 class ConservationError(TrimtabError):

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Basis(Enum):
-    """How a number was had, surest first."""
+    """How a number was obtained, most certain first."""
 
     MEASURED = "measured"
     CALIBRATED = "calibrated"

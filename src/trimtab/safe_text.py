@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 HIDDEN = "***"
 _LEAST_SECRET = 4
-"""A text shorter than this is no secret that could be found in another text."""
+"""A text shorter than this is not a secret that could be found in another text."""
 _COLOURS = r"\x1b\[[0-9;]{0,16}m"
 _HARMFUL = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb"
 """Control characters but for tab and line break (Unicode's C0, DEL, C1), bidirectional marks and other invisible ones."""
@@ -52,7 +52,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Return a cell that no spreadsheet runs: text that begins like a formula and is no number gets an apostrophe."""
+    """Return a cell that no spreadsheet runs: text that begins like a formula and is not a number gets an apostrophe."""
     if not isinstance(value, str):
         return value
     # csv.writer leaves a lone carriage return unquoted, which a spreadsheet takes for the end of the row
@@ -80,7 +80,7 @@ def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_in(url: str, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a server's address and the headers sent to it hold that nobody else may see."""
+    """Return the secrets in a server's address and in the headers sent to it."""
     parts = urlsplit(url)
     words = [word for value in headers.values() for word in (value, value.rpartition(" ")[2])]
     password = parts.password or ""

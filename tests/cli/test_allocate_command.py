@@ -57,7 +57,7 @@ def test_a_workbook_has_every_table_with_dollars_as_numbers(token_fleet, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [((), "goes to a file"), (("--out", "no/such/folder/c.xlsx"), "there is no folder")]
+    ("arguments", "said"), [((), "needs a file"), (("--out", "no/such/folder/c.xlsx"), "there is no folder")]
 )
 def test_a_workbook_without_a_place_is_refused_before_the_work(tmp_path, capsys, arguments, said):
     # an empty folder is no fleet either, which would be said first if it were read first
@@ -163,7 +163,7 @@ def test_a_month_closes_against_its_invoice(fleet, bill, capsys):
     assert json.loads(capsys.readouterr().out)["rows"][0]["difference_usd"] == 0.0
 
     assert run(fleet, "-q", *given) == 0
-    assert "which is the invoice" in capsys.readouterr().out
+    assert "which equals the invoice" in capsys.readouterr().out
 
 
 def test_budgets_are_held_against_where_the_month_will_end(fleet, tmp_path, capsys):

@@ -107,7 +107,7 @@ def test_where_nothing_can_be_written_the_answer_is_still_given(tmp_path, monkey
         (("--demo", "--fields", "plan"), 2, "--fields goes with -o json, yaml or csv"),
         (("--demo", "-o", "json", "--fields", "plans"), 1, "did you mean plan"),
         (("--demo", "-o", "csv", "--fields", "saving"), 1, "saving_basis"),
-        (("--demo", "-o", "xlsx"), 2, "goes to a file"),
+        (("--demo", "-o", "xlsx"), 2, "needs a file"),
         (("--demo", "--out", "nowhere/x.json"), 2, "there is no folder nowhere"),
         (("--demo", "--set", "planning.proof=0.2"), 1, "planning.proof_frac"),
         (("--demo", "--at", "yesterday"), 2, "is not a date"),

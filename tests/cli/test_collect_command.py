@@ -29,7 +29,7 @@ def test_its_help_has_the_line_of_the_list_and_examples(capsys):
     ("arguments", "part"),
     [
         (["-p", "localhost"], "write http://HOST:9090"),
-        (["-p", "http://x", "--from", "soon"], "is no moment"),
+        (["-p", "http://x", "--from", "soon"], "is not a time"),
         (["-p", "http://x", "-H", "Key"], "write NAME:VALUE"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_gpu_type_without_a_board_and_two_fleets_at_once_are_refused(tmp_path,
     jobs = str(Path(__file__).parents[1] / "data" / "slurm" / "jobs.txt")
 
     assert run("--slurm", jobs, "--gpu", "a100") == 2
-    assert "write TYPE=BOARD" in capsys.readouterr().err
+    assert "write TYPE=GPU" in capsys.readouterr().err
     assert run("--slurm", jobs, "--context", "current") == 2
     assert "different fleets" in capsys.readouterr().err
 
@@ -124,7 +124,7 @@ def test_a_trace_becomes_a_bundle_on_a_stated_machine(tmp_path, capsys):
     assert "gpu_usage           72 rows" in capsys.readouterr().out
     assert run("-p", "http://127.0.0.1:9", "--machine", "p4d.24xlarge") == 2
     assert run("--trace", str(trace), "--from", "3d") == 2
-    assert "leave --from and --to out" in capsys.readouterr().err
+    assert "omit --from and --to" in capsys.readouterr().err
 
 
 def test_a_server_of_the_environment_gives_way_to_a_dump_of_slurm(tmp_path, monkeypatch):

@@ -93,8 +93,8 @@ def test_a_part_of_a_week_is_said_to_be_one_and_compared_by_the_hour(program, fl
 
     said = " ".join(out.split())
     assert code == 0
-    assert "a part of the week: 72 of 168 h" in said
-    assert "Compared per hour covered: 2026-W37 at its rate over 72 h" in said
+    assert "part of the week only: 72 of 168 h" in said
+    assert "Compared by cost per covered hour: 2026-W37, scaled to 72 h" in said
 
 
 def test_the_table_fits_the_screen(program, fleet):
@@ -153,7 +153,7 @@ def test_a_team_sees_the_actions_that_touch_its_workloads(program, fleet):
     mine = [action.id for action in document.plan.actions if "prod/chat-api" in _touched(action)]
     assert [action["id"] for action in digest["todos"]["actions"]] == mine[:3]
     assert other["todos"] is None
-    assert "nothing left to do for this team" in other["no_todos"]
+    assert "no open actions for this team" in other["no_todos"]
 
 
 def test_an_audit_of_another_fleet_is_not_taken_unless_it_is_named(program, fleet, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ def test_what_is_amiss_says_its_cost_and_its_fix_and_what_is_well_does_not():
 
     assert page.count("costs:") == 1
     assert "fix:   --focus bills/" in page
-    assert "1 of 2 could be better" in page
+    assert "1 of 2 checks could be improved" in page
 
 
 def test_a_bundle_is_judged_by_its_folder(tmp_path, capsys):

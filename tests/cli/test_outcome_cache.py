@@ -97,7 +97,7 @@ def test_what_another_user_kept_is_left_aside_and_said_once(file, tmp_path, monk
         assert store.get("two") is None
 
     assert [record.getMessage() for record in caplog.records].count(
-        "kept outcomes that you did not keep yourself are left aside and replayed"
+        "stored outcomes of other users are ignored and replayed"
     ) == 1
 
 

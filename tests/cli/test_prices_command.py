@@ -86,8 +86,8 @@ def test_old_rates_warn_on_standard_error_and_fresh_ones_do_not(run):
         (("--provider", "aws", "--type", "p5.48xlarg"), "did you mean p5.48xlarge"),
         (("--provider", "aws", "--region", "us-east"), "did you mean us-east-1"),
         (("--gpu", "T4", "-o", "csv", "--fields", "usd"), "did you mean usd_gpu_hr, usd_hr"),
-        (("--at", "2019-01-01"), "the first known row is of 2022-06-23"),
-        (("--type", "p5.48xlarge", "--option", "reserved-1y"), "nobody is known to sell it that way"),
+        (("--at", "2019-01-01"), "the first known rate is of 2022-06-23"),
+        (("--type", "p5.48xlarge", "--option", "reserved-1y"), "not known to be sold that way"),
     ],
 )
 def test_a_question_without_an_answer_says_why(run, arguments, hint):

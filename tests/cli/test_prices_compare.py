@@ -70,3 +70,23 @@ def test_an_unknown_gpu_or_provider_is_named_with_what_is_near(run):
     assert (code, "H10O" in err) == (1, True)
     code, _, err = run("H100", "--provider", "amazon")
     assert (code, "amazon" in err) == (1, True)
+
+
+def test_a_rate_is_told_by_compute_by_bandwidth_and_with_its_network(run):
+    _, out, _ = run("H100-SXM5-80GB", "--provider", "aws", "--region", "us-east-1", "-o", "json")
+
+    row = next(row for row in rows(out) if row["instance_type"] == "p5.48xlarge")
+    # 55.04 USD an hour for 8 boards: 6.88 x 730 h over 989.4 dense TFLOPS and over 3,350 GB/s
+    assert row["usd_mo_per_tflops"] == pytest.approx(5.08, abs=0.005)
+    assert row["usd_mo_per_gb_s"] == pytest.approx(1.50, abs=0.005)
+    assert row["network_gbit_s"] == 3200
+    assert "karpenter" in row["network_source"]
+
+
+def test_commitments_for_a3_are_known_in_every_place_that_sells_it(run):
+    _, out, _ = run("H100-SXM5-80GB", "--provider", "gcp", "--term", "1y", "-o", "json")
+
+    assert all(row["usd_year"] is not None for row in rows(out))
+    # list of 2025-03-06: 44,810.08 USD a month on demand 64,597.70
+    iowa = next(row for row in rows(out) if row["region"] == "us-central1")
+    assert iowa["saving_frac"] == pytest.approx(1 - 44810.08 / 64597.70, abs=0.001)

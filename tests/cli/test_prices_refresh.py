@@ -95,7 +95,7 @@ def test_where_a_list_fails_the_file_stays_as_it_was(run, server, tmp_path):
     code, _, err = run(*AWS)
 
     assert code == 1
-    assert "stays as it was" in err
+    assert "stays unchanged" in err
     assert (tmp_path / "prices.csv").read_bytes() == before
 
 
@@ -137,7 +137,7 @@ def test_rates_of_ones_own_stay_in_the_file_and_stand(run, tmp_path):
     code, _, err = run(*AWS)
 
     assert code == 0, err
-    assert "1 x rate of the list where yours stands in the file" in err
+    assert "1 x list rate replaced by your own" in err
     book = load_catalog(tmp_path / "prices.csv").prices
     own = book.price("aws", "p4d.24xlarge", "us-east-1", BuyingOption.ON_DEMAND)
     assert (own.usd_hr, own.note) == (17.5, "private offer")

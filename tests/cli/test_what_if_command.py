@@ -41,7 +41,7 @@ def rows(*arguments):
 def test_dearer_prices_raise_the_bill_of_today_in_proportion_and_that_of_a_plan_no_more():
     """More work pays where prices are higher, so that the plan's may rise less."""
     found = rows("--demo", DEMO, "--price", "all+100%")
-    today, planned = (found["the plan", f"bill {what}"] for what in ("as the fleet is run today", "under the plan"))
+    today, planned = (found["the plan", f"bill {what}"] for what in ("as the fleet runs today", "under the plan"))
 
     assert today["scenario"] == pytest.approx(2 * today["base"], rel=1e-3)
     assert planned["base"] < planned["scenario"] <= 2 * planned["base"] * 1.001
@@ -139,7 +139,7 @@ def test_a_target_that_cannot_be_is_refused_with_its_cure(limit, said):
 def test_without_arguments_there_is_nothing_to_compare():
     result = CliRunner().invoke(root, ["what-if", "--demo", DEMO])
 
-    assert "what is different?" in str(result.exception)
+    assert "what should change?" in str(result.exception)
 
 
 def test_a_budget_that_the_plan_keeps_names_the_actions_that_are_enough():
@@ -237,7 +237,7 @@ def test_an_outcome_comes_back_as_it_was_kept():
     assert again.attained == outcome.attained
     for field in fields(Outcome):
         np.testing.assert_equal(getattr(again, field.name), getattr(outcome, field.name))
-    with pytest.raises(TypeError, match="cannot be kept"):
+    with pytest.raises(TypeError, match="cannot be stored"):
         encoded(replace(outcome, interruptions={}))
 
 

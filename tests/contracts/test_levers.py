@@ -11,6 +11,7 @@ from tests.emit.example import FIT
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.cli.reference import levers_page
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
     BatchForm,
@@ -31,7 +32,6 @@ from trimtab.deployment.effects import (
     Wake,
 )
 from trimtab.diagnose.findings import WasteKind
-from trimtab.emit.levers_reference import levers_page
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.plan_pages import decision_record
@@ -184,7 +184,7 @@ def test_a_lever_writes_what_its_golden_case_says(lever, golden):
 
 def test_the_reference_page_is_what_the_registry_says():
     assert PAGE.read_text(encoding="utf-8") == levers_page(), (
-        "run python -m trimtab.emit.levers_reference > docs/reference/levers.md"
+        "run python -m trimtab.cli.reference levers > docs/reference/levers.md"
     )
 
 

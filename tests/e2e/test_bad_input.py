@@ -194,9 +194,9 @@ def test_declarations_that_contradict_one_another_are_reported_together(folder):
     message = refusal(declaring(folder.parent / "said", said))
 
     assert "4 fault(s)" in message
-    assert "prod/api: deferrable says nothing of what is serving" in message
+    assert "prod/api: deferrable does not apply to kind serving" in message
     assert "2 targets bound latency at the same quantile, 0.95 (saw '2 s, 3 s')" in message
-    assert "lab/*: min_replicas says nothing of what is training" in message
+    assert "lab/*: min_replicas does not apply to kind training" in message
     assert "min_replicas 2 is above max_replicas 1" in message
 
 

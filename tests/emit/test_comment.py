@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from hypothesis import given, settings, strategies as st
 from tests.emit.example import example_audit
 
+from trimtab.cli.audit.render import render_github_comment
 from trimtab.cli.review.tables import review_comment
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.audit_markdown import render_github_comment
 from trimtab.emit.blocks import Folded, Paragraph, bullets, table
 from trimtab.emit.writers.comment import MOST_CHARACTERS, lines_in, marker, write_comment
 from trimtab.fleet.model import Window

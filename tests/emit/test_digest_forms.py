@@ -36,7 +36,9 @@ def test_a_form_is_as_its_golden_file(golden, digest, ending, write):
 def test_a_part_of_a_week_is_said_to_be_compared_by_the_hour():
     page = digest_page(fleet_digest(), VERSION)
 
-    assert any("Compared per hour covered: 2026-W43 (96 of 168 h of it are known)" in note for note in page.notes)
+    assert any(
+        "Compared by cost per covered hour: 2026-W43 (96 of 168 h of it are known)" in note for note in page.notes
+    )
     assert any(note.startswith("93% of the GPU-hours held have readings") for note in page.notes)
 
 

@@ -8,10 +8,9 @@ import pytest
 import yaml
 from tests.emit.example import example_audit
 
-from trimtab.emit.actions_csv import COLUMNS, render_csv
+from trimtab.cli.audit.render import COLUMNS, render_csv, render_github_comment, render_markdown
 from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.audit_markdown import render_github_comment, render_markdown
 from trimtab.emit.explain import explain_action
 from trimtab.emit.writers.comment import marker
 

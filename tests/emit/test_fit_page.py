@@ -136,5 +136,5 @@ def test_serving_costs_stand_in_the_page(served):
     text = html.write_page(fit_page(page_of(serving_ways(served.found), total)))
 
     assert "headroom and idle time" in text
-    assert "What an hour costs under each way of buying" in text
-    assert "What the first way costs all told, a month" in text
+    assert "What an hour costs under each buying option" in text
+    assert "Full cost of the first option, per month" in text

@@ -1,13 +1,13 @@
 from pathlib import Path
 
-from trimtab.emit.reference import audit_page
+from trimtab.cli.reference import audit_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "audit.md"
 
 
 def test_the_reference_page_is_what_the_types_say():
     assert PAGE.read_text(encoding="utf-8") == audit_page(), (
-        "run python -m trimtab.emit.reference > docs/reference/audit.md"
+        "run python -m trimtab.cli.reference audit > docs/reference/audit.md"
     )
 
 

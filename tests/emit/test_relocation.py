@@ -10,7 +10,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import Relocate, SetCapacityType, UseOffering
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.rollout import canary_steps
+from trimtab.emit.words import canary_steps
 from trimtab.levers import relocation, right_size, spot
 from trimtab.plan.actions.draft_actions import Risk
 from trimtab.plan.model import Change

@@ -56,7 +56,7 @@ def test_work_that_never_changed_has_no_slope():
 
 
 def test_times_that_bend_upwards_in_the_busiest_hours_are_not_foretold_by_a_line():
-    assert "longer than foretold" in served_with_places(seen(each_s=0.0, knee=0.4), 16, 1.0)
+    assert "longer than predicted" in served_with_places(seen(each_s=0.0, knee=0.4), 16, 1.0)
 
 
 def test_too_few_hours_say_nothing():

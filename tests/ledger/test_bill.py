@@ -130,7 +130,7 @@ def test_billed_node_time_that_nobody_holds_is_refused():
     nobody = Holdings(
         **{k: np.zeros(0, dtype=np.int64) for k in ("pool", "hour", "node", "owner")}, node_seconds=np.zeros(0)
     )
-    with pytest.raises(ValueError, match="nobody to carry it"):
+    with pytest.raises(ValueError, match="no cell to be assigned to"):
         allocate(bill(usage([3600]), RATES), nobody)
 
 

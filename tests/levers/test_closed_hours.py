@@ -117,7 +117,7 @@ def test_a_kind_that_answers_nobody_has_no_open_hours():
     spec = {"version": 1, "workloads": {NAME: {"kind": "batch", "open_hours": OPEN}}}
 
     (fault,) = contradictions(Workloads.model_validate(spec), "workloads.yaml")
-    assert fault.what == "open_hours says nothing of what is batch"
+    assert fault.what == "open_hours does not apply to kind batch"
 
 
 def test_what_is_refused_out_of_hours_is_no_work_that_a_plan_must_pay_for():

@@ -1,7 +1,7 @@
-"""The command line: arguments, exit codes, and lines on the screen, harmless whoever wrote their words.
+"""The command line: arguments, exit codes, and printed lines, with control characters removed.
 
-`trimtab --help` must stay fast, so a command's module is imported when the command runs, not before; its one-line
-help stands in `COMMANDS`, which a test holds against the command's own.
+`trimtab --help` must stay fast, so a command's module is imported only when the command runs. Its one-line help is in
+`COMMANDS`; a test checks that it equals the command's own.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trimtab.safe_text import for_terminal, without_secrets
 
 
 def shown(text: str) -> str:
-    """Return a text as it may be shown; colours of ours stay."""
+    """Return a text that is safe to print; our own colours are kept."""
     return for_terminal(without_secrets(text), colours=True)
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Show a line, on stderr where it is not the answer."""
+    """Print a line, on stderr if it is not the answer."""
     click.echo(shown(text), err=err)
 
 
@@ -45,27 +45,27 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "what-if": (
         "trimtab.cli.what_if",
-        "Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.",
+        "Plan a fleet under changed demand, prices or limits, and show both plans side by side.",
     ),
     "verify": (
         "trimtab.cli.verify",
-        "Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.",
+        "Show what the last audit's plan has saved since: each action on track, short (and why), or not enacted.",
     ),
     "diff": (
         "trimtab.cli.diff",
-        "Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.",
+        "Show what changed between two audits: actions added, removed or changed, the bill, the saving.",
     ),
     "doctor": (
         "trimtab.cli.doctor",
-        "Say what is missing for a good answer, what that costs, and how to mend it.",
+        "Check which data is missing, how that weakens the answer, and how to fix it.",
     ),
     "allocate": (
         "trimtab.cli.allocate",
-        "Say what each team, workload, namespace, kind or model costs, and per request and token.",
+        "Show what each team, workload, namespace, kind or model costs, in total and per request and token.",
     ),
     "digest": (
         "trimtab.cli.digest",
-        "Say of a week what a fleet or a team cost, what changed, what to do, and what was realised.",
+        "Summarize a week of a fleet or a team: cost, changes, open actions, realised savings.",
     ),
     "serve": (
         "trimtab.cli.serve",
@@ -86,12 +86,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "rollup": (
         "trimtab.cli.rollup",
-        "Roll raw GPU samples up to hourly rows with histograms, where the samples live.",
+        "Aggregate raw GPU samples to hourly rows with histograms, where the samples are stored.",
     ),
     "fit": ("trimtab.cli.fit", "Find which GPU a model needs, how many, and what it costs."),
     "profile": (
         "trimtab.cli.profile",
-        "Say what the GPUs do while a program runs, what it costs, and which cause keeps them from doing more.",
+        "Show what the GPUs do while a program runs, what it costs, and what limits their use.",
     ),
     "prices": ("trimtab.cli.prices", "List what GPUs cost, at a date, in a region, under a buying option."),
     "quotas": (
@@ -100,15 +100,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "compare": (
         "trimtab.cli.compare",
-        "Hold a canary against what it would replace: promote, hold, or roll back.",
+        "Compare a canary with what it would replace: promote, hold, or roll back.",
     ),
     "quality": (
         "trimtab.cli.quality",
-        "Judge by paired tests whether a candidate answers as well as a baseline.",
+        "Test with paired samples whether a candidate answers as well as a baseline.",
     ),
     "commit": (
         "trimtab.cli.commit",
-        "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",
+        "Recommend how much to commit to and when, what it returns, and how other rules would have done.",
     ),
     "batch": ("trimtab.cli.batch", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
@@ -116,15 +116,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",
     ),
 }
-"""Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""
+"""Command name -> (module that defines `command`, one-line help), in the order of `trimtab --help`."""
 
 
 _INTERRUPTED = 130
-"""What shells report of a program that SIGINT ended: 128 and the signal's number."""
+"""Exit code of a program that SIGINT ended, by shell convention: 128 and the signal's number."""
 
 
 class LazyGroup(click.Group):
-    """A click group that imports a command's module when the command is asked for."""
+    """A click group that imports a command's module only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

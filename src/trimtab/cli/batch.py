@@ -33,7 +33,7 @@ def command() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
-    """What was asked of `trimtab batch tune`."""
+    """Arguments of `trimtab batch tune`."""
 
     curve: Path = option(
         "--curve", type=FILE, required=True, help="CSV of measured batch times: columns batch and seconds (or ms)."
@@ -44,7 +44,7 @@ class TuneOptions:
     )  # fmt: skip
     target_ms: float = option(
         "--target-ms", type=click.FloatRange(min=0, min_open=True), required=True,
-        help="Latency that the quantile must keep.",
+        help="Latency to keep at the quantile.",
     )  # fmt: skip
     quantile: float = option(
         "--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
@@ -52,23 +52,23 @@ class TuneOptions:
     )  # fmt: skip
     headroom: float = option(
         "--headroom", type=click.FloatRange(0, 0.9), default=HEADROOM_FRAC, show_default=True,
-        help="Share of the target left free for what a replay lacks: waking threads, run times that vary.",
+        help="Share of the target kept as margin for what a replay lacks: waking threads, varying run times.",
     )  # fmt: skip
     replicas: int = option(
         "--replicas", type=click.IntRange(min=1), default=1, show_default=True,
-        help="Replicas among which arrivals are dealt in turn; one of them is replayed.",
+        help="Replicas that arrivals are dealt to in turn; one of them is replayed.",
     )  # fmt: skip
     speedup: float = option(
         "--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
-        help="Squeeze the arrivals: 2 is twice the rate.",
+        help="Time compression of the arrivals: 2 is twice the rate.",
     )  # fmt: skip
     objective: str = option(
         "--objective", type=click.Choice(["device", "latency"]), default="device", show_default=True,
-        help="What to make least within the target: device time or latency.",
+        help="What to minimize within the target: device time or latency.",
     )  # fmt: skip
     limit: int = option(
         "--limit", type=click.IntRange(min=1), default=MOST_ARRIVALS, show_default=True,
-        help="Most arrivals to replay, from the first on.",
+        help="Maximum number of arrivals to replay, from the first on.",
     )  # fmt: skip
     answer: AnswerOptions = answer_options()
 
@@ -87,7 +87,7 @@ def tune(options: TuneOptions) -> None:
         time_s / options.speedup for time_s in read_arrivals(options.arrivals)[:: options.replicas][: options.limit]
     ]
     if len(times_s) < 2:
-        raise UsageError(f"{options.arrivals}: fewer than two arrivals are left for a replica to replay")
+        raise UsageError(f"{options.arrivals}: a replica gets fewer than two arrivals, too few to replay")
     with progress_bar(quiet=False) as tell:
         trials = tune_batches(
             times_s,
@@ -122,7 +122,7 @@ def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, hea
     aim = f"Chosen to keep p{100 * quantile:g} within {(1 - headroom) * target_ms:g} ms in the replay"
     notes = (
         f"Write: {decorator(trials[0])}",
-        f"{aim}: {100 * headroom:g} % of the {target_ms:g} ms are left for what a replay lacks (--headroom).",
+        f"{aim}: {100 * headroom:g} % of the {target_ms:g} ms are a margin for what a replay lacks (--headroom).",
         "A window of 0 is greedy, with learned waits.",
     )
     return Sheet(columns=columns, rows=rows, notes=notes)
@@ -143,7 +143,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
 
 
 def decorator(trial: Trial) -> str:
-    """Return the decorator that puts a trial's settings into code."""
+    """Return the decorator with a trial's settings, to paste into code."""
     rule = trial.rule
     window = f", min_batch={rule.min_batch}, window_s={rule.window_s:.4g}" if rule.window_s > 0 else ""
     return f"@trimtab.batch(max_batch={rule.max_batch}{window}, target_s={rule.target_s:g})"

@@ -1,4 +1,4 @@
-"""`trimtab compare`: a canary held against what it would replace, and what to do with it."""
+"""`trimtab compare`: compares a canary with what it would replace, and recommends what to do with it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SEED = 7
 EXIT_ROLL_BACK = 4
-"""The canary is surely worse."""
+"""The canary is worse with statistical certainty."""
 EXIT_HOLD = 5
-"""The runs cannot tell yet."""
+"""The runs do not decide it yet."""
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
@@ -51,21 +51,21 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """What was asked of `trimtab compare`."""
+    """Arguments of `trimtab compare`."""
 
     present: Path = argument(type=FILE_OR_FOLDER)
     canary: Path = argument(type=FILE_OR_FOLDER)
-    workload: str | None = option("--workload", metavar="NAME", help="Which service, where a bundle holds several.")
+    workload: str | None = option("--workload", metavar="NAME", help="Which service, if a bundle holds several.")
     usd_hr: tuple[float, float] | None = option(
         "--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
-        help="What each side costs an hour; a bundle knows its own.",
+        help="What each side costs an hour; bundles have their own prices.",
     )  # fmt: skip
     slack: float = option(
         "--slack", type=click.FloatRange(min=0, max=1), default=0.1, show_default=True,
         help="How much worse p99 and throughput may be, as a share.",
     )  # fmt: skip
-    split: bool = option("--split", help="The sides were sent different shares of traffic: throughput is not judged.")
-    prices: Path | None = prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
+    split: bool = option("--split", help="The sides received different shares of traffic: do not judge throughput.")
+    prices: Path | None = prices_option("Your own rates for bundles, CSV or YAML; they override the price list.")
     seed: int = option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
     answer: AnswerOptions = answer_options()
 
@@ -73,14 +73,14 @@ class CompareOptions:
 @click.command()
 @options_from(CompareOptions)
 def command(options: CompareOptions) -> int:
-    """Hold a canary against what it would replace: promote, hold, or roll back.
+    """Compare a canary with what it would replace: promote, hold, or roll back.
 
     Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
     CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve --save-detailed`, or
     fleet bundles.
 
-    Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
-    none can be worse than that. Hold: the runs cannot tell yet.
+    Roll back: a figure is clearly worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent).
+    Promote: none can be worse than that. Hold: the runs do not decide it yet.
 
     Exit codes: 0 promote; 4 roll back; 5 hold; 1 the runs cannot be read or compared; 2 wrong options. Each row carries the
     verdict too (`-o json`).
@@ -119,9 +119,9 @@ def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split
         f"{present.answered:,.0f} requests answered in the present, {canary.answered:,.0f} in the canary.",
     ]
     if present.usd_hr is None or canary.usd_hr is None:
-        notes.append("$ a request is not judged: say what each side costs an hour with --usd-hr.")
+        notes.append("$ a request is not judged: give the cost of each side per hour with --usd-hr.")
     if split:
-        notes.append("Throughput is shown and not judged (--split).")
+        notes.append("Throughput is shown but not judged (--split).")
     return Sheet(columns=COLUMNS, rows=[_row(contrast, found) for contrast in found.contrasts], notes=notes)
 
 

@@ -1,4 +1,4 @@
-"""`trimtab diff`: what changed between two kept audits."""
+"""`trimtab diff`: shows what changed between two audits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """What was asked of `trimtab diff`."""
+    """Arguments of `trimtab diff`."""
 
     before: str = argument(default="-2")
     after: str = argument(default="-1")
@@ -37,12 +37,12 @@ class DiffOptions:
 @click.command()
 @options_from(DiffOptions)
 def command(options: DiffOptions) -> None:
-    """Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.
+    """Show what changed between two audits: actions added, removed or changed, the bill, the saving.
 
-    A declared target that is gone or looser than it was is listed too.
+    Declared targets that were removed or loosened are listed too.
 
     BEFORE and AFTER are numbers of kept audits (.trimtab/history), -1 for the last one, or files of `trimtab audit -o json`;
-    the last two where none is given. Write -- before a number that counts from the end.
+    the last two by default. Write -- before negative numbers.
 
     \b
     Examples:
@@ -74,12 +74,12 @@ def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
     bridge = "; ".join(f"{name} {former:,.0f} -> {two:,.0f} ({two - former:+,.0f})" for name, former, two in parts)
     notes = [f"$/month: {bridge}."]
     if before.fleet != after.fleet:
-        notes.append(f"not the same fleet: {before.fleet}, then {after.fleet}")
+        notes.append(f"different fleets: {before.fleet}, then {after.fleet}")
     return Sheet(columns=COLUMNS, rows=rows, notes=notes)
 
 
 def _targets(before: AuditDocument, after: AuditDocument) -> list[dict[str, Cell]]:
-    """Return declared targets that are gone or looser, of workloads that both plans change."""
+    """Return declared targets that were removed or loosened, of workloads that both plans change."""
     there = {target.workload for target in after.proof.targets if target.touched}
     rows: list[dict[str, Cell]] = []
     for then, same in _pairs(before.proof.targets, after.proof.targets):
@@ -94,7 +94,7 @@ def _targets(before: AuditDocument, after: AuditDocument) -> list[dict[str, Cell
 
 
 def _pairs(before: Sequence[TargetPart], after: Sequence[TargetPart]) -> Iterator[tuple[TargetPart, TargetPart | None]]:
-    """Yield each former target with what it is now: that of its quantile, else one of its metric that no other was."""
+    """Yield each former target with its successor: the same quantile, else an unmatched target of the same metric."""
     left = list(after)
     pairs: dict[int, TargetPart] = {}
     for exact in (True, False):

@@ -1,4 +1,4 @@
-"""`trimtab doctor`: what is missing, what that costs in certainty, and the fix to paste."""
+"""`trimtab doctor`: what is missing, how that reduces certainty, and the fix to paste."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What was asked of `trimtab doctor`."""
+    """Arguments of `trimtab doctor`."""
 
     bundle: Path | None = bundle_argument()
     source: ServerOptions = group(ServerOptions)
-    prices: Path | None = prices_option("Your own rates, to see whether every node of a bundle has one.")
+    prices: Path | None = prices_option("Your own rates, to check whether every node of a bundle has one.")
     quotas: Path | None = option(
         "--quotas", type=FILE, metavar="FILE",
-        help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.",
+        help="Quotas that `trimtab quotas -o csv` wrote, to check whether they limit scaling up.",
     )  # fmt: skip
-    at: date | None = at_option("Prices that held on this day, for a bundle.")
+    at: date | None = at_option("Use the prices of this day, for a bundle.")
     answer: AnswerOptions = answer_options()
 
 
 @click.command()
 @options_from(DoctorOptions)
 def command(options: DoctorOptions) -> None:
-    """Say what is missing for a good answer, what that costs, and how to mend it.
+    """Check which data is missing, how that weakens the answer, and how to fix it.
 
-    Looks at the last hours of the window on a Prometheus server, or at a bundle; changes nothing. Exits with 1 where a
-    server has no GPU metrics, or where audit would refuse the bundle.
+    Reads the last hours of the window on a Prometheus server, or a bundle; changes nothing. Exits with 1 if a
+    server has no GPU metrics, or if audit would reject the bundle.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def command(options: DoctorOptions) -> None:
     if (options.bundle is None and not options.source.url) or (options.bundle is not None and is_typed("urls")):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
     if options.quotas is not None and options.bundle is None:
-        raise UsageError("--quotas are compared with the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
+        raise UsageError("--quotas needs a bundle to compare with: trimtab doctor fleet/ --quotas quotas.csv")
     found, refused = _of_bundle(options.bundle, options) if options.bundle else _of_server(options.source)
     rows = [
         {
@@ -99,7 +99,7 @@ def _of_server(source: ServerOptions) -> tuple[list[DoctorFinding], bool]:
 
 
 def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[DoctorFinding], bool]:
-    """Return what a bundle lacks, and whether audit would refuse it."""
+    """Return what a bundle lacks, and whether audit would reject it."""
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market
     from trimtab.fleet.settings import Settings
@@ -132,7 +132,7 @@ def _sheet(rows: Sequence[dict[str, str]]) -> Sheet:
 
 
 def _page(rows: Sequence[dict[str, str]]) -> str:
-    """Return the page for people: a line a finding; what is amiss says its cost and its fix below."""
+    """Return the page for people: one line per finding; problems have their cost and fix below."""
     lines = []
     for row in rows:
         mark, colour = _MARKS[row["status"]]
@@ -142,5 +142,5 @@ def _page(rows: Sequence[dict[str, str]]) -> str:
         if row["fix"]:
             lines.append(f"    fix:   {row['fix']}")
     amiss = sum(row["status"] != "ok" for row in rows)
-    lines.append("" if not amiss else f"\n{amiss} of {len(rows)} could be better; the rest is in place.")
+    lines.append("" if not amiss else f"\n{amiss} of {len(rows)} checks could be improved; the others are fine.")
     return "\n".join(lines)

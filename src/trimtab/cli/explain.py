@@ -1,4 +1,4 @@
-"""`trimtab explain`: why an action, its sums, how sure, how to try and undo it; or a workload's verdict, and why not more."""
+"""`trimtab explain`: explains an action (why, its sums, how sure, how to try and undo it) or a workload's verdict."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def explained_names() -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
-    """What was asked of `trimtab explain`."""
+    """Arguments of `trimtab explain`."""
 
     name: str | None = argument(metavar="[ID]", required=False, shell_complete=completed_from(explained_names))
     audit_file: Path | None = option(
         "--audit", type=NEW_FILE,
-        help="An audit written with `trimtab audit -o json --out FILE`; else the last one here.",
+        help="An audit written with `trimtab audit -o json --out FILE`; by default the last one in this folder.",
     )  # fmt: skip
     output_format: Format = format_option(Format.TABLE, Format.JSON)
     out: Path | None = out_option()
@@ -48,7 +48,7 @@ class ExplainOptions:
 def command(options: ExplainOptions) -> None:
     """Explain one action of the last audit, or a workload; without ID, list the actions.
 
-    Of a workload (as namespace/name) it says what its readings say and why, what the plan does to it, and why not more.
+    For a workload (as namespace/name) it shows the verdict on its readings, what the plan changes, and why not more.
 
     \b
     Examples:
@@ -73,5 +73,5 @@ def command(options: ExplainOptions) -> None:
         return
     action = document.action(options.name)
     if action is None:
-        raise UsageError("-o json is for an action: a workload's parts are in `trimtab audit -o json`")
+        raise UsageError("-o json is only for actions: a workload's parts are in `trimtab audit -o json`")
     write(action.model_dump_json(indent=2), options.out)

@@ -1,4 +1,4 @@
-"""What a command reads of a fleet: its history (a bundle, a demonstration, a trace, a server), and the commitments it holds."""
+"""What a command reads about a fleet: its history (a bundle, a demonstration, a trace, a server) and its commitments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trimtab.tables.workloads import read_workloads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A bundle and what to call it."""
+    """A bundle and its display name."""
 
     name: str
     bundle: Bundle
@@ -32,7 +32,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryChoice:
-    """The histories that the arguments name; one of them must be."""
+    """The histories that the arguments name; exactly one is needed."""
 
     bundle: Path | None
     demo: str | None
@@ -40,7 +40,7 @@ class HistoryChoice:
     source: ServerOptions
 
     def check(self) -> None:
-        """Raise UsageError where no history or several are named. A server from the environment gives way to an argument."""
+        """Raise UsageError if no history or several are named. A server from the environment yields to an argument."""
         named = [
             option
             for option, value in (("BUNDLE", self.bundle), ("--demo", self.demo), ("--demo-trace", self.demo_trace))
@@ -56,7 +56,7 @@ class HistoryChoice:
 
 
 def open_history(choice: HistoryChoice, tell: Tell) -> History:
-    """Open the one history that was named, with what people declared and the bills that were given."""
+    """Open the history that was named, with declarations and bills."""
     choice.check()
     history = _opened(choice, tell)
     bundle = history.bundle
@@ -85,7 +85,7 @@ def _opened(choice: HistoryChoice, tell: Tell) -> History:
 
 
 def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, region: str | None = None) -> Inventory:
-    """Return what a file says is held; types that it does not name come from the bundle's bill."""
+    """Return the commitments in a file; instance types that it does not name come from the bundle's bill."""
     if path is None:
         return Inventory()
     costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
@@ -93,7 +93,7 @@ def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, regio
 
 
 def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
-    """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
+    """Return the commitments to machines and to spend in a file; report on stderr what is ignored."""
     held = held_inventory(path, catalog, bundle)
     for line in held.left_out:
         say(f"warning: left out: {line}", err=True)

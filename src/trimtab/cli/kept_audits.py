@@ -1,12 +1,12 @@
-"""What commands keep for later ones: the folder, the user's key by which it is one's own, and every audit, oldest first.
+"""The state folder: audits kept for later commands, oldest first, and the user's key that authenticates them.
 
-A working folder may come from elsewhere: a clone, an archive, a shared disk. What is kept in it bears a seal (HMAC-SHA256)
-under a key that lies outside of it, in the user's state folder, readable by the user alone.
+A working folder may come from elsewhere: a clone, an archive, a shared disk. Its files therefore carry a seal (HMAC-SHA256)
+under a key outside of it, in the user's state folder, readable only by the user.
 
-The file has three lines: the audit as `trimtab audit -o json` has it, its plan with the facts around it, and the user's seal of
-both. Earlier each was a file of its own; such folders are read too.
+An audit's file has three lines: the audit as written by `trimtab audit -o json`, its plan with cluster facts, and the user's
+seal of both. Earlier versions used one file for each; such folders can still be read.
 
-The last of them is what later commands speak of, so that `explain` and `emit` never mean different plans.
+Later commands use the last one, so `explain` and `emit` always refer to the same plan.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATE_VARIABLE = "TRIMTAB_STATE"
 _FOLDER = ".trimtab"
 
 TRUST_VARIABLE = "TRIMTAB_TRUST_STATE"
-"""Set to 1, kept audits of other users and machines are taken: for a folder that a pipeline hands from job to job."""
+"""If set to 1, audits of other users and machines are accepted: for a folder that a pipeline passes from job to job."""
 SEAL_BYTES = hashlib.sha256().digest_size
 _KEY_BYTES = 32
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 
 
 def state_folder() -> Path:
-    """Return the folder: the one that TRIMTAB_STATE names, else `.trimtab` here."""
+    """Return the state folder: TRIMTAB_STATE, else `.trimtab` here."""
     return Path(os.environ.get(STATE_VARIABLE) or _FOLDER)
 
 
 def prepared_folder() -> Path:
-    """Make the folder, out of the way of version control, and return it; raises OSError."""
+    """Create the folder, ignored by version control, and return it. Raises OSError."""
     folder = state_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
@@ -60,7 +60,7 @@ def prepared_folder() -> Path:
 
 
 def user_key() -> bytes | None:
-    """Return the user's key, made where there is none; None, and said, where it cannot be kept to the user."""
+    """Return the user's key, created on first use; None, with a warning, if it cannot be kept private."""
     file = _key_folder() / "key"
     try:
         if not file.exists():
@@ -72,7 +72,7 @@ def user_key() -> bytes | None:
 
 
 def seal_of(key: bytes, *parts: bytes) -> bytes:
-    """Return the seal of some parts; each goes in with its length, so that none can borrow from the next."""
+    """Return the seal of some parts. Each part's length is included, so bytes cannot move from one part to the next."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
@@ -81,23 +81,23 @@ def seal_of(key: bytes, *parts: bytes) -> bytes:
 
 
 def is_sealed(seal: bytes, key: bytes, *parts: bytes) -> bool:
-    """Tell whether a seal is that of the parts, in a time that tells nothing of where they differ."""
+    """Return whether a seal is that of the parts, in constant time."""
     return hmac.compare_digest(seal, seal_of(key, *parts))
 
 
 def trusts_others() -> bool:
-    """Tell whether the user said that what others kept is to be taken."""
+    """Return whether the user allows audits kept by others."""
     return os.environ.get(TRUST_VARIABLE, "") == "1"
 
 
 def _key_folder() -> Path:
-    """Return the user's state folder for this program, as the XDG base directories name it."""
+    """Return the user's state folder for this program, following the XDG base directory specification."""
     home = os.environ.get("XDG_STATE_HOME")
     return Path(home) / "trimtab" if home else Path.home() / ".local" / "state" / "trimtab"
 
 
 def _make(file: Path) -> None:
-    """Write a fresh key under its name whole; of two programs that do so at once, the first wins."""
+    """Write a new key atomically; of two concurrent programs, the first one wins."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -115,10 +115,10 @@ def _read(file: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(stream.fileno())
         if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-            raise ValueError("it is not yours alone; remove it, and a new one is made")
+            raise ValueError("other users can read it; remove it, and a new one is created")
         key = stream.read(_KEY_BYTES + 1)
     if len(key) != _KEY_BYTES:
-        raise ValueError(f"it has {len(key)} bytes, not {_KEY_BYTES}; remove it, and a new one is made")
+        raise ValueError(f"it has {len(key)} bytes, not {_KEY_BYTES}; remove it, and a new one is created")
     return key
 
 
@@ -129,7 +129,7 @@ _FORMER = ("audit.json", "plan.json", "seal")
 
 
 def kept_audits(state: Path | None = None) -> list[Path]:
-    """Return the folders of a state folder's history (default: `state_folder`), oldest first; none that a crash left undone."""
+    """Return the folders of a state folder's history (default: `state_folder`), oldest first, without unfinished ones."""
     history = _history(state)
     kept = _folders(history)
     if trusts_others() or not kept or (user := user_key()) is None:
@@ -137,8 +137,8 @@ def kept_audits(state: Path | None = None) -> list[Path]:
     sealed = [folder for folder in kept if _is_mine(folder, user)]
     if len(sealed) < len(kept):
         log.warning(
-            "%d of %d audits in %s bear no seal of yours (others or an older version kept them) and are left aside; "
-            "set %s=1 to take them",
+            "%d of %d audits in %s were kept by others or by an older version (no seal of yours) and are ignored; "
+            "set %s=1 to use them",
             len(kept) - len(sealed),
             len(kept),
             history,
@@ -148,7 +148,7 @@ def kept_audits(state: Path | None = None) -> list[Path]:
 
 
 def keep(document: AuditDocument, plan: KeptPlan) -> Path:
-    """Add an audit to the history, written aside, then renamed to the next number; return its folder. Raises OSError."""
+    """Add an audit to the history: write it aside, then rename it to the next number. Returns its folder. Raises OSError."""
     from trimtab.emit.kept_plan import render_kept_plan  # heavy, and `explain` and `diff` need no plan
 
     prepared_folder()
@@ -168,19 +168,19 @@ def keep(document: AuditDocument, plan: KeptPlan) -> Path:
 
 
 def recall(path: Path | None = None) -> AuditDocument:
-    """Return an audit from a folder of the history or a file, or the last one; raises InputError where there is none."""
+    """Return an audit from a folder of the history or a file, by default the last one. Raises InputError if there is none."""
     path = path or _last()
     folder = path.parent if path.name == KEPT else path
     return parse_document(_parts(folder)[0] if folder.is_dir() else read_text(path), where=str(path))
 
 
 def recall_named(name: str) -> AuditDocument:
-    """Return the audit of a file, else the kept one of that number, as `find` reads it; raises InputError, UnknownName."""
+    """Return the audit in a file, or the kept one with that number (see `find`). Raises InputError, UnknownName."""
     return recall(Path(name) if Path(name).is_file() else find(name))
 
 
 def recall_plan(folder: Path | None = None) -> KeptPlan:
-    """Return the plan in a folder of the history, or that of the last audit; raises InputError where there is none."""
+    """Return the plan in a folder of the history, by default that of the last audit. Raises InputError if there is none."""
     from trimtab.emit.kept_plan import parse_kept_plan
 
     folder = folder or _last()
@@ -193,9 +193,9 @@ def number_of(folder: Path) -> int:
 
 
 def find(name: str, state: Path | None = None) -> Path:
-    """Return an audit's folder by its number, or counted from the end (-1 is the last); raises UnknownName.
+    """Return an audit's folder by its number, or counted from the end (-1 is the last). Raises UnknownName.
 
-    It is looked for in the history of a state folder (default: `state_folder`).
+    Searches the history of a state folder (default: `state_folder`).
     """
     known = kept_audits(state)
     by_name = {str(number_of(folder)): folder for folder in known} | {
@@ -209,9 +209,9 @@ def find(name: str, state: Path | None = None) -> Path:
 
 
 def _added(fresh: Path) -> Path:
-    """Give a finished folder the next number.
+    """Rename a finished folder to the next number.
 
-    A rename onto a folder with files fails, so that nothing is ever replaced: of two audits that end at once, one counts on.
+    Renaming onto a non-empty folder fails, so nothing is ever replaced: if two audits end at once, one takes the number after.
     """
     while True:
         folder = fresh.parent / f"{max(map(number_of, _folders(fresh.parent)), default=0) + 1:06d}"
@@ -228,7 +228,7 @@ def _folders(history: Path) -> list[Path]:
 
 
 def _parts(folder: Path) -> tuple[bytes, bytes, bytes]:
-    """Return the audit, the plan and the seal that a folder holds, each empty where it is not there; raises InputError."""
+    """Return the audit, the plan and the seal in a folder, each empty if absent. Raises InputError."""
     if (folder / KEPT).exists():
         audit, plan, seal, *_ = [*read_bytes(folder / KEPT).split(b"\n"), b"", b""]
         return audit, plan, seal
@@ -237,7 +237,7 @@ def _parts(folder: Path) -> tuple[bytes, bytes, bytes]:
 
 
 def _is_mine(folder: Path, user: bytes) -> bool:
-    """Tell whether the user sealed the audit together with its plan."""
+    """Return whether the user sealed this audit together with its plan."""
     try:
         audit, plan, seal = _parts(folder)
         return is_sealed(bytes.fromhex(seal.decode()), user, audit, plan)
@@ -246,7 +246,7 @@ def _is_mine(folder: Path, user: bytes) -> bool:
 
 
 def _clear_unfinished(folder: Path) -> None:
-    """Remove what audits that were killed left behind: hidden folders that nobody has written to for an hour."""
+    """Remove leftovers of audits that were killed: hidden folders not written to for an hour."""
     for left in folder.glob(".*"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > S_PER_HR:
@@ -254,7 +254,7 @@ def _clear_unfinished(folder: Path) -> None:
 
 
 def _to_disk(file: Path, content: bytes) -> None:
-    """Write a file and wait until it is on the disk: a name never stands for what a power cut would lose."""
+    """Write a file and wait until it is on disk, so that a name never refers to data lost in a power failure."""
     with file.open("wb") as stream:
         stream.write(content)
         stream.flush()

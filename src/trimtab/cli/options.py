@@ -45,13 +45,13 @@ NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 NEW_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 _DECLARED = "declared"
-"""Key in a field's metadata under which its declaration stands."""
+"""Key in a field's metadata that holds its declaration."""
 _REPEATED = re.compile(r"tuple\[.+, \.\.\.\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """What a field makes of itself on the command line."""
+    """How a field becomes a command-line parameter."""
 
     flags: tuple[str, ...]
     """Empty for an argument."""
@@ -71,15 +71,15 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """A field that holds a dataclass of options; `instead` are those that this command declares in its own way, by name."""
+    """A field that holds a dataclass of options; `instead` are the ones that this command redeclares, by name."""
 
     kind: type
     instead: Mapping[str, _Parameter]
 
 
-# `Any`, as of `dataclasses.field`: what a field holds is said by its own annotation.
+# `Any`, as in `dataclasses.field`: the type of the field is in its own annotation.
 def option(*flags: str, setting: str = "", **attributes: Any) -> Any:
-    """Declare a field as an option. `setting` is the key of `trimtab.toml` that it stands for; the rest is click's."""
+    """Declare a field as an option. `setting` is its key in `trimtab.toml`; other arguments are click's."""
     return field(metadata={_DECLARED: _Parameter(flags=flags, attributes=attributes, setting=setting)})
 
 
@@ -89,13 +89,13 @@ def argument(**attributes: Any) -> Any:
 
 
 def group(kind: type, **instead: Any) -> Any:
-    """Declare a field that holds a dataclass of options, shared by several commands; `instead` replaces some of these."""
+    """Declare a field that holds a dataclass of options shared by several commands; `instead` replaces some of them."""
     own = {name: declaration.metadata[_DECLARED] for name, declaration in instead.items()}
     return field(metadata={_DECLARED: _Group(kind=kind, instead=own)})
 
 
 def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..., object]]:
-    """Add the options that a dataclass declares to a command, which gets them as its one argument."""
+    """Add the options of a dataclass to a command, which receives them as its only argument."""
 
     def add(command: Callable[[T], object]) -> Callable[..., object]:
         @wraps(command)
@@ -111,7 +111,7 @@ def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..
 
 
 def parsed(kind: type[T], arguments: Sequence[str]) -> T:
-    """Return the dataclass as a command line fills it, for callers that are no command; raises what click raises for it."""
+    """Return the dataclass as the command line would fill it, for callers that are not commands. Raises what click raises."""
 
     @click.command(add_help_option=False)
     @options_from(kind)
@@ -123,7 +123,7 @@ def parsed(kind: type[T], arguments: Sequence[str]) -> T:
 
 
 def setting_flags(options: object) -> tuple[str, ...]:
-    """Return the settings that were given as options of their own, as `KEY=VALUE`; several values are joined by commas."""
+    """Return the settings given as dedicated options, as `KEY=VALUE`; several values are joined by commas."""
     flags: list[str] = []
     for part in fields(cast("Any", options)):
         value, declared = getattr(options, part.name), part.metadata[_DECLARED]
@@ -133,7 +133,7 @@ def setting_flags(options: object) -> tuple[str, ...]:
 
 
 def is_typed(parameter: str) -> bool:
-    """Tell whether a parameter of the running command stands on the command line, and is no default and no environment's."""
+    """Return whether a parameter of the running command was given on the command line, not by default or environment."""
     return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
@@ -147,7 +147,7 @@ def _decorators(kind: type, instead: Mapping[str, _Parameter]) -> Iterator[Decor
 
 
 def _packed(kind: type[T], given: dict[str, object]) -> T:
-    """Return the dataclass filled with what was given."""
+    """Return the dataclass filled with the given values."""
     values: dict[str, object] = {}
     for part in fields(cast("Any", kind)):
         declared = part.metadata.get(_DECLARED)
@@ -155,11 +155,11 @@ def _packed(kind: type[T], given: dict[str, object]) -> T:
     return cast("Callable[..., T]", kind)(**values)
 
 
-# What several commands ask for in the same words.
+# Options that several commands share.
 
 
 class Format(Enum):
-    """The forms an answer takes."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -171,12 +171,12 @@ class Format(Enum):
     XLSX = "xlsx"
 
 
-WORKBOOK_NEEDS_A_FILE = "a workbook goes to a file: give --out with a name, such as answer.xlsx"
+WORKBOOK_NEEDS_A_FILE = "a workbook needs a file: give --out with a name, such as answer.xlsx"
 ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
 
 
-def format_option(*formats: Format, flags: Sequence[str] = (), said: str = "The form of the answer.") -> Any:
-    """Declare `-o`, by default the first of the formats; `flags` are names of it beside that, `said` is its help."""
+def format_option(*formats: Format, flags: Sequence[str] = (), said: str = "Output format.") -> Any:
+    """Declare `-o`, by default the first of the formats; `flags` are additional names, `said` is its help."""
     names = [form.value for form in formats]
     return option(
         "-o", "--output", *flags, type=click.Choice(names), default=names[0], show_default=True,
@@ -185,7 +185,7 @@ def format_option(*formats: Format, flags: Sequence[str] = (), said: str = "The 
 
 
 def out_option() -> Any:
-    """Declare the file of an answer."""
+    """Declare the output file."""
     return option("--out", type=NEW_FILE, help="Write to a file.")
 
 
@@ -195,7 +195,7 @@ def _field_names(_context: click.Context, _parameter: click.Parameter, value: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """The form of an answer, the file it goes to (None: the screen), and the columns it is cut to (empty: all)."""
+    """The output format, the file (None: the screen), and the columns to keep (empty: all)."""
 
     output_format: Format = format_option(*ROW_FORMATS)
     out: Path | None = out_option()
@@ -204,7 +204,7 @@ class AnswerOptions:
     )
 
     def check(self) -> None:
-        """Refuse, before the work and not after it, an answer that could not be given; raises UsageError."""
+        """Reject, before any work is done, an output that cannot be written. Raises UsageError."""
         if self.output_format is Format.XLSX:
             from trimtab.emit.writers.xlsx import require_writer
 
@@ -217,19 +217,19 @@ class AnswerOptions:
             raise UsageError(f"cannot write {self.out}: there is no folder {self.out.parent}")
 
     def write(self, sheet: Sheet) -> None:
-        """Write rows as asked; raises UnknownName for a column that they lack, UsageError where the file cannot be written."""
+        """Write rows as requested. Raises UnknownName for an unknown column, UsageError if the file cannot be written."""
         from trimtab.cli.output import write_sheet
 
         write_sheet(sheet, self.output_format, out=self.out, fields=self.fields)
 
 
 def answer_options(*formats: Format) -> Any:
-    """Declare `-o`, `--out` and `--fields`; without formats, the forms of rows."""
+    """Declare `-o`, `--out` and `--fields`; by default with the formats of rows."""
     return group(AnswerOptions, output_format=format_option(*formats or ROW_FORMATS))
 
 
 def bundle_argument() -> Any:
-    """Declare the folder of a fleet bundle, which may be left out."""
+    """Declare the folder of a fleet bundle, optional."""
     return argument(required=False, type=FOLDER)
 
 
@@ -259,7 +259,7 @@ def gpu_names() -> Iterable[str]:
     return (gpu.name for gpu in load_catalog().gpus)
 
 
-def demo_option(said: str = "A demonstration fleet; two-hundred-k where no name is given.") -> Any:
+def demo_option(said: str = "A demonstration fleet; two-hundred-k by default.") -> Any:
     """Declare `--demo [NAME]`; `said` is its help."""
     return option(
         "--demo",
@@ -271,30 +271,30 @@ def demo_option(said: str = "A demonstration fleet; two-hundred-k where no name 
     )
 
 
-def prices_option(said: str = "Your own rates, CSV or YAML; they go over the list.") -> Any:
+def prices_option(said: str = "Your own rates, CSV or YAML; they override the price list.") -> Any:
     """Declare the file of own rates; `said` is its help."""
     return option("--prices", "--rates", type=FILE, metavar="FILE", envvar="TRIMTAB_PRICES", help=said)
 
 
-def at_option(said: str = "Prices that held on this day.") -> Any:
-    """Declare the day whose prices hold, the end of the history by default; `said` is its help."""
+def at_option(said: str = "Use the prices of this day.") -> Any:
+    """Declare the day of prices, by default the end of the history; `said` is its help."""
     return option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history", help=said)
 
 
 def today_option() -> Any:
-    """Declare the day whose prices hold, today by default."""
+    """Declare the day of prices, by default today."""
     return option(
         "--at",
         callback=parse_day,
         default=lambda: date.today().isoformat(),
         show_default="today",
         metavar="DATE",
-        help="The prices that held on this day.",
+        help="Use the prices of this day.",
     )
 
 
-def owned_option(said: str = "Commitments that you hold, as `trimtab commit --owned` takes them.") -> Any:
-    """Declare the file of commitments that are held; `said` is its help."""
+def owned_option(said: str = "Commitments that you hold, in any format that `trimtab commit --owned` reads.") -> Any:
+    """Declare the file of existing commitments; `said` is its help."""
     return option("--owned", type=FILE, metavar="FILE", help=said)
 
 
@@ -314,7 +314,7 @@ def verbose_option() -> Any:
 
 
 def parse_day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
-    """Return the day that an option gives (a click callback); raises BadParameter with the form that is understood."""
+    """Return the day that an option gives (a click callback). Raises BadParameter with the accepted format."""
     try:
         return date.fromisoformat(value) if value else None
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Outcomes of replays kept on disk between commands: a changed price or quota then replays nothing.
+"""Replay outcomes kept on disk between commands, so that a changed price or quota needs no replay.
 
-One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`replay.outcomes.evaluate`) and
-of the program itself, every module and data file of it, so that what is found is right; each entry bears its user's
-seal, and what bears none or cannot be read is replayed again. Losing the file costs time only.
+One SQLite file beside the last audit. A key is a digest of everything an outcome depends on (`replay.outcomes.evaluate`) and of
+every module and data file of the program, so a hit is never stale. Each entry has the user's seal; entries without one, or that
+cannot be read, are replayed again. Deleting the file only costs time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FILE = "outcomes.sqlite"
 _MOST_BYTES = BYTES_PER_GIB
 """A file larger than this is emptied before it is used again."""
 _WRITTEN_AT_ONCE = 64
-"""Outcomes (some kilobytes each) that wait for one short transaction."""
+"""Number of outcomes (some kilobytes each) written per transaction."""
 _TABLE = "CREATE TABLE outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 _HEAD = "head"
 _SUFFIX = ".npy"
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 
 
 class OutcomeCache:
-    """Outcomes in an open SQLite file; two threads may ask at once, and several programs may share the file.
+    """Outcomes in an open SQLite file. Two threads may use it at once, and several programs may share the file.
 
-    What is put is written a few at a time, so that nobody holds the file for long. A fault of the file is no fault of the
-    audit: from then on nothing is looked up or kept.
+    Outcomes are written in small batches, so that no program locks the file for long. An error of the file never fails the
+    audit: from then on nothing is looked up or stored.
     """
 
     def __init__(self, connection: sqlite3.Connection, program: str, user: bytes, *, keep: bool = True) -> None:
-        """Take what was kept under the user's key by this state of the program; without `keep` nothing is written."""
+        """Open what this user and this state of the program stored; without `keep` nothing is written."""
         self._connection = connection
         self._keep = keep
         self._program = program
@@ -62,7 +62,7 @@ class OutcomeCache:
         self.added = 0
 
     def get(self, key: str) -> Outcome | None:
-        """Return a kept outcome; None where there is none that can be read."""
+        """Return a stored outcome; None if there is none that can be read."""
         key = self._of_program(key)
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
@@ -72,7 +72,7 @@ class OutcomeCache:
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keep an outcome; it is on disk when the cache is closed."""
+        """Store an outcome; it is on disk when the cache is closed."""
         body, key = encoded(outcome), self._of_program(key)
         with self._one_at_a_time:
             self._unwritten[key] = seal_of(self._user, key.encode(), body) + body
@@ -83,17 +83,17 @@ class OutcomeCache:
         return f"{self._program}:{key}"
 
     def _unsealed(self, key: str, sealed: bytes) -> bytes | None:
-        """Return what was kept under the key, None where it is not the user's own; that is said once."""
+        """Return what is stored under the key; None, with one warning, if it is not the user's own."""
         body = sealed[SEAL_BYTES:]
         if is_sealed(sealed[:SEAL_BYTES], self._user, key.encode(), body):
             return body
         if not self._foreign:
-            log.warning("kept outcomes that you did not keep yourself are left aside and replayed")
+            log.warning("stored outcomes of other users are ignored and replayed")
         self._foreign = True
         return None
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write pending outcomes."""
         with self._one_at_a_time:
             self._write()
 
@@ -123,15 +123,14 @@ class OutcomeCache:
 
     def _give_up(self, error: sqlite3.Error) -> None:
         self._failed = True
-        log.warning("outcomes are no longer kept: %s", error)
+        log.warning("outcomes are no longer stored: %s", error)
 
 
 def program_digest() -> str:
-    """Return what tells one state of the program from another: the content of each of its files, whoever runs them.
+    """Return a digest of the program's state: the content of each of its files.
 
-    The runtime's files count too: batching and checkpointing are replayed by its own code.
-
-    Neither a version (an editable install keeps it while files change) nor times of change (a checkout renews them).
+    The runtime's files are included, because batching and checkpointing are replayed by its code. A version would not do (an
+    editable install keeps it while files change), nor would modification times (a checkout changes them).
     """
     digest = hashlib.sha256()
     roots = (Path(trimtab.__file__).parent, Path(trimtab_runtime.__file__).parent)
@@ -145,19 +144,19 @@ def program_digest() -> str:
 
 @contextmanager
 def outcome_cache(*, keep: bool = True) -> Iterator[OutcomeCache | None]:
-    """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes.
+    """Open the cache; None if the folder cannot be written, in which case everything is replayed. A damaged file is removed.
 
-    Without `keep` the file is only read, and what is replayed is held in memory.
+    Without `keep` the file is only read, and new outcomes stay in memory.
     """
     user = user_key()
     if user is None:
-        log.warning("outcomes are not kept")
+        log.warning("outcomes are not stored")
         yield None
         return
     try:
         connection = _connected_to_keep() if keep else _connected_to_read()
     except (OSError, sqlite3.Error) as error:
-        log.warning("outcomes are not kept: %s", error)
+        log.warning("outcomes are not stored: %s", error)
         connection = None
     if connection is None:
         yield None
@@ -177,7 +176,7 @@ def _connected_to_keep() -> sqlite3.Connection | None:
 
 
 def _connected_to_read() -> sqlite3.Connection | None:
-    """Open the file for reading alone; None where there is none yet. Raises sqlite3.Error where it is no cache."""
+    """Open the file read-only; None if it does not exist. Raises sqlite3.Error if it is not a cache."""
     file = state_folder() / _FILE
     if not file.is_file():
         return None
@@ -192,7 +191,7 @@ def _connected_to_read() -> sqlite3.Connection | None:
 
 
 def _connected(file: Path) -> sqlite3.Connection | None:
-    """Open the file, or remove it where it is damaged; raises OSError, sqlite3.Error."""
+    """Open the file, or remove it if it is damaged. Raises OSError, sqlite3.Error."""
     connection = sqlite3.connect(file, check_same_thread=False)
     try:
         _prepare(connection)
@@ -207,7 +206,7 @@ def _connected(file: Path) -> sqlite3.Connection | None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the table, empty a file that has grown too large; raises sqlite3.Error, DatabaseError where it is damaged."""
+    """Create the table, empty a file that has grown too large. Raises sqlite3.Error, DatabaseError if it is damaged."""
     connection.execute("PRAGMA trusted_schema = OFF")
     if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         connection.execute(_TABLE)
@@ -220,14 +219,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _check_tables(connection: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError where a file holds more than the one table."""
-    # a view or a trigger under our table's name would run what somebody else wrote
+    """Raise sqlite3.DatabaseError if a file holds anything but the one table."""
+    # a view or a trigger under our table's name would run code from whoever wrote it
     if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")] != [_TABLE]:
-        raise sqlite3.DatabaseError("it holds other things than kept outcomes")
+        raise sqlite3.DatabaseError("it contains more than stored outcomes")
 
 
 def readable(body: bytes) -> Outcome | None:
-    """Return the outcome that `encoded` wrote, None (said in the log) where the bytes are damaged."""
+    """Return the outcome that `encoded` wrote; None, with a log line, if the bytes are damaged."""
     try:
         return decoded(body)
     except (
@@ -240,7 +239,7 @@ def readable(body: bytes) -> Outcome | None:
         TypeError,
         ValueError,
     ) as error:
-        log.info("a kept outcome cannot be read and is replayed: %s", error)
+        log.info("a stored outcome cannot be read and is replayed: %s", error)
         return None
 
 
@@ -260,7 +259,7 @@ def encoded(outcome: Outcome) -> bytes:
         elif value is None or isinstance(value, bool | int | float | str):
             head[field.name] = value
         else:
-            raise TypeError(f"an outcome holds a {type(value).__name__}, which cannot be kept")
+            raise TypeError(f"an outcome holds a {type(value).__name__}, which cannot be stored")
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_HEAD, json.dumps(head))

@@ -1,6 +1,6 @@
-"""Rows under declared columns, shown as a table, JSON, YAML, CSV or Markdown: one shape of answer for every command.
+"""Rows under declared columns, shown as a table, JSON, YAML, CSV or Markdown: the shape of every command's answer.
 
-A command builds a `Sheet` of raw values; people's formats show them formatted, machines' formats carry them raw, under keys
+A command builds a `Sheet` of raw values. Formats for people show them formatted; formats for programs keep them raw, under keys
 that name their units.
 """
 
@@ -28,12 +28,12 @@ from trimtab.errors import UnknownName, UsageError
 from trimtab.safe_text import csv_text, for_terminal
 
 Cell = str | int | float | bool | Sequence[str] | None
-"""A raw value. None means unknown or not sold: never shown as 0."""
+"""A raw value. None means unknown or not sold; it is never shown as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetColumn:
-    """One column: its key in machine formats, its title and its way of showing a value to people."""
+    """One column: its key in machine formats, its title, and how to format its values for people."""
 
     key: str
     title: str
@@ -42,12 +42,12 @@ class SheetColumn:
     tone: Tone = Tone.PLAIN
     strong: bool = False
     whole: bool = False
-    """Never broken over two lines; numbers never are."""
+    """Never wrapped; numbers never are."""
     repeat: bool = False
-    """Stands again in every part of a table that is too wide for the screen."""
+    """Repeated in every part when a table is too wide for the screen."""
 
     def text(self, cell: Cell) -> str:
-        """Return what a person reads; an unknown value is a dash."""
+        """Return a value as people read it; an unknown value is a dash."""
         return "–" if cell is None or cell == "" else for_terminal(self.show(cell))
 
     def span(self, cell: Cell) -> StyledText:
@@ -62,9 +62,10 @@ class Sheet:
     columns: Sequence[SheetColumn]
     rows: Sequence[Mapping[str, Cell]]
     section: str = ""
-    """A key whose value heads each run of rows that share it, in tables for people."""
+    """Key whose value is the heading of consecutive rows that share it, in tables for people."""
     notes: Sequence[str] = ()
-    """Lines for people, under the table. One of several lines is laid out already (a command, a picture): kept as it is."""
+    """Lines below the table, for people. An entry with several lines is preformatted (a command, a drawing) and printed
+    verbatim."""
 
     def table(self) -> Table:
         """Return the sheet as people read it."""
@@ -82,7 +83,7 @@ class Sheet:
         return Table(columns=tuple(heads), rows=tuple(rows), group_title=self.section)
 
     def only(self, fields: Sequence[str]) -> Sheet:
-        """Return the sheet with the named columns only, in that order; raises UnknownName for a column it lacks."""
+        """Return the sheet with the named columns only, in that order. Raises UnknownName for an unknown column."""
         by_key = {column.key: column for column in self.columns}
         for name in fields:
             if name not in by_key:
@@ -91,7 +92,7 @@ class Sheet:
 
 
 def fixed(digits: int) -> Callable[[Cell], str]:
-    """Return a way to show numbers with so many digits after the point, thousands apart."""
+    """Return a formatter for numbers with that many decimals and thousands separators."""
     return lambda cell: f"{cell:,.{digits}f}" if isinstance(cell, int | float) else str(cell)
 
 
@@ -115,7 +116,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 80
-"""Columns of a table that goes to a file or a pipe."""
+"""Width of a table that goes to a file or a pipe."""
 
 
 def write(text: str, out: Path | None) -> None:
@@ -131,7 +132,7 @@ def write(text: str, out: Path | None) -> None:
 
 
 def write_bytes(content: bytes, out: Path) -> None:
-    """Write an answer that is no text to a file."""
+    """Write a binary answer to a file."""
     try:
         out.write_bytes(content)
     except OSError as error:
@@ -139,7 +140,7 @@ def write_bytes(content: bytes, out: Path) -> None:
 
 
 def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: Sequence[str] = ()) -> None:
-    """Render a sheet and write it; a table fits the terminal, or 80 columns where there is none."""
+    """Render a sheet and write it; a table fits the terminal, or 80 columns if there is none."""
     chosen = sheet.only(fields) if fields else sheet
     write(
         render(chosen, form, width=PLAIN_WIDTH if out else screen_width(), colour=out is None and colour_wanted()), out
@@ -147,7 +148,7 @@ def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: 
 
 
 def write_workbook(sheets: Mapping[str, Sheet], out: Path | None) -> None:
-    """Write a workbook of sheets by their titles; raises UsageError without a file, or where XlsxWriter is not installed."""
+    """Write a workbook with one sheet per title. Raises UsageError without a file, or if XlsxWriter is not installed."""
     if out is None:
         raise UsageError(WORKBOOK_NEEDS_A_FILE)
     write_bytes(xlsx.write_workbook([_workbook_sheet(title, sheet) for title, sheet in sheets.items()]), out)
@@ -163,7 +164,7 @@ def _workbook_sheet(title: str, sheet: Sheet) -> WorkbookSheet:
 
 
 def _number_format(key: str) -> str:
-    """Return how a spreadsheet shows a column: keys name their units."""
+    """Return the spreadsheet format of a column, from the unit in its key."""
     words = key.split("_")
     return "[$$-409]#,##0.00##" if "usd" in words else "0.0%" if words[-1] == "frac" else "General"
 
@@ -183,7 +184,7 @@ def write_page(page: Page, form: Format, out: Path | None) -> None:
         case Format.HTML:
             write(html.write_page(page), out)
         case _:
-            raise UsageError(f"this answer has no form {form.value}")
+            raise UsageError(f"this answer has no format {form.value}")
 
 
 def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
@@ -200,23 +201,23 @@ def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool
         case Format.MARKDOWN:
             return _markdown(sheet)
         case Format.HTML | Format.GITHUB_COMMENT | Format.XLSX:
-            raise UsageError(f"this answer has no form {form.value}")
+            raise UsageError(f"this answer has no format {form.value}")
     assert_never(form)
 
 
 def sheet_comment(command: str, heading: str, sheet: Sheet) -> str:
-    """Return rows and their notes as a comment of a pull request."""
+    """Return rows and their notes as a pull request comment."""
     rows = sheet.table() if sheet.rows else Paragraph(words="Nothing.")
     return write_comment(command, heading, [rows, bullets(sheet.notes)])
 
 
 def screen_width() -> int:
-    """Return the columns of the terminal, or 80 where the answer goes elsewhere."""
+    """Return the width of the terminal, or 80 if the answer goes elsewhere."""
     return shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns
 
 
 def colour_wanted() -> bool:
-    """Tell whether the answer goes to a terminal that may be coloured; NO_COLOR says no."""
+    """Return whether the answer goes to a terminal with colours; NO_COLOR turns them off."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -1,4 +1,4 @@
-"""Logs and progress on stderr, so that stdout carries the answer alone."""
+"""Logs and progress on stderr, so that stdout has the answer only."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trimtab.safe_text import for_terminal
 
 log = logging.getLogger(__name__)
 Tell = Callable[[str, float], None]
-"""Told the stage and its share done, in 0..1."""
+"""Called with the stage and its completed share, in 0..1."""
 
 
 class _Shown(logging.Formatter):
-    """Lines without secrets, and without what a terminal would obey."""
+    """Removes secrets and terminal control characters from log lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -27,7 +27,7 @@ class _Shown(logging.Formatter):
 
 
 def set_verbosity(verbose: int, quiet: bool) -> None:
-    """Send logs to stderr: errors with -q, warnings by default, one line a stage with -v, every step with -vv."""
+    """Send logs to stderr: errors with -q, warnings by default, one line per stage with -v, every step with -vv."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Shown("%(levelname)s %(name)s: %(message)s"))
@@ -38,9 +38,9 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Tell]:
-    """Show a bar on stderr during the work, if there is a terminal; it is gone when the work is done. Else log the stages.
+    """Show a progress bar on stderr if it is a terminal; it disappears at the end. Otherwise log the stages.
 
-    Times are those of the stage: how long it has taken, and how long the rest of it will at this pace.
+    Times refer to the stage: elapsed, and remaining at the current pace.
     """
     if quiet or not sys.stderr.isatty():
         yield _logged()

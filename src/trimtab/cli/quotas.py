@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasOptions:
-    """What was asked of `trimtab quotas`."""
+    """Arguments of `trimtab quotas`."""
 
     regions: tuple[str, ...] = option("--aws", metavar="REGION", help="EC2's quotas in a region; repeat for several.")
     projects: tuple[str, ...] = option("--gcp-project", metavar="ID", help="Compute Engine's quotas of a project.")
@@ -90,11 +90,11 @@ def _readings(options: QuotasOptions) -> Iterator[QuotaReading]:
 
 
 def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
-    """Return a row a quota and type; people see the types of which at least a node is allowed, and how many are left out."""
+    """Return one row per quota and type. People see only types with at least one whole node, and how many are left out."""
     shown = [quota for quota in quotas if quota.nodes > 0 or not for_people]
     notes = ["nodes: if no other type draws on the same quota."]
     if len(shown) < len(quotas):
-        notes.append(f"{len(quotas) - len(shown)} of {len(quotas)} are below one node and not shown; -o csv has all.")
+        notes.append(f"{len(quotas) - len(shown)} of {len(quotas)} are below one node and not shown; -o csv shows all.")
     columns = [
         SheetColumn(key="provider", title="cloud"),
         SheetColumn(key="instance_type", title="instance type", whole=True),

@@ -1,6 +1,6 @@
-"""The reference pages of the command line, from what it says itself: the help of each command, and the table of settings.
+"""Writes the reference pages from the code: commands, settings, the audit's JSON, levers and tables.
 
-Write one with `python -m trimtab.cli.reference commands > docs/reference/commands.md`, and so with `settings`.
+Write one with `python -m trimtab.cli.reference commands > docs/reference/commands.md`; likewise the other names in `PAGES`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,22 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import dedent
+from types import MappingProxyType
+from typing import get_args, get_origin
 
 import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from trimtab.cli import COMMANDS, root
 from trimtab.cli.settings import defaults, env_name
+from trimtab.emit.document import AuditDocument
 from trimtab.fleet.settings import Assumptions, Bands, Effort, Hygiene, Limits, Ownership, Planning, Ventures
+from trimtab.levers.lever import CompositionStage, EffortStep, Lever
+from trimtab.levers.registry import BUILT_IN, ENTRY_POINTS
+from trimtab.tables.schemas import REQUIRED_TABLES, TABLES, Column
 
 _WIDTH = 100
 _COMMANDS_HEAD = """# Commands
@@ -51,7 +59,7 @@ def commands_page() -> str:
 
 
 def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
-    """Yield a command's name and help, then those of its commands."""
+    """Yield a command's name and help, then those of its subcommands."""
     context = click.Context(command, info_name=path, terminal_width=_WIDTH, max_content_width=_WIDTH)
     context.help_option_names = ["-h", "--help"]
     yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
@@ -74,13 +82,13 @@ _GROUPS = {
 }
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
-    "efforts": "What a lever costs in engineer-weeks",
-    "assumptions": "What the data cannot tell",
+    "efforts": "Effort of each lever in engineer-weeks",
+    "assumptions": "Assumptions about what the data does not show",
     "planning": "How the plan is made and laid out",
-    "ownership": "What GPUs cost besides their hours",
-    "limits": "What a plan may not exceed",
-    "ventures": "What is always judged and never planned",
-    "hygiene": "From when on something untidy or broken is named",
+    "ownership": "Costs of GPUs in addition to their hours",
+    "limits": "Limits of a plan",
+    "ventures": "Alternatives that are always judged and never planned",
+    "hygiene": "Thresholds for reporting something as untidy or broken",
 }
 
 _SETTINGS_HEAD = """# Settings
@@ -144,5 +152,217 @@ def _meanings(owner: type) -> dict[str, str]:
     return found
 
 
+_AUDIT_HEAD = """# The audit as JSON
+
+<!-- Written from src/trimtab/emit/document/ by `python -m trimtab.cli.reference audit`; do not edit. -->
+
+`trimtab audit -o json` (and `-o yaml`, with the same keys) writes one document. Its JSON Schema is published as
+`src/trimtab/emit/schemas/audit-1.json`; `schema_version` stands first, and within a version no key is renamed or removed.
+
+Money is in dollars, rounded to the cent once: the rows of `waste` and of each spend table sum to `bill_usd_mo`, and the
+actions' `saving_usd_mo` sum to `joint_saving_usd_mo`, to the cent. Months have 730 hours. A suffix states the unit; `_frac` is
+a share in 0..1 (an attained one may lie a little above 1). What was not measured is null, never 0.
+"""
+
+
+def audit_page() -> str:
+    """Return the page as Markdown."""
+    return (
+        "\n".join([_AUDIT_HEAD, *(line for part in _parts(AuditDocument) for line in _part_section(part))]).rstrip()
+        + "\n"
+    )
+
+
+def _parts(root: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the models in reading order, each once."""
+    found = [root]
+    for part in found:
+        found += [child for field in part.model_fields.values() if (child := _model_in(field)) and child not in found]
+    return found
+
+
+def _model_in(field: FieldInfo) -> type[BaseModel] | None:
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _part_section(part: type[BaseModel]) -> Iterator[str]:
+    yield f"## {_title(part)}"
+    yield ""
+    yield " ".join((part.__doc__ or "").split())
+    yield ""
+    yield "| key | type | meaning |"
+    yield "|---|---|---|"
+    for name, field in part.model_fields.items():
+        yield f"| `{name}` | {_type(field.annotation)} | {' '.join((field.description or '').split())} |"
+    yield ""
+
+
+def _title(part: type[BaseModel]) -> str:
+    name = part.__name__.removesuffix("Part")
+    return "The document" if part is AuditDocument else f"`{name}`"
+
+
+def _type(kind: object) -> str:
+    """Name a type in terms of JSON."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _title(kind)
+    plain = {int: "integer", float: "number", str: "string", bool: "true or false", type(None): "null"}
+    if isinstance(kind, type) and kind in plain:
+        return plain[kind]
+    arguments = [argument for argument in get_args(kind) if argument is not ...]
+    if get_origin(kind) is tuple:
+        return f"list of {_type(arguments[0])}"
+    if get_origin(kind) is dict:
+        return "object"
+    if arguments and all(isinstance(argument, int) for argument in arguments):
+        return " or ".join(str(argument) for argument in arguments)
+    if arguments:
+        return " or ".join(_type(argument) for argument in arguments)
+    return "string"
+
+
+_LEVERS_HEAD = f"""# Levers
+
+<!-- Written by `python -m trimtab.cli.reference levers`; do not edit. -->
+
+A lever is one way to save. In which order ways of running a workload are composed from them, and why none of their savings is a
+percentage from a blog post: [Joint optimization](../explanation/joint-optimization.md).
+
+Efforts are planning assumptions of this project, not measured: working days of one engineer who has what `trimtab emit` wrote,
+counted step by step below, five to a week. What a lever's first use in a fleet takes (operators, metrics, drills) is paid
+once, by all that use it together. Put your own under `efforts` in the [settings](settings.md):
+`efforts.autoscaling.first_weeks`, `.weeks` and `.per`. An installed package adds a lever by an entry point of the group
+`{ENTRY_POINTS}` ([CONTRIBUTING](../../CONTRIBUTING.md)).
+"""
+STAGE_MEANING: Mapping[CompositionStage, str] = MappingProxyType(
+    {
+        CompositionStage.PLACE: "where a workload runs, on how many GPUs, with weights in which format",
+        CompositionStage.HOLD: "how many replicas or nodes are held, and when",
+        CompositionStage.FORM: "how a replica serves requests, and how many replicas are then needed",
+        CompositionStage.BUY: "how nodes are bought, for what meets its targets on demand",
+        CompositionStage.FLEET: "nodes and purchases that belong to no single workload",
+    }
+)
+
+
+def levers_page() -> str:
+    """Return the page as Markdown."""
+    lines = [_LEVERS_HEAD, "| lever | decides | serves | effort | risk |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{lever.name}](#{lever.name}) | {lever.stage.value} | {_serves(lever)} | {_effort(lever)} | {lever.risk.value} |"
+        for lever in BUILT_IN
+    ]
+    lines += ["", *(f"- **{stage.value}**: {meaning}" for stage, meaning in STAGE_MEANING.items()), ""]
+    return "\n".join([*lines, *(line for lever in BUILT_IN for line in _lever_section(lever))]).rstrip() + "\n"
+
+
+def _lever_section(lever: Lever) -> Iterator[str]:
+    yield f"## {lever.name}"
+    yield ""
+    yield f"{lever.meaning}. Read more: [{lever.page.rpartition('/')[2]}](../{lever.page})."
+    yield ""
+    yield f"- Serves {_serves(lever)}; {_effort(lever)}; risk {lever.risk.value}."
+    drift = lever.drift_frac
+    yield (
+        f"- Its savings drifted by {drift:.0%} (80 % quantile) when plans were tested on later weeks."
+        if drift is not None
+        else "- No drift of its savings was measured for this lever alone: the drift of all levers together is used."
+    )
+    if lever.first_steps:
+        yield f"- The first use takes, in working days: {_steps(lever.first_steps)}."
+    if lever.steps:
+        yield f"- Each {lever.effort.per} takes: {_steps(lever.steps)}."
+    yield f"- To undo it: {lever.rollback}."
+    yield ""
+
+
+def _serves(lever: Lever) -> str:
+    return ", ".join(sorted(kind.value for kind in lever.kinds)) or "the fleet"
+
+
+def _effort(lever: Lever) -> str:
+    first = f"{lever.effort.first_weeks:g} engineer-weeks for the first use, then " if lever.effort.first_weeks else ""
+    return f"{first}{lever.effort.weeks:g} engineer-weeks per {lever.effort.per}"
+
+
+def _steps(steps: Iterable[EffortStep]) -> str:
+    return "; ".join(f"{step.what} ({step.days:g})" for step in steps)
+
+
+ROWS = {
+    "devices": "A GPU or MIG instance.",
+    "nodes": "A node's life: a node that went and came back has two rows.",
+    "allocations": "Who held which GPU from when to when.",
+    "gpu_usage": "A device, the workload that held it, and an hour.",
+    "demand": "A service and an interval.",
+    "jobs": "A run.",
+    "costs": "A charge, in the columns of FOCUS 1.0-1.4.",
+    "spot_events": "An interruption, or a change of availability.",
+    "pods": "A pod, what it asks for, what it tolerates and how it fares.",
+    "faults": "A stretch in which a node or a GPU was broken, cordoned or slowed down.",
+    "scalers": "An autoscaler that is in place.",
+    "disruption_budgets": "A pod disruption budget that is in place.",
+    "queues": "A queue (and resource flavor) that rations GPUs.",
+    "images": "An image that a GPU node holds.",
+    "volumes": "A claim to a persistent volume.",
+}
+"""Table -> what one row is."""
+
+_TABLES_HEAD = """# Tables of a fleet bundle
+
+<!-- Written from src/trimtab/tables/schemas.py by `python -m trimtab.cli.reference tables`; do not edit. -->
+
+A fleet bundle is a folder: one Parquet file a table, `bundle.yaml` (the window `[start, end)`, the sources, notes, and how many
+readings were clamped or dropped and why) and `workloads.yaml` (what only people know). `trimtab collect` writes one; everything
+else reads it. Times are UTC, intervals are `[start, end)`, shares are 0..1, and a reading that was not made is null, never 0.
+
+Histograms have 101 bins over 0..1: bin i counts the readings with floor(100 x value + 1/2) = i, so that histograms of parts add
+up to the histogram of the whole.
+
+Reading checks a bundle whole and names every fault at once. Tolerated, repaired in memory and counted: readings that are
+NaN, infinite, negative, sentinels or beyond their bound (made null), duplicate rows, rows outside the window, intervals of
+no length, unknown columns. Everything else that does not fit is refused.
+
+Nothing is billed twice. Rows of one node, or holdings of one GPU by one pod, that overlap in time and agree become one; two
+lives of one node name that differ and overlap by an hour at most are cut at the later start. Beyond that they are refused,
+with their rows, and so are nodes that hold GPUs of the same ids at once (one machine under two names) and charges for one
+instance that overlap over different periods (a bill's days beside its hours). A charge that two bill files both hold is taken
+once. A GPU that several pods hold at once is shared between them.
+"""
+
+
+def tables_page() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([_TABLES_HEAD, *(line for name in TABLES for line in _table_section(name))]).rstrip() + "\n"
+
+
+def _table_section(name: str) -> Iterator[str]:
+    required = "must be there" if name in REQUIRED_TABLES else "may be absent"
+    yield f"## `{name}`"
+    yield ""
+    yield f"One row: {ROWS[name][0].lower()}{ROWS[name][1:]} The table {required}."
+    yield ""
+    yield "| column | type | unit | meaning | origin |"
+    yield "|---|---|---|---|---|"
+    yield from (_row(column) for column in TABLES[name])
+    yield ""
+
+
+def _row(column: Column) -> str:
+    kind = column.dtype.value + ("" if column.nullable else ", never null")
+    cells = (f"`{column.name}`", kind, column.unit, column.meaning, column.origin)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+PAGES = {
+    "commands": commands_page,
+    "settings": settings_page,
+    "audit": audit_page,
+    "levers": levers_page,
+    "tables": tables_page,
+}
+"""Name of a page in docs/reference -> the function that writes it."""
+
 if __name__ == "__main__":
-    sys.stdout.write({"commands": commands_page, "settings": settings_page}[sys.argv[1]]())
+    sys.stdout.write(PAGES[sys.argv[1]]())

@@ -1,4 +1,4 @@
-"""`trimtab rollup`: raw samples in Parquet or a warehouse, rolled up to hours where they live."""
+"""`trimtab rollup`: aggregates raw samples to hours inside Parquet files or a warehouse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trimtab.cli.options import NEW_FILE, argument, option, options_from, verbos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOptions:
-    """What was asked of `trimtab rollup`."""
+    """Arguments of `trimtab rollup`."""
 
     samples: str = argument()
     engine: str = option(
@@ -21,7 +21,7 @@ class RollupOptions:
     )  # fmt: skip
     step_s: float = option(
         "--step", type=click.FloatRange(min=1.0), default=60.0, show_default=True, metavar="SECONDS",
-        help="The scrape interval: it says how many samples a full hour has.",
+        help="The scrape interval, which determines the number of samples in a full hour.",
     )  # fmt: skip
     out: Path = option(
         "--out", type=NEW_FILE, default=Path("gpu_usage.parquet"), show_default=True,
@@ -33,9 +33,9 @@ class RollupOptions:
 @click.command()
 @options_from(RollupOptions)
 def command(options: RollupOptions) -> None:
-    """Roll raw GPU samples up to hourly rows with histograms, where the samples live.
+    """Aggregate raw GPU samples to hourly rows with histograms, where the samples are stored.
 
-    SAMPLES is a Parquet file, a folder or pattern of them, or the name of a table that the engine holds: a row a device and
+    SAMPLES is a Parquet file, a folder or pattern of them, or the name of a table of the engine: one row per device and
     scrape, with device, workload, time (UTC) and readings (gpu_util, sm_active, tensor_active, dram_active as shares in 0..1,
     memory_used_gib, power_w).
 

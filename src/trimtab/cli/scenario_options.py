@@ -1,4 +1,4 @@
-"""What is different in a scenario: the options that `trimtab audit` and `trimtab what-if` share."""
+"""The options that describe a scenario, shared by `trimtab audit` and `trimtab what-if`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _factor(_context: click.Context, _parameter: click.Parameter, value: str | N
     if found is not None:
         factor = float(found["number"]) if found["number"] else 1 + float(found["percent"]) / _HUNDRED
     if factor <= 0:
-        raise click.BadParameter(f"{value!r} is no multiple of today's demand; write 1.5x, 0.8x or +50%")
+        raise click.BadParameter(f"{value!r} is not a multiple of today's demand; write 1.5x, 0.8x or +50%")
     return factor
 
 
@@ -38,7 +38,7 @@ def _amount(_context: click.Context, _parameter: click.Parameter, value: str | N
         return None
     found = _AMOUNT.fullmatch(value.strip())
     if found is None:
-        raise click.BadParameter(f"{value!r} is no amount; write 100k, 1.2M or 95000 (dollars a month)")
+        raise click.BadParameter(f"{value!r} is not an amount; write 100k, 1.2M or 95000 (dollars a month)")
     return float(found["number"].replace(",", "")) * _MULTIPLES[found["multiple"].lower()]
 
 
@@ -48,39 +48,39 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
     try:
         return date.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no day; write 2027-03 or 2027-03-15") from error
+        raise click.BadParameter(f"{value!r} is not a date; write 2027-03 or 2027-03-15") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioOptions:
-    """What the options said; nothing said is no scenario."""
+    """The scenario options that were given; none means no scenario."""
 
     demand: float | None = option(
-        "--demand", callback=_factor, metavar="1.5x", help="What if demand were so much? (1.5x, +50%)"
+        "--demand", callback=_factor, metavar="1.5x", help="Scenario: demand is this multiple of today's (1.5x, +50%)."
     )
     changes: tuple[str, ...] = option(
         "--price", metavar="WHAT+N%",
-        help="What if a price changed? spot+30%, H100-15%, commitments+5%, aws+10%; may be repeated.",
+        help="Scenario: a price changes: spot+30%, H100-15%, commitments+5%, aws+10%; repeat for several.",
     )  # fmt: skip
     limits: tuple[str, ...] = option(
         "--target", metavar="WORKLOAD=SECONDS",
-        help="What if a target were another? prod/chat=0.3 (latency), prod/chat:ttft=500ms, team/train:queue_wait=600; may "
-        "be repeated.",
+        help="Scenario: another target: prod/chat=0.3 (latency), prod/chat:ttft=500ms, team/train:queue_wait=600; repeat "
+        "for several.",
     )  # fmt: skip
-    no_spot: bool = option("--no-spot", help="What if nothing were moved to spot?")
+    no_spot: bool = option("--no-spot", help="Scenario: nothing runs on spot.")
     budget_usd_mo: float | None = option(
         "--budget", callback=_amount, metavar="100k",
-        help="Find the least work that keeps the monthly bill within so much.",
+        help="Find the least work that keeps the monthly bill within this amount.",
     )  # fmt: skip
     deadline: date | None = option(
         "--deadline", callback=_day, metavar="2027-03",
-        help="Find what fits before a day; a month alone means its first day.",
+        help="Find what can be done by this day; a month means its first day.",
     )  # fmt: skip
 
     def scenario(
         self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
     ) -> Scenario | None:
-        """Return the scenario, or None where nothing is different; raises InputError for a price or target without sense."""
+        """Return the scenario, or None if nothing is changed. Raises InputError for a price or target that makes no sense."""
         from trimtab.catalog.registry import price_change
         from trimtab.fleet.targets import other_limit
         from trimtab.plan.proof.scenario import Scenario

@@ -1,4 +1,4 @@
-"""Which server to read, how to be let in, and which window: the options that commands share which read a Prometheus."""
+"""Options shared by commands that read a Prometheus server: which server, authentication, and the time window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What was said about the servers, the window, and what is read beside them."""
+    """The options for servers, the window, and further inputs."""
 
     urls: tuple[str, ...] = option(
         "-p", "--prometheus", envvar="TRIMTAB_PROMETHEUS", metavar="[NAME=]URL",
@@ -30,11 +30,11 @@ class ServerOptions:
     )  # fmt: skip
     cluster_label: str = option(
         "--cluster-label", default="", metavar="LABEL",
-        help="The label that tells clusters apart on a central server; each is collected for itself.",
+        help="The label that distinguishes clusters on a central server; each is collected separately.",
     )  # fmt: skip
     at_once: int = option(
         "--at-once", type=click.IntRange(1, 16), default=2, show_default=True, metavar="N",
-        help="How many large queries a server gets at the same time.",
+        help="Maximum number of large queries that run on a server at the same time.",
     )  # fmt: skip
     start: str = option(
         "--from", default="14d", show_default=True, help="Start of the window: 14d, now-14d, 2026-09-01."
@@ -43,10 +43,13 @@ class ServerOptions:
     bills: tuple[Path, ...] = option(
         "--focus", type=FILE_OR_FOLDER, help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."
     )
-    workloads: Path | None = option("--workloads", type=FILE, help="A workloads.yaml: what only people know.")
+    workloads: Path | None = option(
+        "--workloads", type=FILE, help="A workloads.yaml: declarations that no metric shows (owners, targets)."
+    )
     cluster_file: Path | None = option(
         "--cluster", type=FILE, metavar="FILE",
-        help="What no history tells (YAML): here, the metrics of servers that are none of those known.",
+        help="A cluster file (YAML): facts that no metric shows; here, metric names of serving engines that trimtab does "
+        "not know.",
     )  # fmt: skip
     selector: str = option(
         "-l", "--selector", default="", metavar='cluster="a"',
@@ -65,30 +68,30 @@ class ServerOptions:
 
     @property
     def url(self) -> str | None:
-        """Return the first server's address; None where no server was named."""
+        """Return the first server's address; None if no server was given."""
         return self.addresses()[0][1] if self.urls else None
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return (cluster, address) of each server: NAME=URL names it, else its host does; raises UsageError."""
+        """Return (cluster, address) of each server. The cluster is named by NAME=URL, else by the host. Raises UsageError."""
         found = [_address(text) for text in self.urls]
         names = [name for name, _ in found]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise UsageError(f"two servers are named {twice[0]!r}; tell them apart with --prometheus NAME=URL")
+            raise UsageError(f"two servers are named {twice[0]!r}; give each a name with --prometheus NAME=URL")
         return found
 
     def window(self) -> tuple[datetime, datetime]:
-        """Return the window as of now; raises UsageError."""
+        """Return the window as of now. Raises UsageError."""
         return parse_window(self.start, self.end, datetime.now(UTC))
 
     @contextmanager
     def server(self) -> Iterator[Prometheus]:
-        """Open the first server; raises UsageError."""
+        """Open the first server. Raises UsageError."""
         with self.client(self.url or "", self.selector) as server:
             yield server
 
     def client(self, url: str, selector: str) -> Prometheus:
-        """Return a client of a server, to be used as a context manager; raises UsageError."""
+        """Return a client of a server, to be used as a context manager. Raises UsageError."""
         from trimtab.inputs.files import read_text
         from trimtab.sources.http import Access
         from trimtab.sources.prometheus.client import Prometheus
@@ -123,7 +126,7 @@ def _headers(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """Return the moment that a text means; raises UsageError with the forms that are understood."""
+    """Return the moment that a text describes. Raises UsageError with the accepted formats."""
     plain = text.strip()
     if plain == "now":
         return now
@@ -134,7 +137,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError as error:
-        raise UsageError(f"{text!r} is no moment; write 14d, now-14d, 2026-09-01 or 2026-09-01T12:00Z") from error
+        raise UsageError(f"{text!r} is not a time; write 14d, now-14d, 2026-09-01 or 2026-09-01T12:00Z") from error
     return as_utc(moment)
 
 
@@ -147,9 +150,9 @@ def _is_length(start: str) -> bool:
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """Return the window `[start, end)`; a length such as `14d` as start counts back from the end.
+    """Return the window `[start, end)`. A start such as `14d` counts back from the end.
 
-    A length starts with the hour that it falls into: only whole hours are collected, and 14 days of them are asked for.
+    Such a start is rounded down to a whole hour, because only whole hours are collected and 14 days of them are requested.
     """
     end_at = parse_moment(end, now)
     start_at = parse_moment(start, end_at if not start.startswith("now") else now)

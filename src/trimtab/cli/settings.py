@@ -1,7 +1,7 @@
-"""Where settings come from: flags over environment over `trimtab.toml` over defaults, each value with its origin.
+"""Reads settings: flags override the environment, which overrides `trimtab.toml`, which overrides defaults. Origins are kept.
 
-A setting's key is its place in `fleet.settings.Settings`: `planning.proof_frac`, `efforts.autoscaling.weeks`. In the
-environment it is `TRIMTAB_PLANNING_PROOF_FRAC`; in the file, `proof_frac` under `[planning]`.
+A setting's key is its path in `fleet.settings.Settings`: `planning.proof_frac`, `efforts.autoscaling.weeks`. In the environment
+it is `TRIMTAB_PLANNING_PROOF_FRAC`; in the file, `proof_frac` under `[planning]`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ ENV_PREFIX = "TRIMTAB_"
 DEFAULT = "default"
 QUOTAS = "limits.quotas"
 _NAMES = ("limits.regions", "limits.providers")
-"""Settings that name several things: a file may state them as a list."""
+"""Settings with several values, which a file may give as a list."""
 _READERS: Mapping[str, Callable[[str], object]] = {
     QUOTAS: quotas_of,
     "limits.isolation": isolation_of,
     "limits.regions": lambda text: named_regions(listed(text)),
 }
-"""Settings whose words something else reads: it says what is wrong with them."""
+"""Settings with their own parser, which reports what is wrong with them."""
 _LISTED = (QUOTAS,)
-"""Settings that a file may state as a table of their own, one line an entry."""
+"""Settings that a file may give as a table, one line per entry."""
 EFFORT_PER = ("fleet", "class", "action")
 
 Value = bool | int | float | str
@@ -43,14 +43,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The settings in force, and where each came from: `default`, a file, a variable of the environment, or `--set`."""
+    """The current settings, and where each came from: `default`, a file, an environment variable, or `--set`."""
 
     settings: Settings
     values: Mapping[str, Value]
     origins: Mapping[str, str]
 
     def sheet(self) -> Sheet:
-        """Return one row a setting, for `--show-settings`."""
+        """Return one row per setting, for `--show-settings`."""
         return Sheet(
             columns=[
                 SheetColumn(key="setting", title="setting", whole=True),
@@ -62,10 +62,9 @@ class Resolved:
 
 
 def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[str]) -> Resolved:
-    """Return the settings in force; raises SettingsError with every fault at once.
+    """Return the current settings. Raises SettingsError with all errors at once.
 
-    `file` is one that was asked for, or None for `trimtab.toml` in the working folder where there is one. `flags` are
-    `key=value` texts.
+    `file` is an explicit file, or None for `trimtab.toml` in the working folder if it exists. `flags` are `key=value` texts.
     """
     values = dict(defaults())
     origins = dict.fromkeys(values, DEFAULT)
@@ -94,7 +93,7 @@ def defaults() -> dict[str, Value]:
 
 
 def env_name(key: str) -> str:
-    """Return the variable of the environment that sets a key."""
+    """Return the environment variable of a key."""
     return ENV_PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
@@ -108,16 +107,16 @@ def _leaves(value: object, prefix: str) -> Iterator[tuple[str, Value]]:
 
 
 def _parts(value: object) -> list[tuple[str, object]]:
-    """Return the named parts of a dataclass, or of a mapping by name."""
+    """Return the named parts of a dataclass or mapping."""
     if is_dataclass(value):
         return [(field.name, getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Mapping):
         return [(str(key), part) for key, part in value.items()]
-    raise TypeError(f"a setting holds a {type(value).__name__}, which no text can set")
+    raise TypeError(f"a setting holds a {type(value).__name__}, which cannot be set from text")
 
 
 def _rebuilt(value: _T, values: Mapping[str, Value], prefix: str = "") -> _T:
-    """Return the settings with the values put in their places."""
+    """Return the settings with these values replaced."""
     if isinstance(value, bool | int | float | str):
         found = values[prefix.removesuffix(".")]
         assert isinstance(found, type(value))
@@ -136,7 +135,7 @@ def _from_file(file: Path | None) -> list[tuple[str, str, object]]:
     try:
         raw = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"cannot read the settings file {path}: {error}; mend the syntax") from error
+        raise InputError(f"cannot read the settings file {path}: {error}; correct its syntax") from error
     check_depth(raw, f"the settings file {path}")
     return [(str(path), key, value) for key, value in _flat(raw, "")]
 
@@ -156,7 +155,7 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, objec
 def _from_environment(
     environ: Mapping[str, str], known: Mapping[str, Value], faults: list[Fault]
 ) -> list[tuple[str, str, object]]:
-    """Return what the environment sets. A variable that begins like a group of settings and names none is a fault."""
+    """Return the settings in the environment. A variable that starts like a group of settings but names none is an error."""
     by_env = {env_name(key): key for key in known}
     groups = tuple({env_name(f"{key.split('.')[0]}.") for key in known})
     found: list[tuple[str, str, object]] = []
@@ -190,7 +189,7 @@ def _unknown(key: str, origin: str, known: Mapping[str, Value]) -> Fault:
 
 
 def _coerced(key: str, raw: object, default: Value) -> Value:
-    """Return a value in the type of its default; raises ValueError in words."""
+    """Return a value in the type of its default. Raises ValueError with an explanation."""
     if isinstance(default, bool):
         return _boolean(raw)
     if isinstance(default, str):

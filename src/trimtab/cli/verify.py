@@ -1,4 +1,4 @@
-"""`trimtab verify`: what the plan of the last audit saved since, action by action."""
+"""`trimtab verify`: what the plan of the last audit has saved since, action by action."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """What was asked of `trimtab verify`."""
+    """Arguments of `trimtab verify`."""
 
     bundle: Path = argument(type=FOLDER)
     number: str | None = option(
-        "--audit", metavar="N", help="The kept audit whose plan it was, as `trimtab diff` counts them.",
+        "--audit", metavar="N", help="The kept audit to verify, by number as in `trimtab diff`.",
         show_default="the last one",
     )  # fmt: skip
     prices: Path | None = prices_option()
-    at: date | None = at_option("Today's rates are those that held on this day.")
+    at: date | None = at_option("Today's rates are those of this day.")
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.GITHUB_COMMENT, Format.XLSX)
 
@@ -76,13 +76,13 @@ class VerifyOptions:
 @click.command()
 @options_from(VerifyOptions)
 def command(options: VerifyOptions) -> None:
-    """Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.
+    """Show what the last audit's plan has saved since: each action on track, short (and why), or not enacted.
 
-    BUNDLE is later history of the same fleet. What counts as saved is the difference to the former way of running at today's
-    demand, both at the rates of the plan; what new rates and new demand do to the bill is told apart from it.
+    BUNDLE is later history of the same fleet. A saving is the difference between running today's demand as before and as
+    now, both at the rates of the plan. Effects of new rates and new demand on the bill are shown separately.
 
-    Beside it: what no longer holds (GPUs outgrown, commitments used too little), and every way of buying what is used, at
-    today's rates. `-o html` and `-o markdown` make a report of it to keep each quarter, `-o github-comment` a comment.
+    It also shows what no longer holds (GPUs outgrown, commitments used too little), and every buying option for what is
+    used, at today's rates. `-o html` and `-o markdown` write a report to keep each quarter, `-o github-comment` a comment.
 
     \b
     Examples:

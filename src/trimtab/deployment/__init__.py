@@ -1,1 +1,1 @@
-"""What a plan does to a workload, and where it then runs: one typed record, one function that resolves it."""
+"""What a plan changes about a workload, and where it then runs: one typed record, and one function that resolves it."""

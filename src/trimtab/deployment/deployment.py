@@ -1,4 +1,4 @@
-"""What a plan does to one workload: at most one effect in each dimension, each owed to the lever that proposed it."""
+"""What a plan does to one workload: at most one effect per dimension, each with the lever that proposed it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWED_TO = "owed_to"
 class Deployment:
     """At most one effect a dimension; None: as history had it. In which order they were stated plays no part.
 
-    `owed_to` names, by dimension, the lever to which the effect is owed: what a saving is attributed to.
+    `owed_to` names, by dimension, the lever that proposed the effect. Savings are attributed to it.
     """
 
     offering: UseOffering | None = None
@@ -45,11 +45,11 @@ class Deployment:
 
     @classmethod
     def of(cls, *changes: tuple[str, WorkloadEffect]) -> Deployment:
-        """Return the deployment of some effects, each with its lever; raises ValueError for two of one dimension."""
+        """Return the deployment of some effects, each with its lever. Raises ValueError for two of one dimension."""
         return AS_IT_IS.plus(*changes)
 
     def plus(self, *changes: tuple[str, WorkloadEffect]) -> Deployment:
-        """Return the deployment with more effects, each with its lever; raises ValueError where a dimension is taken."""
+        """Return the deployment with more effects, each with its lever. Raises ValueError if a dimension is taken."""
         values: dict[str, WorkloadEffect] = {}
         owed_to = dict(self.owed_to)
         for lever, effect in changes:
@@ -64,35 +64,35 @@ class Deployment:
 
     @property
     def changes(self) -> tuple[tuple[str, WorkloadEffect], ...]:
-        """Return each effect with its lever, in the order of the dimensions; empty where nothing changes."""
+        """Return each effect with its lever, in the order of the dimensions; empty if nothing changes."""
         return tuple((lever, getattr(self, dimension)) for dimension, lever in self.owed_to)
 
     @property
     def levers(self) -> frozenset[str]:
-        """Return the levers that have a part in it."""
+        """Return the levers that proposed any of its effects."""
         return frozenset(lever for _, lever in self.owed_to)
 
     def of_lever(self, lever: str) -> Iterator[WorkloadEffect]:
-        """Yield the effects that are owed to a lever."""
+        """Yield the effects that a lever proposed."""
         return (effect for name, effect in self.changes if name == lever)
 
     def restricted(self, levers: Iterable[str]) -> Deployment:
-        """Return what is left where only some levers are pulled."""
+        """Return the deployment restricted to the effects of some levers."""
         kept = frozenset(levers)
         return Deployment.of(*((lever, effect) for lever, effect in self.changes if lever in kept))
 
     def only(self, *dimensions: str) -> Deployment:
-        """Return what is left where all but some dimensions stay as history had them."""
+        """Return the deployment restricted to some dimensions; the others stay as in history."""
         return Deployment.of(*((lever, getattr(self, name)) for name, lever in self.owed_to if name in dimensions))
 
     def without(self, *dimensions: str) -> Deployment:
-        """Return what is left where some dimensions stay as history had them."""
+        """Return the deployment without some dimensions, which stay as in history."""
         return Deployment.of(*((lever, getattr(self, name)) for name, lever in self.owed_to if name not in dimensions))
 
 
 _DIMENSIONS = tuple(field.name for field in fields(Deployment) if field.name != _OWED_TO)
 AS_IT_IS = Deployment()
-"""Nothing changes."""
+"""The deployment without any change."""
 
 
 def _dimensions_by_effect() -> dict[type, str]:

@@ -1,4 +1,4 @@
-"""The closed set of what an action may change: what a plan does to a workload, and what it does to a fleet.
+"""The effects that actions may have, a closed set: on one workload, or on the fleet.
 
 Resolution, emission and verification `match` on it with `assert_never`: a new effect is a list of places that the type checker
 names. Which lever proposes an effect is not known here (`Deployment.owed_to`).
@@ -44,7 +44,7 @@ class UseOffering:
     """Whether it holds the model only once its weights are stored in fewer bits."""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"run on {self.pool.instance_type} ({self.gpus_per_node}x {self.gpu})"
 
 
@@ -93,7 +93,7 @@ class Relocate:
         return " ".join([*([self.cloud] if self.cloud else []), *([self.pool.region] if named else [])])
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"move to {self.place}, on {self.pool.instance_type} ({self.to.gpus_per_node}x {self.to.gpu})"
 
 
@@ -107,7 +107,7 @@ class SetGpuCount:
     gpus_per_node: int
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"ask for {self.gpus} GPU{'s' if self.gpus != 1 else ''} a run, not {self.before}, on {self.pool.instance_type}"
 
 
@@ -142,16 +142,16 @@ class UseSlots:
 
     @property
     def per_gpu(self) -> int:
-        """Return how many slots one GPU has; 0 where a slot is more than one GPU."""
+        """Return how many slots one GPU has; 0 if a slot is more than one GPU."""
         return self.shared.slots_per_node // self.gpus_per_node
 
     @property
     def others(self) -> int:
-        """Return how many replicas at most may take turns with one; 0 where each has a place of its own."""
+        """Return how many replicas at most may take turns with one; 0 if each has a place of its own."""
         return self.per_gpu - self.slots if self.shared.kept_apart_by is Isolation.TIME_SLICING else 0
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         if not self.shared.is_isolated:
             how = "time slices" if self.shared.kept_apart_by is Isolation.TIME_SLICING else "MPS shares"
             where = f"{self.slots} of {self.per_gpu} {how} of a {self.gpu} each"
@@ -193,11 +193,11 @@ class SetReplicaPolicy:
 
     @property
     def goes_to_none(self) -> bool:
-        """Tell whether it gives up the last replica."""
+        """Return whether it gives up the last replica."""
         return isinstance(self.policy, KedaPolicy) and self.hpa.min_replicas == 0
 
     def at_most(self, replicas: int) -> SetReplicaPolicy | None:
-        """Return the same with no higher a ceiling; None where that is below its floor."""
+        """Return the same with no higher a ceiling; None if that is below its floor."""
         if replicas < max(self.hpa.min_replicas, 1):
             return None
         hpa = self.hpa._replace(max_replicas=min(self.hpa.max_replicas, replicas))
@@ -205,7 +205,7 @@ class SetReplicaPolicy:
         return replace(self, policy=policy)
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
         mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
@@ -232,7 +232,7 @@ class SetReplicas:
         return self.replicas
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"run {self.replicas} replica{'s' if self.replicas != 1 else ''} at all times, not {self.before}"
 
 
@@ -273,7 +273,7 @@ class SetBatchPolicy:
         return BatchCurve(sizes=self.sizes, seconds=self.seconds)
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         window = f", waiting at most {self.window_s:.2g} s" if self.window_s else ""
         how = {
             BatchForm.GREEDY: "batch what waits",
@@ -307,7 +307,7 @@ class SetPrecision:
     answers: str = ""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         seen = f"answers {self.answers}" if self.answers else "after an evaluation of its answers"
         return f"serve {self.model} in {self.after.value}, not {self.before.value}, {seen}"
 
@@ -334,7 +334,7 @@ class SetTrainingMemory:
     model: str
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         count = f"{self.gpus} GPU{'s' if self.gpus != 1 else ''}"
         recompute = "no" if self.recompute is Recompute.NONE else self.recompute.value
         return (
@@ -357,7 +357,7 @@ class SetCapacityType:
     """Whether it begins by taking all spot nodes of the pool."""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"run on spot {self.pool.instance_type}, on demand while spot is gone"
 
 
@@ -374,7 +374,7 @@ class HedgeOnSpot:
     """How long a zone then gives none, on average."""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         floor = f", one replica in {self.one_in} on demand" if self.one_in else ""
         return f"serve from spot {self.pool.instance_type} over {self.zones} zones{floor}, on demand while spot is gone"
 
@@ -386,7 +386,7 @@ class SetSchedule:
     hours_of_week: tuple[int, ...]
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"hold nodes {len(self.hours_of_week)} of 168 hours a week"
 
 
@@ -397,7 +397,7 @@ class StartBeforeRuns:
     lead_s: float
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return f"start nodes {self.lead_s / S_PER_MIN:.0f} min before each scheduled run, give them back after it"
 
 
@@ -409,7 +409,7 @@ class DeferRuns:
     startup_s: float
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         hour, within_hr = self.policy.start_hour, self.policy.within_s / S_PER_HR
         return f"hold runs until {hour:02d}:00 UTC where that is within {within_hr:.3g} h, give nodes back after them"
 
@@ -433,7 +433,7 @@ class BookBlocks:
         return blocks_of(self.calendar)
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         parts = ", ".join(f"{block.nodes} {stretch(block)}" for block in self.blocks)
         return f"book capacity blocks of {self.pool.instance_type} every week: {parts}; the rest on demand"
 
@@ -459,19 +459,19 @@ class ReleaseIdle:
     startup_s: float
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         return "start nodes for runs that queue, give them back when they are empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseNodes:
-    """Give back nodes that nobody held."""
+    """Give back nodes that no workload held."""
 
     nodes: tuple[str, ...]
 
     def describe(self) -> str:
-        """Say it in words."""
-        return f"give back {len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''} that nobody holds"
+        """Describe it in words."""
+        return f"give back {len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''} that no workload holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -498,7 +498,7 @@ class BuyCommitment:
     """When how many of them are bought; none in plans kept before purchases were staged."""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         steps = [f"{tranche.quantity} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""
         return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s){staged}"
@@ -525,7 +525,7 @@ class BuySpendPlan:
     """When how much of it is bought; none in plans kept before purchases were staged."""
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         spend = f"${usd(self.spend_micro_usd_hr):,.2f}"
         steps = [f"${usd(tranche.quantity):,.2f} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""

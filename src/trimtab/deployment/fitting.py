@@ -1,4 +1,4 @@
-"""How a workload would fare on another board, whole or a slice: whether its memory fits, and how fast it would be."""
+"""Whether a workload fits on another GPU, whole or a slice, and how fast it would be there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trimtab.physics.transfer import (
 from trimtab.provenance import Basis, Estimate
 
 NO_LAW = "programs are compiled for one or the other (NeuronCores, TPUs), and no measured law compares their speeds"
-"""Why nothing moves between GPUs and such accelerators."""
+"""The reason why nothing moves between GPUs and other accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def speed_on(
 def speeds_of_types(workload: Workload, market: Market | None) -> dict[str, Estimate] | str:
     """Return how fast other types of GPU that runs of a workload were on are beside its usual one, or why that is not known.
 
-    It ran there, so that whether it fits is no question.
+    It ran there, so it is known to fit.
     """
     jobs, source = workload.jobs, None if market is None else market.gpu(workload.gpu)
     others = sorted({name for name in jobs.gpu if name and name != workload.gpu}) if jobs is not None else []

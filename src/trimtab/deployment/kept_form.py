@@ -1,4 +1,4 @@
-"""How pydantic writes and reads fields whose values it could not tell apart: the mark on such a field says how.
+"""Marks on fields that tell pydantic how to write and read values that it could not distinguish by itself.
 
 Of a union of classes, the name of the class stands beside the fields, under `type`. Named tuples are written by their fields'
 names: by itself pydantic writes a list, in which a field that is added later would move the others.

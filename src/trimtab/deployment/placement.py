@@ -1,6 +1,6 @@
-"""Where a workload runs under a deployment, on how many GPUs, how fast, and what one replica serves: answered here only.
+"""Resolves where a workload runs under a deployment, on how many GPUs, how fast, and what one replica serves.
 
-Options are replayed, billed, bounded, emitted and verified on what `resolve` returns; nobody else works it out. Effects that
+Options are replayed, billed, bounded, emitted and verified on what `resolve` returns, and on nothing else. Effects that
 say where are weighed in a fixed order, whatever order they were stated in:
 
 1. home: the pool, node and GPUs that history had;
@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 
 
 class Home(Protocol):
-    """What a workload runs on today."""
+    """Where a workload runs today."""
 
     @property
     def pool(self) -> Pool:
@@ -59,7 +59,7 @@ class Home(Protocol):
 
     @property
     def gpu(self) -> str | None:
-        """Their GPU; None where nobody knows it."""
+        """Their GPU; None if unknown."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class Home(Protocol):
 
     @property
     def home_speed(self) -> Estimate:
-        """How fast it is on their GPU alone, beside all types together that history has it on; 1 where there is one type."""
+        """How fast it is on their GPU alone, beside all types together that history has it on; 1 if there is one type."""
         ...
 
 
@@ -111,7 +111,7 @@ class Placement:
     gpus_per_pod: float
     """GPUs of the usual pod there."""
     resized: Resized | None
-    """The pods that hold another number of GPUs there; None where each keeps its own."""
+    """The pods that hold another number of GPUs there; None if each keeps its own."""
     speed: Estimate
     work_speed: Estimate
     """The speed of work that keeps the GPU itself busy."""
@@ -129,7 +129,7 @@ class Placement:
     leaves: bool
     """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""
     quota_nodes: int | None = None
-    """The most nodes at once that a stated quota allows there; None where none is stated."""
+    """The most nodes at once that a stated quota allows there; None if none is stated."""
     type_speeds: tuple[tuple[str, Estimate], ...] = ()
     """How fast runs that were on another type of GPU than usual are there, beside how fast they were; others have `speed`."""
 
@@ -173,12 +173,12 @@ class Placement:
 
     @property
     def pods_per_node(self) -> int:
-        """Return how many of the usual pods a node holds; 1 where a pod spans nodes."""
+        """Return how many of the usual pods a node holds; 1 if a pod spans nodes."""
         return int(_beside(self.gpus_per_node, self.gpus_per_pod))
 
     @property
     def quota_pods(self) -> int | None:
-        """Return how many pods the quota has room for; None where none is stated."""
+        """Return how many pods the quota has room for; None if none is stated."""
         if self.quota_nodes is None:
             return None
         if self.shared is not None:
@@ -187,19 +187,19 @@ class Placement:
 
     @property
     def left_frac(self) -> float:
-        """Return the share of its GPU's time that others who take turns with it leave; 1 where nobody does."""
+        """Return the share of its GPU's time that time-sliced neighbours leave to it; 1 without neighbours."""
         if self.shared is None or not self.shared.others:
             return 1.0
         return left_frac(self.shared.others, self.shared.shared.busy_frac)
 
     def batch_curve(self, *, low: bool = False) -> BatchCurve | None:
-        """Return the times of batches there; None where it does not batch. `low`: at the low end of its speed."""
+        """Return the times of batches there; None if it does not batch. `low`: at the low end of its speed."""
         if self.batching is None:
             return None
         speed = self.speed.low if low else self.speed.value
         work_speed = self.work_speed.low if low else self.work_speed.value
         if low and self.batching.basis is Basis.MODELLED:
-            # nobody measured this engine's batches: what further requests cost is as unsure as a pair of GPUs is
+            # this engine's batches were not measured: the cost of further requests is as uncertain as a speed between two GPUs
             work_speed /= math.exp(Z_80 * PAIR_SPREAD)
         return self.batching.curve.carried(speed, work_speed)
 
@@ -217,7 +217,7 @@ class Placement:
         return alone_req_s * self.left_frac * (speed if faster_counts else min(speed, 1.0))
 
     def as_replayed(self) -> Placement:
-        """Return the placement as a replay sees it: without names, prices and words, in which alike ones may differ.
+        """Return the placement as a replay sees it: without names, prices and texts, which may differ between equal placements.
 
         Replays are given nothing else, so that this is all that an outcome depends on besides its case.
         """
@@ -241,7 +241,7 @@ class Placement:
 
 
 def is_measured_same(speed: Estimate) -> bool:
-    """Tell whether a speed is the one that was measured, not a predicted one."""
+    """Return whether a speed is the one that was measured, not a predicted one."""
     return speed.low == speed.value == 1.0 and speed.basis is Basis.MEASURED
 
 
@@ -261,7 +261,7 @@ def _unsaid(estimate: Estimate) -> Estimate:
 
 
 def _turns(slots: UseSlots) -> UseSlots:
-    """Return slots by who takes turns with one; where they lie, and what they are cut from, is a matter of the bill."""
+    """Return slots reduced to their time sharing; location and hardware only matter for the bill."""
     turns = SharedPool(_NO_POOL, slots.others + 1, isolation=slots.shared.isolation, busy_frac=slots.shared.busy_frac)
     return UseSlots(
         shared=turns if slots.others else SharedPool(_NO_POOL, 1),
@@ -290,7 +290,7 @@ def _longer_way(move: Relocate) -> Relocate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ground:
-    """Where something runs so far, and how fast: what each step of `resolve` may change."""
+    """The place and speed so far: the state that each step of `resolve` may change."""
 
     pool: Pool
     gpu: str | None
@@ -355,7 +355,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
 
 
 def without_effect(deployment: Deployment, place: Placement) -> dict[str, str]:
-    """Return what is stated and comes to nothing at the place that a deployment leads to: the dimension, and what it waits for.
+    """Return effects without a result at the deployment's place: the dimension, and what each one needs.
 
     So it is where a part of a plan is enacted without the rest that it rests on.
     """
@@ -375,7 +375,7 @@ def without_effect(deployment: Deployment, place: Placement) -> dict[str, str]:
 
 
 def slot_board(slots: UseSlots, market: Market) -> Gpu | None:
-    """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
+    """Return what a slot is to a program: the GPU itself, or one slice of it; None if the catalog does not know it."""
     gpu = market.gpu(slots.gpu)
     if gpu is None or not slots.shared.is_cut:
         return gpu
@@ -388,7 +388,7 @@ def slot_board(slots: UseSlots, market: Market) -> Gpu | None:
 
 
 def board_of(place: Placement, market: Market) -> Gpu | None:
-    """Return the GPU or slice on which a program runs at a place; None where the catalog does not know it."""
+    """Return the GPU or slice on which a program runs at a place; None if the catalog does not know it."""
     return market.gpu(place.gpu) if place.shared is None else slot_board(place.shared, market)
 
 

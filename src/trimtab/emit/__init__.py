@@ -1,1 +1,1 @@
-"""Plan -> text."""
+"""Turns audits and plans into documents, reports and manifests."""

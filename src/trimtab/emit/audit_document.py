@@ -1,4 +1,7 @@
-"""Turn an audit into its document. Money is rounded here, once: parts sum to their totals to the cent in every form."""
+"""Turns an audit into its document.
+
+Money is rounded here and nowhere else: parts sum to their totals to the cent in every output format.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ from trimtab.emit.document import (
     UndeclaredPart,
     WhatIfPart,
 )
-from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.bill import (
     broken_part,
     coverage_part,
@@ -34,7 +36,7 @@ from trimtab.emit.from_audit.bill import (
     verdict_part,
     waste_parts,
 )
-from trimtab.emit.from_audit.plan import plan_part
+from trimtab.emit.from_audit.plan import plan_part, target_part
 from trimtab.emit.from_audit.proof import law_part, proof_part, robustness_part
 from trimtab.emit.from_audit.shared import to_cents
 from trimtab.emit.money import month_usd
@@ -46,7 +48,7 @@ from trimtab.plan.proof.undeclared import Undeclared
 
 
 def audit_document(audit: Audit) -> AuditDocument:
-    """Build the document of an audit. Parts of the bill and of the joint saving sum to them to the cent."""
+    """Build the document of an audit. Parts of the bill and of the joint saving sum to their totals to the cent."""
     window_hr = audit.plan.window.hours
     targets = tuple(target_part(result) for result in audit.proof.targets)
     return AuditDocument(
@@ -77,7 +79,7 @@ def audit_document(audit: Audit) -> AuditDocument:
 
 
 def what_if_part(found: WhatIf) -> WhatIfPart:
-    """Return the part: both worlds, figure by figure."""
+    """Return the comparison of both scenarios, figure by figure."""
     return WhatIfPart(
         scenario=found.scenario.words(),
         refused=found.refused,
@@ -92,7 +94,7 @@ _DIGITS = 4
 
 
 def pictures_part(audit: Audit) -> Pictures:
-    """Return the series; what was not measured is null."""
+    """Return the time series. Missing readings are null."""
     start = audit.proof.window.start
     return Pictures(
         bill_by_hour=BillByHour(
@@ -128,11 +130,11 @@ def _known_series(values: FloatArray) -> tuple[float, ...]:
 
 
 _WIDTH = 10_000
-"""No line is folded."""
+"""Lines are not wrapped."""
 
 
 def undeclared_part(found: Undeclared) -> UndeclaredPart:
-    """Return the part of a declaration that is missing, with the YAML to paste."""
+    """Describe a missing declaration, with the YAML to paste."""
     return UndeclaredPart(
         workloads=tuple(found.declarations),
         permission=found.permission,

@@ -1,6 +1,7 @@
-"""What a report is made of, before it takes a form: a page of sections, each of paragraphs, lists, tables and charts.
+"""The building blocks of a report, independent of output format: a page has sections, which hold paragraphs, lists, tables
+and charts.
 
-A report is made once as a `Page`; the writers (`writers.terminal`, `writers.markdown`, `writers.html`) know these blocks only.
+A report is built once as a `Page`. The writers (`writers.terminal`, `writers.markdown`, `writers.html`) know only these blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from trimtab.emit.html.markup import Html
 
 
 class Tone(Enum):
-    """How a text is meant; each writer has its own way of showing it."""
+    """The meaning of a text. Each writer has its own way to show it."""
 
     PLAIN = "plain"
     SOFT = "soft"
@@ -24,14 +25,14 @@ class Tone(Enum):
 
 
 class DetailLevel(IntEnum):
-    """How far down a report is read: a writer shows what is at its level or above."""
+    """Level of detail. A writer shows blocks at its own level or above."""
 
     BRIEF = 0
-    """On a terminal, and everywhere else."""
+    """Shown everywhere, including the terminal."""
     FULL = 1
-    """In documents: Markdown and the HTML page."""
+    """Shown in documents: Markdown and HTML."""
     PAGE = 2
-    """In the HTML page alone."""
+    """Shown in HTML only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +46,26 @@ class StyledText:
 
 
 Words = str | StyledText | tuple[str | StyledText, ...]
-"""A text, or stretches of it; plain strings have no style."""
+"""A text: plain, or a sequence of styled spans."""
 
 
 def strong(text: str, tone: Tone = Tone.PLAIN) -> StyledText:
-    """Return text that stands out."""
+    """Return emphasized text."""
     return StyledText(text, tone, strong=True)
 
 
 def soft(text: str) -> StyledText:
-    """Return text that steps back."""
+    """Return dimmed text."""
     return StyledText(text, Tone.SOFT)
 
 
 def code(text: str) -> StyledText:
-    """Return a name that people type."""
+    """Return text that the user types, such as a command or a name."""
     return StyledText(text, code=True)
 
 
 def spans(words: Words) -> tuple[StyledText, ...]:
-    """Return a text as its stretches."""
+    """Return a text as a sequence of spans."""
     parts = words if isinstance(words, tuple) else (words,)
     return tuple(StyledText(part) if isinstance(part, str) else part for part in parts)
 
@@ -76,7 +77,7 @@ def plain(words: Words) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Dollars in a table whose head names the unit: whole ones where room is short, cents in documents."""
+    """Dollars in a table whose header names the unit: whole dollars where space is short, cents in documents."""
 
     usd: float
     strong: bool = False
@@ -84,11 +85,11 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A cell or line with something below it, for those who read on."""
+    """A cell or line with details below it."""
 
     words: Words
     beneath: str = ""
-    """Where it comes from, what is assumed: left out at the brief level."""
+    """Sources and assumptions. Left out at the brief level."""
 
 
 Cell = str | StyledText | tuple[str | StyledText, ...] | Amount | Noted
@@ -100,17 +101,17 @@ class TableColumn:
 
     title: str
     right: bool = False
-    """Numbers: set flush right and never broken over lines."""
+    """Numbers: right-aligned and never wrapped."""
     whole: bool = False
-    """Never broken over lines."""
+    """Never wrapped."""
     repeat: bool = False
-    """Stands again in every part of a table that is too wide for the screen and is therefore cut into parts."""
+    """Repeated in every part when a wide table is split into parts."""
     optional: int = 0
-    """Left out of a screen that is too narrow for the table, the highest first; 0 = never."""
+    """Order in which columns are dropped on a narrow screen, highest first. 0 = never dropped."""
     readable: int = 20
-    """Characters below which a text is not squeezed while there is a column that may be left out."""
+    """Minimum width in characters while there is still a column that can be dropped."""
     gloss: str = ""
-    """What its figures mean, where the title does not say it; told below the table."""
+    """Explains the column's figures if the title does not. Shown below the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,38 +120,38 @@ class TableRow:
 
     cells: tuple[Cell, ...]
     group: str = ""
-    """Heads each run of rows that share it."""
+    """Heading for consecutive rows that share it."""
     bar_frac: float | None = None
-    """Drawn as a bar beside the row, 0..1."""
+    """Length of the bar beside the row, 0..1."""
     tone: Tone = Tone.ACCENT
-    """Of the bar."""
+    """Style of the bar."""
     key: str = ""
-    """The row's colour in a chart above the table: a style of the HTML page."""
+    """The row's colour in a chart above the table: a CSS class of the HTML page."""
     id: str = ""
-    """By which the row is linked to."""
+    """Anchor of the row, for links."""
     details_title: str = ""
     details: tuple[Section, ...] = ()
-    """Folded away beneath the row, in the HTML page alone."""
+    """Collapsed below the row; HTML only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows under titles."""
+    """A table with a header row."""
 
     columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
     title: str = ""
     total: TableRow | None = None
     group_title: str = ""
-    """Heads the column of groups, where a form has one."""
+    """Title of the group column, in formats that have one."""
     brief_rows: int | None = None
-    """Rows at the brief level; None = all. With 0 the table is left out there."""
+    """Maximum rows at the brief level; None = all. With 0 the table is left out there."""
     rest: TableRow | None = None
-    """Stands for the rows that the brief level leaves out."""
+    """Replaces the rows that the brief level leaves out."""
     page_rows: int | None = None
-    """Rows of the HTML page, which large fleets would make too long; None = all."""
+    """Maximum rows on the HTML page, to keep pages of large fleets readable; None = all."""
     of: str = "rows"
-    """What a row is, in `12 more rows`."""
+    """What a row is, as used in `12 more rows`."""
     level: DetailLevel = DetailLevel.BRIEF
 
 
@@ -162,7 +163,7 @@ class ListItem:
     beneath: str = ""
     """See `Noted`."""
     code: str = ""
-    """Lines to copy, kept as they are."""
+    """Lines to copy, printed verbatim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,7 @@ class Bullets:
     title: str = ""
     numbered: bool = False
     brief_items: int | None = None
-    """Lines at the brief level; None = all."""
+    """Maximum lines at the brief level; None = all."""
     level: DetailLevel = DetailLevel.BRIEF
 
 
@@ -188,7 +189,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A command to copy, kept as it is on a line of its own, and what it does."""
+    """A command to copy, printed verbatim on a line of its own, and what it does."""
 
     text: str
     gloss: str = ""
@@ -198,11 +199,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture in SVG; a form without pictures leaves it out, so that a table or a line beside it has its figures."""
+    """A picture in SVG. Formats without pictures leave it out, so a table or line beside it must give the same figures."""
 
     draw: Callable[[], Html]
     on_phone: Callable[[], Html] | None = None
-    """The same for a narrow screen, where what `draw` makes would not be readable there."""
+    """The same chart for a narrow screen, where the output of `draw` would be unreadable."""
     title: str = ""
     keys: tuple[tuple[str, str], ...] = ()
     """Pairs of a colour class and its meaning."""
@@ -210,12 +211,12 @@ class Chart:
 
 
 DOCUMENT_WIDTH = 80
-"""Columns of a drawing in Markdown and on the HTML page."""
+"""Width in characters of a drawing in Markdown and HTML."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A picture in characters, as wide as a form says."""
+    """A chart drawn in characters, at the width that the format gives."""
 
     draw: Callable[[int], str]
     title: str = ""
@@ -224,7 +225,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """Blocks behind a line that opens them."""
+    """Blocks collapsed behind a summary line."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -236,19 +237,19 @@ Block = Table | Bullets | Paragraph | Code | Chart | Drawing | Folded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A titled part of a report; a form that shows none of its blocks leaves it out."""
+    """A titled part of a report. Left out by formats that show none of its blocks."""
 
     title: str
     gloss: str = ""
     """What it shows, in one line."""
     blocks: tuple[Block, ...]
     name: str = ""
-    """Unique in the report; links lead to it. A section of details needs none."""
+    """Unique in the report; used by links. Detail sections need none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure that heads the HTML page."""
+    """A key figure at the top of the HTML page."""
 
     name: str
     value: str
@@ -261,16 +262,16 @@ class Page:
     """A whole report."""
 
     brand: str
-    """The command that made it."""
+    """The command that produced it."""
     title: str
     subject: str = ""
-    """What it is about: a fleet, a model."""
+    """The subject: a fleet or a model."""
     seen: str = ""
-    """What it rests on, in one sentence."""
+    """Data coverage, in one sentence."""
     warnings: tuple[str, ...] = ()
-    """Why the answer is weaker than asked."""
+    """Reasons why the answer is less certain than requested."""
     notes: tuple[str, ...] = ()
-    """What was not seen."""
+    """What could not be observed."""
     headline: Words = ""
     figures: tuple[Figure, ...] = ()
     sections: tuple[Section, ...]
@@ -278,12 +279,12 @@ class Page:
 
     @property
     def heading(self) -> str:
-        """Return the title with what it is about."""
+        """Return the title with the subject."""
         return f"{self.title}: {self.subject}" if self.subject else self.title
 
 
 def is_empty(block: Block) -> bool:
-    """Tell whether there is nothing to show: a table without rows, a list without lines."""
+    """Return whether a block has nothing to show: a table without rows, a list without lines."""
     return (isinstance(block, Table) and not block.rows) or (isinstance(block, Bullets) and not block.items)
 
 
@@ -295,7 +296,7 @@ def bullets(
 
 
 def brief_table(table: Table) -> Table:
-    """Return a table with the rows of the brief level, and what stands for the others."""
+    """Return a table cut to the rows of the brief level, with a row that stands for the rest."""
     most = table.brief_rows
     if most is None or len(table.rows) <= most:
         return table
@@ -304,25 +305,25 @@ def brief_table(table: Table) -> Table:
 
 
 def brief_cell(cell: Cell) -> tuple[StyledText, ...]:
-    """Return a cell as the brief level shows it: whole dollars, nothing beneath."""
+    """Return a cell as shown at the brief level: whole dollars, no details."""
     if isinstance(cell, Amount):
         return (StyledText(f"{cell.usd:,.0f}", strong=cell.strong),)
     return spans(cell.words if isinstance(cell, Noted) else cell)
 
 
 def legend(columns: Sequence[TableColumn]) -> str:
-    """Say what the columns mean that need it; nothing where none does."""
+    """Explain the columns that need it; empty if there are none."""
     lines = [f"{column.title}: {column.gloss}." for column in columns if column.gloss]
     return " ".join(lines)
 
 
 def columns(*titles: str) -> tuple[TableColumn, ...]:
-    """Return columns from their titles; one that begins with `#` stands over numbers."""
+    """Return columns from their titles. A title that begins with `#` marks a numeric column."""
     return tuple(TableColumn(title=title.removeprefix("#"), right=title.startswith("#")) for title in titles)
 
 
 def table(
     heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], *, title: str = "", level: DetailLevel = DetailLevel.BRIEF
 ) -> Table:
-    """Return a plain table; a head that begins with `#` stands over numbers."""
+    """Return a plain table. A title that begins with `#` marks a numeric column."""
     return Table(columns=columns(*heads), rows=tuple(TableRow(cells=row) for row in rows), title=title, level=level)

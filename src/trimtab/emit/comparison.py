@@ -1,4 +1,4 @@
-"""A scenario beside the world as it is, figure by figure, for every face."""
+"""Compares a scenario with the baseline, figure by figure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budg
 
 _APART = ", "
 _SPAN = 3
-"""So many ids in a row are told by the first and the last."""
+"""Runs of at least this many consecutive ids are shown as a range."""
 
 Value = float | str | None
 Reached = WithinBudget | ByDeadline
 
 
 class FigureUnit(Enum):
-    """How a figure is shown."""
+    """How to format a figure."""
 
     USD_MO = "usd_mo"
     FRAC = "frac"
     WEEKS = "weeks"
     COUNT = "count"
     ACTIONS = "actions"
-    """Ids of actions, apart by commas."""
+    """Action ids, separated by commas."""
     TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure in both worlds; None where a world has none."""
+    """One figure in both scenarios; None if a scenario has no value for it."""
 
     section: str
     what: str
@@ -45,19 +45,19 @@ class ComparedFigure:
 
     @property
     def change(self) -> float | None:
-        """Return the difference, where both are numbers."""
+        """Return the difference if both values are numbers."""
         base, scenario = self.base, self.scenario
         if base is None or scenario is None or isinstance(base, str) or isinstance(scenario, str):
             return None
         return scenario - base
 
     def change_words(self) -> str:
-        """Return the difference with its sign, as people read it; empty where there is none."""
+        """Return the signed difference for display; empty if there is none."""
         change = self.change
         return f"{'+' if change > 0 else '-'}{shown(abs(change), self.unit)}" if change else ""
 
     def plain(self) -> dict[str, Value]:
-        """Return the figure for programs, raw."""
+        """Return the raw figure for programs."""
         return {
             "section": self.section,
             "what": self.what,
@@ -69,7 +69,7 @@ class ComparedFigure:
 
 
 def shown(value: Value, unit: FigureUnit) -> str:
-    """Show a figure to people."""
+    """Format a figure for display."""
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -87,16 +87,18 @@ def shown(value: Value, unit: FigureUnit) -> str:
 
 
 def compared(what_if: WhatIf) -> tuple[ComparedFigure, ...]:
-    """Return every figure of both worlds."""
+    """Return all figures of both scenarios."""
     base, other = what_if.base, what_if.other
     return (*_plans(base, other), *_actions(base, other), *_limits(base, other), *_answers(base, other))
 
 
 def compared_notes(found: WhatIf) -> list[str]:
-    """Say what was asked, and where there is no plan in that world, why."""
-    notes = [f"What if: {'; '.join(found.scenario.words())}. Dollars a month; both plans are exact hourly re-bills."]
+    """Describe the scenario; if no plan is possible in it, say why."""
+    notes = [
+        f"What if: {'; '.join(found.scenario.words())}. Dollars a month; both plans are billed hour by hour, exactly."
+    ]
     if found.other is None:
-        notes.append(f"There is no plan in that world: {found.refused}.")
+        notes.append(f"No plan is possible in this scenario: {found.refused}.")
     return notes
 
 
@@ -110,10 +112,10 @@ def _plans(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
             scenario=None if other is None else _rounded(getattr(other, figure), unit),
         )
 
-    yield row("bill as the fleet is run today", FigureUnit.USD_MO, "before_usd_mo")
+    yield row("bill as the fleet runs today", FigureUnit.USD_MO, "before_usd_mo")
     yield row("bill under the plan", FigureUnit.USD_MO, "after_usd_mo")
-    yield row("that bill and the work it takes, paid back", FigureUnit.USD_MO, "whole_usd_mo")
-    yield row("no plan can go below", FigureUnit.USD_MO, "bound_usd_mo")
+    yield row("bill plus the amortized work of the plan", FigureUnit.USD_MO, "whole_usd_mo")
+    yield row("lower bound of any plan's cost", FigureUnit.USD_MO, "bound_usd_mo")
     yield row("saving", FigureUnit.USD_MO, "saving_usd_mo")
     yield row("saving, share of the bill", FigureUnit.FRAC, "saving_frac")
     yield row("engineer-weeks", FigureUnit.WEEKS, "effort_weeks")
@@ -145,7 +147,7 @@ def _savings(side: Outlook | None) -> dict[str, float]:
 
 
 def _name(action: Action) -> str:
-    """Name an action by what both worlds have in common: what is committed to, not how much of it."""
+    """Name an action by what both scenarios share: the kind of commitment, not its quantity."""
     subject = action.subject
     if action.changes and action.lever == "commitment":
         subject = action.changes[0].subject
@@ -207,7 +209,7 @@ def _reached(section: str, what: str, base: Reached | None, other: Reached | Non
 
 
 def _spans(ids: Sequence[str]) -> str:
-    """Return ids with runs of consecutive numbers told by their ends: a1, a3-a6, a8."""
+    """Return ids with consecutive numbers shortened to ranges: a1, a3-a6, a8."""
     runs: list[list[str]] = []
     for action_id in ids:
         number = action_id.removeprefix("a")

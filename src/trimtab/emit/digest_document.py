@@ -1,4 +1,7 @@
-"""Turn a week into its digest. Money is rounded here, once: rows sum to the whole, and causes to the change, to the cent."""
+"""Turns a week into its digest.
+
+Money is rounded here and nowhere else: rows sum to the total and causes sum to the change, to the cent.
+"""
 
 from __future__ import annotations
 
@@ -31,29 +34,29 @@ from trimtab.plan.verify.verification import ActionStatus
 from trimtab.units import MICRO_PER_CENT, cents, hours_between, round_parts, usd_cents
 
 _FIRST = 3
-"""Actions that a digest names."""
+"""Maximum number of actions in a digest."""
 _NAMED = 3
-"""Workloads that a cause names."""
+"""Maximum number of workloads named per cause."""
 NO_VERIFICATION = (
-    "Not known: nothing was verified. Run `trimtab verify BUNDLE -o json --out verified.json` on history since the plan, and "
-    "give the file with --verify."
+    "Unknown: no plan was verified. Run `trimtab verify BUNDLE -o json --out verified.json` on history since the plan, and "
+    "pass the file with --verify."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestSources:
-    """What a digest is made of besides its week."""
+    """What a digest needs in addition to the week itself."""
 
     fleet: str
     basis: str
     audit: AuditDocument | None = None
     no_audit: str = ""
-    """Why there is no audit to take actions from, and how to get one."""
+    """Why there is not an audit to take actions from, and how to get one."""
     verified: VerifiedPart | None = None
 
 
 def digest_document(spend: WeekSpend, teams: Sequence[str | None], sources: DigestSources) -> DigestDocument:
-    """Return the digests of teams, None standing for the fleet; raises UnknownName for a team that the week lacks."""
+    """Return the digest of each team (None stands for the fleet). Raises UnknownName for a team that is not in the week."""
     return DigestDocument(
         schema_version=DIGEST_SCHEMA_VERSION,
         trimtab_version=__version__,
@@ -117,7 +120,8 @@ def _former(spend: WeekSpend, rows: Iterable[WeekRow], former_cents: int) -> For
 
 
 def _causes(rows: Sequence[WeekRow], *, by_team: bool) -> tuple[CausePart, ...]:
-    """Return the causes that moved a cent, the largest first; of the fleet they name teams beside workloads."""
+    """Return the causes that changed the bill by at least a cent, largest first. For the fleet, they name teams as well as
+    workloads."""
     of_cause: dict[ChangeCause, dict[str, int]] = {}
     for row in rows:
         name = f"{row.team}: {row.name}" if by_team and row.team else row.name
@@ -133,13 +137,13 @@ def _causes(rows: Sequence[WeekRow], *, by_team: bool) -> tuple[CausePart, ...]:
 
 
 def _mostly(parts: Mapping[str, int]) -> tuple[MovedPart, ...]:
-    """Return those that moved a cause most, up or down."""
+    """Return the workloads or teams that contributed most to a cause, up or down."""
     moved = sorted((name for name in parts if cents(parts[name])), key=lambda name: (-abs(parts[name]), name))
     return tuple(MovedPart(name=name, usd=usd_cents(parts[name])) for name in moved[:_NAMED])
 
 
 def _payers(rows: Sequence[WeekRow], *, by_team: bool, compared: bool) -> tuple[PayerPart, ...]:
-    """Return a row a team of a fleet, or a workload of a team; shared rows stay their own."""
+    """Return one row per team of a fleet, or per workload of a team. Shared rows stay separate."""
     grouped: dict[tuple[bool, str], list[WeekRow]] = {}
     for row in rows:
         grouped.setdefault((not row.team, row.team if by_team and row.team else row.name), []).append(row)
@@ -177,18 +181,18 @@ def _window(window: Window) -> WindowPart:
     return WindowPart(start=window.start, end=window.end, hours=window.hours)
 
 
-# What to do, and what was done
+# To do, and done
 
 
 def touched(action: ActionPart) -> frozenset[str]:
-    """Return what an action changes and whose targets it may miss: names of workloads, pools and nodes."""
+    """Return what an action changes and whose targets it may affect: names of workloads, pools and nodes."""
     return frozenset({change.subject for change in action.changes} | {target.workload for target in action.targets})
 
 
 def _todos(
     sources: DigestSources, mine: set[str] | None, done: frozenset[tuple[str, str]]
 ) -> tuple[TodosPart | None, str]:
-    """Return what is left to do, of the fleet or of those workloads, or why nothing is."""
+    """Return the open actions of the fleet or of the given workloads, or the reason why there are none."""
     audit = sources.audit
     if audit is None:
         return None, sources.no_audit
@@ -200,7 +204,7 @@ def _todos(
     ]
     if not left:
         whom = "" if mine is None else " for this team"
-        return None, f"The plan of the kept audit has nothing left to do{whom}."
+        return None, f"The plan of the last audit has no open actions{whom}."
     seen = audit.coverage.window
     return TodosPart(
         fleet=audit.fleet,
@@ -224,13 +228,13 @@ def _todo(action: ActionPart, mine: set[str] | None, known: set[str]) -> TodoPar
 
 
 def _on_track(verified: VerifiedPart | None) -> frozenset[tuple[str, str]]:
-    """Return lever and subject of the actions that save what they should: ids are those of another audit's plan perhaps."""
+    """Return lever and subject of the actions on track. Their ids may belong to another audit's plan."""
     rows = verified.rows if verified else ()
     return frozenset((row.lever, row.subject) for row in rows if row.status is ActionStatus.ON_TRACK)
 
 
 def _realised(sources: DigestSources, mine: set[str] | None) -> RealisedPart | None:
-    """Return the actions that were verified, of the fleet or of those workloads; None where there is none."""
+    """Return the verified actions of the fleet or of the given workloads; None if there are none."""
     verified = sources.verified
     if verified is None:
         return None
@@ -258,11 +262,12 @@ def _realised(sources: DigestSources, mine: set[str] | None) -> RealisedPart | N
 
 
 def _subjects(audit: AuditDocument | None) -> Callable[[VerifiedActionPart], frozenset[str]]:
-    """Return what tells the workloads of a verified action: the audit's action of that lever and subject, else its subject."""
+    """Return what identifies the workloads of a verified action: the audit's action with the same lever and subject, else
+    its subject."""
     actions = audit.plan.actions if audit else ()
     known = {(action.lever, action.subject): touched(action) for action in actions}
     return lambda row: known.get((row.lever, row.subject), frozenset({row.subject}))
 
 
 def _no_realised(sources: DigestSources) -> str:
-    return NO_VERIFICATION if sources.verified is None else "No action of the plan that was verified is this team's."
+    return NO_VERIFICATION if sources.verified is None else "No verified action belongs to this team."

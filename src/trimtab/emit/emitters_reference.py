@@ -85,30 +85,30 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         BuySpendPlan: "a purchase order with the rates that it rests on",
     }
 )
-"""What each effect becomes."""
+"""What each effect is written as."""
 SERIES: Mapping[str, str] = MappingProxyType(
     {
-        PER_REPLICA: "by pod: requests that arrive and wait, over what a replica serves; an HPA reads it",
-        DEMAND: "the same over all pods: demand in full replicas",
+        PER_REPLICA: "by pod: requests that arrive and wait, divided by what a replica serves; read by an HPA",
+        DEMAND: "the same summed over all pods: demand in full replicas",
         READY: "ready replicas",
         CURRENT: "replicas, ready or starting",
-        SCALING: "demand that holds while replicas start; KEDA reads it, and an HPA on the mean of a window",
-        LOAD: "what arrives, without the queue; forecasts are made of it, and guards compare with it",
-        STEADY: "the load, averaged: floors are made of it",
-        FAST: "the load a cold start ahead, by the last minutes",
-        SLOW: "the same by a longer past, with its floors",
-        ERROR_SQUARED: "squared share by which the load outgrew the slow forecast",
+        SCALING: "demand to cover while new replicas start; read by KEDA, and by an HPA as the mean of a window",
+        LOAD: "arrivals, without the queue; input of forecasts and guards",
+        STEADY: "the averaged load; input of floors",
+        FAST: "the load forecast one cold start ahead, from the last minutes",
+        SLOW: "the same from a longer history, with its floors",
+        ERROR_SQUARED: "squared share by which the load exceeded the slow forecast",
         SPREAD: "how far forecasts were off",
-        MARGIN: "spreads of headroom, learned from what came above what was provided",
-        LOAD_FORECAST: "the forecast with its headroom, or the load of now if that is more",
-        HELD: "the load that the replicas of an autoscaler serve which follows it",
-        LOAD_WANTED: "load to have replicas for, queue included; the autoscaler of a forecasting policy reads it",
-        GUARD_ASKS: "by guard, while its target is late: the replicas that would bring it back to its limit",
-        GUARD_TIMES: "by guard: how many times the load's replicas that was, let go by halves; its trigger reads it",
-        GUARD_LOAD: "by guard: the load that it asks replicas for; an HPA reads it",
+        MARGIN: "headroom in spreads of the forecast error, learned from how often load exceeded what was provided",
+        LOAD_FORECAST: "the forecast with its headroom, or the current load if that is larger",
+        HELD: "the load served by the replicas of an autoscaler that follows it",
+        LOAD_WANTED: "load to provide replicas for, queue included; read by the autoscaler of a forecasting policy",
+        GUARD_ASKS: "by guard, while its target is missed: the replicas needed to get back to the limit",
+        GUARD_TIMES: "by guard: the same as a multiple of the load's replicas, decaying by halves; read by its trigger",
+        GUARD_LOAD: "by guard: the load that it requests replicas for; read by an HPA",
     }
 )
-"""What each recorded series is."""
+"""What each recorded series means."""
 
 _HEAD = """# Emitters
 
@@ -224,7 +224,7 @@ beside every trigger.
 
 Guards ask for 15 % more than the replicas that served while the value was measured, at least, and for twice as many at
 most. Those on latency compare that with the replicas that the mean load of the same minutes asks for, and remember, as a
-recorded series, how many times as many it was. They ask for so many times the load's replicas and let go of half of what is
+recorded series, how many times as many it was. They ask for so many times the load's replicas and drop half of what is
 beyond once in a quarter of an hour, until 1.1 times are left; so they follow the load. They never ask for more than twice
 the load's replicas: those that have half the load that they were planned for, and are still late, are not too few. The
 audit's section on robustness shows what these guards are worth where replicas are slower than planned, and what they cost

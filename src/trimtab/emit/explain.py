@@ -1,4 +1,5 @@
-"""In text, an action (evidence, sums, how sure, how to try and undo it) or a workload (verdict, cause, why not more)."""
+"""Explains an action (evidence, arithmetic, certainty, how to try and undo it) or a workload (verdict, cause, why not more)
+as text."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WIDTH = 80
 
 
 def explained(document: AuditDocument, name: str, *, colour: bool = False) -> str:
-    """Return the explanation of what a name stands for, an action's id or a workload; raises UnknownName."""
+    """Return the explanation of an action id or a workload. Raises UnknownName."""
     action = document.action(name)
     if action is not None:
         return explain_action(document, action, colour=colour)
@@ -38,7 +39,7 @@ def explain_action(document: AuditDocument, action: ActionPart, *, colour: bool 
 
 
 def explain_workload(document: AuditDocument, name: str, *, colour: bool = False) -> str | None:
-    """Return what is known of a workload as text of at most 80 columns; None where the audit has none of that name."""
+    """Return what is known about a workload, as text of at most 80 columns; None if the audit does not know it."""
     sections = workload_sections(document, name)
     if not sections:
         return None
@@ -47,11 +48,11 @@ def explain_workload(document: AuditDocument, name: str, *, colour: bool = False
 
 
 def action_lines(document: AuditDocument, *, colour: bool = False) -> str:
-    """Return one entry an action: its id, what it saves, what it is."""
+    """Return one entry per action: its id, what it saves, what it does."""
     if not document.plan.actions:
-        return f"The audit of {document.fleet} found no action that is worth doing.\n"
+        return f"The audit of {document.fleet} found nothing worth changing.\n"
     screen = Screen(width=WIDTH, colour=colour)
-    lines = write_lines(f"The plan for {document.fleet}; `trimtab explain ID` says why:", screen)
+    lines = write_lines(f"The plan for {document.fleet}; `trimtab explain ID` explains an action:", screen)
     for action in document.plan.actions:
         head = f"  {action.id:<4}{dollars(action.saving_usd_mo):>9} a month  "
         lines += write_lines((soft(head), f"{action.subject}: {action.effect}"), screen, hang=len(head))

@@ -1,4 +1,4 @@
-"""The answer of `trimtab fit` as values that pages and pictures read: serving and training in one shape."""
+"""The answer of `trimtab fit` as values for pages and charts, in one shape for serving and training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trimtab.provenance import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitWay:
-    """One way that works: what it takes, what it costs in `unit`, how long it takes, what it does for a dollar."""
+    """One option that works: what it takes, its cost in `unit`, how long it takes, its performance per dollar."""
 
     gpu: Gpu
     gpus: int
@@ -31,7 +31,7 @@ class FitWay:
     tok_s_per_usd_hr: float | None
     usd_hr: float
     bought: Mapping[BuyingOption, float]
-    """What each way of buying costs: an hour of serving, or the whole run; spot with expected loss."""
+    """Cost under each buying option: of an hour of serving, or of the whole run. Spot includes expected losses."""
     where: str
     binding: str
     footprint: Footprint
@@ -43,7 +43,7 @@ class FitWay:
 
     @property
     def label(self) -> str:
-        """Return the count and the GPU."""
+        """Return the GPU count and name."""
         return f"{self.gpus}x {self.gpu.name}"
 
 
@@ -80,7 +80,7 @@ SERVED_UNDER = (
 )
 """Ways of buying a service can be held under; capacity blocks end after at most 182 days."""
 TRAINED_UNDER = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.CAPACITY_BLOCK, BuyingOption.OWNED)
-"""Ways of buying one run: nobody commits for a year to nodes that are used for days."""
+"""Buying options for one run; a one-year commitment makes no sense for nodes used for days."""
 FASTEST_COST_RATIO = 3.0
 
 
@@ -115,13 +115,13 @@ def scenarios(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitDocument:
-    """A question and its answer: the ranked ways, the field of all that work, what the first costs all told, the rejects."""
+    """A question and its answer: the ranked options, all that work, the full cost of the first, and the rejected ones."""
 
     title: str
     question: str
     ways: Sequence[FitWay]
     field: Sequence[FitWay]
-    """All ways that work, and those that faster answers would take: what the cost-time picture shows."""
+    """All options that work, including those only useful for faster answers: the points of the cost-time chart."""
     total: TotalCost
     rooflines: Sequence[Roofline]
     rejected: Sequence[Rejected]
@@ -131,7 +131,7 @@ class FitDocument:
 
 
 def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
-    """Return ways of serving in the common shape; their time is that of a whole request."""
+    """Return serving options in the common shape. Their time is the duration of a whole request."""
     return tuple(
         FitWay(
             gpu=option.gpu,
@@ -158,7 +158,7 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
 
 
 def _latency(option: ServingOption) -> Estimate:
-    """Return the time of a request; its interval widens as that of a token does."""
+    """Return the duration of a request. Its relative interval is that of the time per token."""
     per_token = option.tpot_s
     return Estimate(
         value=option.latency_s,
@@ -170,7 +170,7 @@ def _latency(option: ServingOption) -> Estimate:
 
 
 def training_ways(found: Sequence[TrainingOption]) -> tuple[FitWay, ...]:
-    """Return ways of training in the common shape; their time is that of the run."""
+    """Return training options in the common shape. Their time is the duration of the run."""
     return tuple(
         FitWay(
             gpu=option.gpu,
@@ -197,7 +197,7 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[FitWay, ...]:
 
 
 def frontier(ways: Sequence[FitWay]) -> tuple[FitWay, ...]:
-    """Return the ways that no other beats in both cost and time, quickest first."""
+    """Return the Pareto front of cost and time, fastest first."""
     best: list[FitWay] = []
     for way in sorted(ways, key=lambda way: (way.time.value, way.cost.value)):
         if not best or way.cost.value < best[-1].cost.value:

@@ -1,4 +1,4 @@
-"""A plan and the facts around it as JSON text, and back without loss: what `trimtab audit` keeps for `emit` and `verify`."""
+"""Reads and writes a plan and its cluster facts as JSON, without loss. `trimtab audit` keeps it for `emit` and `verify`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AGAIN = "run `trimtab audit` again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
-    """A plan that can be enacted later: of which fleet, the plan, and what was known of the cluster."""
+    """A plan that can be enacted later: the fleet's name, the plan, and the known facts about the cluster."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -41,23 +41,23 @@ class KeptPlan:
     plan: Plan
     facts: EmitFacts
     baseline: Baseline | None = None
-    """How the fleet ran in the fit window; None in plans kept before this was known."""
+    """How the fleet ran in the fit window; None in plans saved before this was recorded."""
 
 
 def render_kept_plan(kept: KeptPlan) -> str:
-    """Return a plan and its facts as JSON on one line; raises ValueError for NaN and infinity, which JSON does not have."""
+    """Return a plan and its facts as JSON on one line. Raises ValueError for NaN and infinity, which JSON lacks."""
     plain = _adapter().dump_python(kept, mode="json")
     return json.dumps({_VERSION: FORMAT, _KEPT: plain}, ensure_ascii=False, allow_nan=False)
 
 
 def parse_kept_plan(text: str | bytes, *, where: str) -> KeptPlan:
-    """Read a kept plan back; raises InputError, with the first place that does not fit, where it is none of this version."""
+    """Read a saved plan. Raises InputError, with the first mismatch, if it has an unsupported format."""
     plain = load_json(text, where)
     version = plain.get(_VERSION) if isinstance(plain, dict) else None
     if not isinstance(plain, dict) or not isinstance(version, int) or not 1 <= version <= FORMAT:
         newer = isinstance(version, int) and version > FORMAT
         cure = f"this trimtab reads up to format {FORMAT}: update trimtab, or {_AGAIN}" if newer else _AGAIN
-        raise InputError(f"{where} is no plan that this version of trimtab reads (format {version!r}); {cure}")
+        raise InputError(f"{where} is not a plan that this version of trimtab can read (format {version!r}); {cure}")
     kept = plain.get(_KEPT)
     try:
         return _adapter().validate_python(kept if version == FORMAT else _migrated(kept))
@@ -71,12 +71,13 @@ def parse_kept_plan(text: str | bytes, *, where: str) -> KeptPlan:
 
 @cache
 def _adapter() -> TypeAdapter[KeptPlan]:
-    """Return what reads and writes kept plans; made when the first is, for it costs more than the plan itself."""
+    """Return the adapter that reads and writes saved plans. Built on first use, because building it costs more than reading
+    a plan."""
     return TypeAdapter(KeptPlan)
 
 
-# Formats 1 and 2 named the class of every object under `type`, and enums by their members: `RESERVED_1Y`. Format 1, that of
-# 0.1.0, named levers so too: `RIGHT_SIZE`.
+# Formats 1 and 2 stored the class name of every object under `type`, and enums by member name: `RESERVED_1Y`. Format 1, of
+# 0.1.0, stored levers that way too: `RIGHT_SIZE`.
 
 _ENUMS: Mapping[str, tuple[type[Enum], ...]] = {
     "autoscaler": (Autoscaler,),
@@ -92,11 +93,11 @@ _ENUMS: Mapping[str, tuple[type[Enum], ...]] = {
     "sharding": (Sharding,),
     **dict.fromkeys(("before", "after"), (WeightFormat,)),
 }
-"""Fields of former formats -> the enums whose members they name."""
+"""Fields of former formats -> the enums whose member names they hold."""
 
 
 def _migrated(plain: object, field: str = "") -> object:
-    """Return what a former format kept as this one has it."""
+    """Convert a value of a former format to the present one."""
     match plain:
         case dict():
             return {key: _migrated(part, key) for key, part in plain.items() if key != TYPE or field == "effect"}

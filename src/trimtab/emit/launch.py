@@ -1,4 +1,4 @@
-"""Paste-ready commands for a chosen way of serving or training, and Jobs that measure the user's own mix on candidates."""
+"""Ready-to-paste commands for a chosen serving or training option, and Jobs that benchmark candidates on the user's own mix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trimtab.units import S_PER_DAY
 
 
 def serve_format(stored: WeightFormat) -> tuple[str, ...]:
-    """Return vLLM's flags for stored weights."""
+    """Return vLLM's flags for quantized weights."""
     match stored:
         case WeightFormat.BF16:
             return ("--dtype bfloat16",)
@@ -61,7 +61,7 @@ def _over_nodes(option: ServingOption) -> list[str]:
 
 
 def training_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:
-    """Return transformers' TrainingArguments, with the adapter, quantization and FSDP settings that the plan needs."""
+    """Return transformers' TrainingArguments, with the adapter, quantization and FSDP settings of the plan."""
     plan = option.plan
     accumulate = max(1, math.ceil((global_batch or 0) / (plan.micro_batch * option.gpus))) if global_batch else 1
     bf16 = native_precision(option.gpu) is Precision.BF16
@@ -84,7 +84,7 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
 
 
 def trainer_optimizer(optimizer: Optimizer) -> str:
-    """Return the name that transformers gives an optimizer."""
+    """Return the name of an optimizer in transformers."""
     match optimizer:
         case Optimizer.ADAMW | Optimizer.ADAMW_BF16:
             return "adamw_torch_fused"
@@ -101,7 +101,7 @@ def trainer_optimizer(optimizer: Optimizer) -> str:
 
 
 def trainer_fsdp() -> tuple[str, ...]:
-    """Return the lines that share weights, gradients and states over the GPUs of a run."""
+    """Return the settings that shard weights, gradients and optimizer states over the GPUs of a run."""
     settings = {"transformer_layer_cls_to_wrap": None, "activation_checkpointing": False}
     wrapped = json.dumps({name: value for name, value in settings.items() if value is not None})
     return ('    fsdp="full_shard auto_wrap",', f"    fsdp_config={wrapped.replace('false', 'False')},")
@@ -117,7 +117,7 @@ def _adapter(method: Method, rank: int, dtype: str, *, sharded: bool) -> tuple[s
         case Method.LORA | Method.ADAPTER:
             return (lora,)
         case Method.QLORA:
-            # FSDP flattens weights of one dtype only: 4-bit weights must be stored in that of the rest
+            # FSDP flattens weights of one dtype only, so 4-bit weights must be stored in the dtype of the rest.
             storage = f", bnb_4bit_quant_storage=torch.{dtype}" if sharded else ""
             quantization = (
                 "quantization_config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
@@ -130,7 +130,7 @@ def _adapter(method: Method, rank: int, dtype: str, *, sharded: bool) -> tuple[s
 
 IMAGE = "vllm/vllm-openai:v0.10.0"
 PROMPTS_PER_SLOT = 10
-"""Prompts for each concurrent request: long enough that the first burst weighs little (InferenceX uses ten)."""
+"""Prompts per concurrent request: enough that the initial burst weighs little (InferenceX uses ten)."""
 
 
 def job_name(option: ServingOption) -> str:
@@ -154,7 +154,7 @@ def bench_script(option: ServingOption, model: str, input_tokens: int, output_to
 
 
 def bench_job(option: ServingOption, model: str, input_tokens: int, output_tokens: int) -> str:
-    """Return a Job that benchmarks one candidate on a node with its GPU; its log ends with the result."""
+    """Return a Job that benchmarks one candidate on a node with its GPU. Its log ends with the result."""
     container = {
         "name": "bench",
         "image": IMAGE,

@@ -1,4 +1,4 @@
-"""Dollars as they are printed: months of 730 hours, whole cents, parts that still sum to their total."""
+"""Money for display: months of 730 hours, whole cents, parts that still sum to their total."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trimtab.units import HR_PER_MO, MICRO_PER_CENT, cents, mul_div
 
 
 def month_cents(micro_usd: int, window_hr: int) -> int:
-    """Return micro-dollars over a window as whole cents a month, half to even."""
+    """Return micro-dollars over a window as whole cents a month, rounded half to even."""
     return cents(mul_div(micro_usd, HR_PER_MO, window_hr))
 
 
@@ -20,7 +20,7 @@ def month_usd(micro_usd: int, window_hr: int) -> float:
 def month_usd_parts(parts_micro_usd: Sequence[int], total_micro_usd: int, window_hr: int) -> list[float]:
     """Return parts of a total as dollars a month, in cents that sum to `month_usd` of the total (largest remainder).
 
-    Parts may be negative. Raises ValueError where they do not sum to the total.
+    Parts may be negative. Raises ValueError if they do not sum to the total.
     """
     if sum(parts_micro_usd) != total_micro_usd:
         raise ValueError(f"parts sum to {sum(parts_micro_usd)} micro-dollars, not to {total_micro_usd}")
@@ -35,15 +35,15 @@ def month_usd_parts(parts_micro_usd: Sequence[int], total_micro_usd: int, window
 
 
 def dollars(usd: float) -> str:
-    """Show an amount in whole dollars: `$1,234`, `-$5`."""
+    """Format an amount in whole dollars: `$1,234`, `-$5`."""
     return f"{'-' if round(usd) < 0 else ''}${abs(round(usd)):,}"
 
 
 def dollars_and_cents(usd: float) -> str:
-    """Show an amount to the cent: `$1,234.50`."""
+    """Format an amount to the cent: `$1,234.50`."""
     return f"{'-' if round(usd, 2) < 0 else ''}${abs(usd):,.2f}"
 
 
 def percent(frac: float | None, digits: int = 0) -> str:
-    """Show a share as a percentage; a dash where it is not known."""
+    """Format a share as a percentage; a dash if it is not known."""
     return "–" if frac is None else f"{frac * 100:.{digits}f}%"

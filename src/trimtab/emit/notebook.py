@@ -1,4 +1,4 @@
-"""What a notebook shows of a fleet, a plan, its proof, an audit, a fit and a replay: blocks of the report, as HTML."""
+"""The notebook view of a fleet, a plan, its proof, an audit, a fit and a replay: report blocks as HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Block, Folded, Paragraph, Section, Table, bullets, code, strong, table
 from trimtab.emit.fit_document import serving_ways, training_ways
-from trimtab.emit.from_audit.actions import effect_words, target_part
+from trimtab.emit.from_audit.plan import effect_words, target_part
 from trimtab.emit.html.markup import Html, join
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_headline, audit_sections
@@ -27,7 +27,7 @@ _AUDIT_SECTIONS = ("spend", "plan", "proof")
 
 
 def notebook_html(value: object) -> str:
-    """Return a value's view; raises TypeError for one that has none."""
+    """Return the view of a value. Raises TypeError if it has none."""
     for kind, made in _VIEWS:
         if isinstance(value, kind):
             return str(made(value))
@@ -39,7 +39,7 @@ def _blocks(*blocks: Block) -> Html:
 
 
 def _bundle(bundle: Bundle) -> Html:
-    """Return the window, and which tables there are with how many rows."""
+    """Return the window, and the tables with their row counts."""
     rows = [(code(name), f"{count:,}") for name, count in bundle.row_counts().items()]
     seen = f"History of {bundle.start:%-d %b %Y} to {bundle.end:%-d %b %Y}, {len(bundle.workloads.workloads)} declarations."
     return _blocks(Paragraph(words=seen), table(("table", "#rows"), rows), bullets(bundle.meta.notes))
@@ -53,7 +53,7 @@ def _audit(audit: Audit) -> Html:
 
 
 def _brief(section: Section) -> Section:
-    """Return a section whose rows have nothing folded beneath them."""
+    """Return a section with all row details removed."""
     blocks = (
         replace(block, rows=tuple(replace(row, details=()) for row in block.rows))
         if isinstance(block, Table)
@@ -85,7 +85,7 @@ def _plan(plan: Plan) -> Html:
 
 
 def _proof(proof: Proof) -> Html:
-    """Return what the proof window saves under the plan, and what each target attains there."""
+    """Return the plan's saving on the proof window, and what each target reaches there."""
     parts = [target_part(result) for result in proof.targets]
     rows = [
         (
@@ -100,13 +100,18 @@ def _proof(proof: Proof) -> Html:
     ]
     kept = f"{sum(part.kept for part in parts)} of {len(parts)} targets kept"
     return _blocks(
-        Paragraph(words=(strong(f"{percent(proof.saving_frac, 1)} saved"), f" on history not planned on; {kept}.")),
+        Paragraph(
+            words=(
+                strong(f"{percent(proof.saving_frac, 1)} saved"),
+                f" on history that was not used for planning; {kept}.",
+            )
+        ),
         table(("workload", "target", "#before", "#required", "#attained", ""), rows),
     )
 
 
 def _fit(answer: FitAnswer) -> Html:
-    """Return the cheapest ways, what each way of buying costs, and why the rest was rejected."""
+    """Return the cheapest options, their cost under each buying option, and why the others were rejected."""
     ways = serving_ways([way for way in answer.found if isinstance(way, ServingOption)]) or training_ways(
         [way for way in answer.found if isinstance(way, TrainingOption)]
     )
@@ -119,10 +124,10 @@ def _fit(answer: FitAnswer) -> Html:
 
 
 def _run(run: PolicyRun) -> Html:
-    """Return how a policy did against history's targets and the best in hindsight."""
+    """Return how a policy did against the targets of the history and the best in hindsight."""
     rows: Sequence[tuple[str, str]] = (
         ("replica-hours over the best in hindsight", f"{run.over_clairvoyant:.2f}"),
-        ("least share of requests within a target", percent(run.worst_attained_frac, 2)),
+        ("lowest share of requests within a target", percent(run.worst_attained_frac, 2)),
         ("targets", "kept" if run.keeps else "MISSED"),
         ("another is cheaper and no worse", "no" if run.undominated else "yes"),
     )
@@ -137,4 +142,4 @@ _VIEWS: tuple[tuple[type, Callable[..., Html]], ...] = (
     (FitAnswer, _fit),
     (PolicyRun, _run),
 )
-"""Which view shows a value."""
+"""Views by the class of the value."""

@@ -1,7 +1,5 @@
-"""A verification for programs: the bridge of the bill, the actions, drift alerts, and every way of buying at today's rates.
-
-And the way back: what a digest needs of one that was written as JSON.
-"""
+"""Reads and writes a verification as JSON: the change of the bill step by step, the actions, drift alerts, and current
+buying options."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ SCHEMA_VERSION = 1
 
 
 def verify_document(found: Verification) -> dict[str, JsonValue]:
-    """Return the document; money in dollars a month, rounded to cents."""
+    """Return the document, with money in dollars a month rounded to cents."""
     return {
         "schema_version": SCHEMA_VERSION,
         "window": {"start": found.window.start.isoformat(), "end": found.window.end.isoformat()},
@@ -36,7 +34,7 @@ def verify_document(found: Verification) -> dict[str, JsonValue]:
 
 
 def verdict_row(verdict: ActionVerdict) -> dict[str, JsonValue]:
-    """Return an action's row, as every form has it."""
+    """Return the row of an action, as used in every format."""
     return {
         "id": verdict.id,
         "lever": verdict.lever,
@@ -83,7 +81,7 @@ def _purchase(purchase: NodePurchase) -> dict[str, JsonValue]:
 
 
 class VerifiedActionPart(BaseModel):
-    """An action of a verification that was written as JSON; keys that are not named here are of no use to a digest."""
+    """An action read from the JSON of a verification. Keys not named here are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -106,7 +104,7 @@ class VerifiedWindowPart(BaseModel):
 
 
 class VerifiedPart(BaseModel):
-    """A verification that was written as JSON."""
+    """A verification read from JSON."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -116,13 +114,13 @@ class VerifiedPart(BaseModel):
 
 
 def parse_verification(text: str, *, where: str) -> VerifiedPart:
-    """Read back what `verify_document` made, as JSON; raises InputError where it is not one of this version."""
+    """Read the output of `verify_document`. Raises InputError if it does not belong to this version."""
     try:
         return VerifiedPart.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the text"
         raise InputError(
-            f"{where} is no verification ({error.error_count()} faults, the first at {place}: {first['msg']}); "
+            f"{where} is not a verification ({error.error_count()} errors, the first at {place}: {first['msg']}); "
             "write one with `trimtab verify BUNDLE -o json --out FILE`"
         ) from error

@@ -1,4 +1,4 @@
-"""Plain words for what an audit says: waste kinds, levers and risks, the year ahead, and what is judged for every fleet."""
+"""Sentences shared by all reports: waste kinds, levers and risks, the year ahead, and alternatives judged for every fleet."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named
+from trimtab.plan.model import Action
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MO_PER_YEAR, MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -41,7 +42,7 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
         WasteKind.FAULTY_NODES: "cordoned, faulty or throttled",
         WasteKind.UNUSED_COMMITMENT: "paid ahead, used by nothing",
         WasteKind.UNALLOCATED_NODES: "no workload held them",
-        WasteKind.UNKNOWN_HOLDER: "who is on them is not on record",
+        WasteKind.UNKNOWN_HOLDER: "no record of who ran on them",
         WasteKind.HOURS_NOT_USED: "nodes up, nothing running",
         WasteKind.NON_GPU_PODS: "they need no GPU",
         WasteKind.IDLE: "held, but did nothing",
@@ -60,24 +61,24 @@ _WORTH_A_MULTIPLE = 1.05
 _CLEARLY_LESS = 0.75
 """Below the top of the healthy band, which every plan leaves."""
 _NO_GAP_FRAC = 0.0005
-"""A gap that shows as 0.0 %."""
+"""A gap that would be shown as 0.0 %."""
 
 USEFUL = WasteKind.USEFUL.value
-"""The one kind that is not waste."""
+"""The only kind that is not waste."""
 
 RISK_MEANING: Mapping[Risk, str] = MappingProxyType(
     {
-        Risk.LOW: "nothing that users notice can go wrong, and it is undone at once",
-        Risk.MEDIUM: "a target can be missed for a while if the prediction is off; it can be undone",
-        Risk.HIGH: "it binds you, or a fault would be felt by users; try it on a small part first",
+        Risk.LOW: "users would notice no difference if it went wrong, and it is undone at once",
+        Risk.MEDIUM: "a target may be missed for a while if the prediction is off; it can be undone",
+        Risk.HIGH: "it cannot be undone for a term, or users would notice a fault; try it on a small part first",
     }
 )
 
-_BINDS = "what is bought is paid to the end of its term, used or not, and cannot be undone"
+_BINDS = "a purchase is paid to the end of its term, used or not, and cannot be undone"
 
 
 def risk_meaning(risk: Risk, lever: str) -> str:
-    """Return what a risk means for an action of a lever: what binds for a term is never said to be undone."""
+    """Explain a risk for an action of a lever. A lever with a term is never described as reversible."""
     if lever_named(lever).reversible:
         return RISK_MEANING[risk]
     also = f"; {RISK_MEANING[risk]}" if risk is Risk.HIGH else ""
@@ -86,13 +87,13 @@ def risk_meaning(risk: Risk, lever: str) -> str:
 
 GLOSSARY: Mapping[str, str] = MappingProxyType(
     {
-        "commitment": "a promise to pay for a node for a year or more, whether used or not, at a lower rate",
-        "fit window": "the part of the history from which the plan was made",
-        "80% interval": "in 8 of 10 cases the saving lies between the two",
+        "commitment": "an agreement to pay for a node for a year or more, used or not, at a lower rate",
+        "fit window": "the part of the history that the plan was made from",
+        "80% interval": "in 8 of 10 cases the saving lies between these two figures",
         "no worse than observed": "the target of a workload that declared none: as quick as it has been so far",
-        "last in": "what would be lost if an action alone were left out; it may be more or less than its fair share",
+        "last in": "what would be lost if this action alone were left out; it may be more or less than its fair share",
         "quick win": "little work, low risk, paid back within a month",
-        "proof window": "the last part of the history, kept from the planner and used only to test the plan",
+        "proof window": "the last part of the history, hidden from the planner and used only to test the plan",
         "p95": "19 of 20 requests are at least this quick",
         "spot": "spare capacity at a discount, which the cloud may take back at two minutes' notice",
     }
@@ -100,43 +101,47 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
 
 
 def plan_note(plan: PlanPart) -> str:
-    """Say what a reader of the plan's table may stumble over, and how near the best the plan is."""
+    """Explain what readers of the plan's table may ask about, and how close to the optimum the plan is."""
     return " ".join([*(_only_together(action) for action in plan.actions if action.enables), _certificate(plan)])
 
 
 def _only_together(action: ActionPart) -> str:
-    """Say what an enabler is for."""
+    """Explain what an action enables."""
     others = ", ".join(action.enables)
-    return f"Without {action.id}, {others} would miss a target: what {action.id} saves is its part of what they save with it."
+    return (
+        f"Without {action.id}, {others} would miss a target. Part of the saving credited to {action.id} is what the others "
+        "save only together with it."
+    )
 
 
 def _certificate(plan: PlanPart) -> str:
     options = f"the {plan.options:,} options considered"
     if plan.gap_frac < _NO_GAP_FRAC:
-        return f"No mix of {options} is cheaper."
+        return f"No combination of {options} is cheaper."
     bill = f"is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)"
     if plan.work_gap_frac is None or plan.work_gap_frac >= plan.gap_frac:
-        return f"No mix of {options} {bill}."
+        return f"No combination of {options} {bill}."
     both = (
         "is cheaper" if plan.work_gap_frac < _NO_GAP_FRAC else f"is more than {percent(plan.work_gap_frac, 1)} cheaper"
     )
-    alone = f"in the bill alone none {bill}, work that does not pay included"
-    return f"No mix of {options} {both} in bill and work together; {alone}."
+    alone = f"counting the bill alone, including work that does not pay off, none {bill}"
+    return f"No combination of {options} {both}, bill and work together; {alone}."
 
 
 def kept_words(proof: ProofPart) -> str:
-    """Say how many targets are kept, in all and by kind: `17 of 18 targets kept (latency 4 of 5, hours 13 of 13)`."""
+    """Say how many targets are met, in total and by kind: `17 of 18 targets kept (latency 4 of 5, hours 13 of 13)`."""
     if not proof.targets:
         return "no target that could be checked"
     whole = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
     kinds = ", ".join(f"{kind.promise} {kind.kept} of {kind.targets}" for kind in proof.by_promise)
     untouched = sum(kind.untouched for kind in proof.by_promise)
-    left = f"; {untouched} of workloads that the plan leaves as they are" if untouched else ""
+    left = f"; {untouched} belong to workloads that the plan does not change" if untouched else ""
     return f"{whole} ({kinds}{left})" if len(proof.by_promise) > 1 or untouched else whole
 
 
 def late_words(target: TargetPart) -> str:
-    """Say how much more comes late: `late requests 0.8% -> 3.6% (4.5 times as many), allowed 5%`; nothing of other targets."""
+    """Say how many more requests are late: `late requests 0.8% -> 3.6% (4.5 times as many), allowed 5%`. Empty for other
+    targets."""
     if target.limit_s is None or target.before_frac is None:
         return ""
     what = "runs" if target.metric == TargetMetric.QUEUE_WAIT.value else "requests"
@@ -147,24 +152,25 @@ def late_words(target: TargetPart) -> str:
 
 
 def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
-    """Say what was planned otherwise since the proof refused it, and what that does to the saving, if anything was."""
+    """Say which workloads were planned again after the proof failed them, and how the saving changed; empty if none were."""
     if not proof.repairs or proof.first_saving_usd_mo is None:
         return []
     lines = [f"{repair.workload}: {_refused_words(repair)}; {_instead(repair)}" for repair in proof.repairs]
     many = len(proof.repairs)
     return [
-        f"{many} workload{'' if many == 1 else 's'} failed here and {'was' if many == 1 else 'were'} planned again: "
-        f"the saving is {dollars(plan.joint_saving_usd_mo)} a month, not the {dollars(proof.first_saving_usd_mo)} claimed "
-        "before. The window refused ways and chose none; for what was planned again it is no longer unseen.",
+        f"{many} workload{'' if many == 1 else 's'} failed the proof and {'was' if many == 1 else 'were'} planned again: "
+        f"the saving is {dollars(plan.joint_saving_usd_mo)} a month, not the {dollars(proof.first_saving_usd_mo)} of the first "
+        "plan. The proof window was only used to reject options, not to choose any, but for these workloads it is no longer "
+        "unseen.",
         *lines,
     ]
 
 
 def _refused_words(repair: RepairPart) -> str:
     if repair.missed:
-        doubt = "with its new GPUs as slow as they may be, " if repair.when_slow else ""
+        doubt = "with its new GPUs at the slow end of the prediction, " if repair.when_slow else ""
         return doubt + "; ".join(map(_missed_words, repair.missed))
-    return f"with what goes with it, it cost {dollars(repair.extra_usd)} more than history over these weeks"
+    return f"together with dependent changes, it cost {dollars(repair.extra_usd)} more than history over these weeks"
 
 
 def _missed_words(target: TargetPart) -> str:
@@ -178,7 +184,7 @@ def _instead(repair: RepairPart) -> str:
 
 
 def stress_line(stressed: StressedPart) -> str:
-    """Say how the plan fares where the world departs."""
+    """Describe the outcome of the plan in one stress test."""
     missed = f"; missed by {', '.join(stressed.missed[:_NAMED])}" if stressed.missed else ""
     more = f" and {len(stressed.missed) - _NAMED} more" if len(stressed.missed) > _NAMED else ""
     kept = f"{stressed.targets_kept} of {stressed.targets} targets kept"
@@ -191,12 +197,12 @@ def stress_line(stressed: StressedPart) -> str:
 
 
 def saved_words(frac: float) -> str:
-    """Say what part of a bill is saved, or by how much it grows."""
+    """Say what share of a bill is saved, or by how much it grows."""
     return f"saves {percent(frac, 1)}" if frac >= 0 else f"costs {percent(-frac, 1)} more than today"
 
 
 def _waits(stressed: StressedPart) -> str:
-    """Say which runs wait for a node."""
+    """Say how many runs wait for a node, and how long."""
     if not stressed.runs_without_node:
         return ""
     runs = "1 run waits" if stressed.runs_without_node == 1 else f"{stressed.runs_without_node:,} runs wait"
@@ -204,7 +210,7 @@ def _waits(stressed: StressedPart) -> str:
 
 
 def _worst(stressed: StressedPart) -> str:
-    """Say what is attained of the target that is missed most."""
+    """Name the target that is missed most, and what it reaches."""
     missed = [target for target in stressed.attained if not target.kept and target.workload in stressed.missed]
     if not missed:
         return ""
@@ -216,22 +222,23 @@ def _worst(stressed: StressedPart) -> str:
 def headroom_line(found: RobustnessPart) -> str:
     """Say what the plan's headroom costs."""
     return (
-        f"The headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month: what a plan without any "
-        "would save besides."
+        f"Headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month. A plan without headroom would "
+        "save "
+        "this as well."
     )
 
 
 UNDECLARED_LEAD = (
-    "What the plan would save besides, if owners permit it; the lines go under workloads: in workloads.yaml"
+    "Savings that need permission from a workload's owner. To permit one, add the lines to workloads: in workloads.yaml"
 )
 UNDECLARED_NOTE = (
-    "Each is priced alone, by the program that made the plan, with the rest of the plan as it is: the figures are alternatives "
-    "and do not add up. Audit again after each declaration."
+    "Each is priced alone, with the rest of the plan unchanged: the figures are alternatives and do not add up. Audit again "
+    "after each declaration."
 )
 
 
 def undeclared_line(undeclared: UndeclaredPart) -> str:
-    """Say what nobody declared of a workload, what declaring it saves, and what its owner accepts with it."""
+    """Describe a missing declaration, what declaring it would save, and what the owner accepts with it."""
     names = ", ".join(undeclared.workloads)
     saves = f"{undeclared.permits} would save {dollars(undeclared.saves_usd_mo)} a month"
     bought = undeclared.saves_once_bought_usd_mo
@@ -241,15 +248,15 @@ def undeclared_line(undeclared: UndeclaredPart) -> str:
 
 
 def law_line(law: LawPart) -> str:
-    """Say what a replica of a service is taken to serve, what tells it, and how its law did where it was tested."""
-    load = f"a replica is planned at up to {law.planned:.3g} {law.unit}, {law.shown:.3g} were seen"
+    """Describe the capacity assumed for a replica of a service, where it comes from, and how its model did in a back-test."""
+    load = f"a replica is planned at up to {law.planned:.3g} {law.unit}, {law.shown:.3g} were observed"
     if law.planned < law.by_activity * _CLEARLY_LESS:
-        load += f", GPU activity alone would say {law.by_activity:.3g}"
-    return f"{law.workload}: {load}; what is full first: {law.bound}; {_back_test(law)}"
+        load += f", GPU activity alone would suggest {law.by_activity:.3g}"
+    return f"{law.workload}: {load}; first limit reached: {law.bound}; {_back_test(law)}"
 
 
 def load_test_line(law: LawPart) -> str:
-    """Say how to show that a replica of a service serves more than it was seen to."""
+    """Describe the load test that would show whether a replica can serve more than was observed."""
     return f"{law.workload}: {law.load_test}"
 
 
@@ -264,7 +271,7 @@ def _back_test(law: LawPart) -> str:
     )
     said = ", ".join(measure for measure in measures if measure) or "GPU time per request alone"
     return (
-        f"on busier hours than it was fitted on, foretold and measured: {said} (off by {percent(test.error_frac, 1)})"
+        f"on busier hours than it was fitted on, predicted and measured: {said} (off by {percent(test.error_frac, 1)})"
     )
 
 
@@ -277,11 +284,11 @@ def _held(held: HeldPart | None, what: str, *, share: bool = False) -> str:
 
 
 def limit_line(limit: LimitPart) -> str:
-    """Say what a limit does to the plan."""
+    """Describe the effect of a limit on the plan."""
     used = f"{limit.used:g} used" if limit.most > 1 else f"{percent(limit.used)} used"
     if not limit.binds and not limit.cost_usd_mo:
         return f"{limit.limit}: {used}, not reached"
-    reached = "reached" if limit.binds else f"{used}, and it keeps out what would use more"
+    reached = "reached" if limit.binds else f"{used}, and it excludes options that need more"
     if limit.cost_usd_mo is None:
         return f"{limit.limit}: {reached}"
     less = f"bill and work would cost {dollars(limit.cost_usd_mo)} a month less"
@@ -296,7 +303,7 @@ def _less_or_more(usd_mo: float) -> str:
 
 
 def owned_lines(document: AuditDocument) -> list[str]:
-    """Say what each commitment that runs already covers, those to nodes first."""
+    """Say how much of each active commitment is used, those to nodes first."""
     lines = [
         f"{owned.name}: {owned.count} x {owned.pool} until {owned.end}, {percent(owned.used_frac)} in use{_sunk(owned)}"
         for owned in document.owned
@@ -313,18 +320,18 @@ def _sunk(owned: OwnedPart | OwnedSpendPart) -> str:
 
 
 def compared_cells(figure: ComparedPart) -> tuple[str, str]:
-    """Show a figure of the world as it is and of the scenario."""
+    """Format a figure of the baseline and of the scenario."""
     unit = FigureUnit(figure.unit)
     return shown(figure.base, unit), shown(figure.scenario, unit)
 
 
 def moving_in(moving: float) -> str:
-    """Say how much of a bill is moving and traffic; nothing where nothing is."""
+    """Say how much of a bill is moving and traffic; empty if none."""
     return f", {dollars(moving)} of it moving and traffic" if moving else ""
 
 
 def joint_interval(plan: PlanPart) -> str:
-    """Say, after the joint saving, in which range it lies; nothing where that is not known, or nothing is saved."""
+    """Give the interval of the joint saving; empty if it is not known or nothing is saved."""
     low, high = plan.joint_saving_low_usd_mo, plan.joint_saving_high_usd_mo
     if low is None or high is None or low == high:
         return ""
@@ -332,19 +339,19 @@ def joint_interval(plan: PlanPart) -> str:
 
 
 def interval(action: ActionPart) -> str:
-    """Show an action's 80% interval in whole dollars; one figure where its ends are the same."""
+    """Format an action's 80% interval in whole dollars; one figure if both ends are equal."""
     low, high = (f"{usd_mo:,.0f}" for usd_mo in (action.saving_low_usd_mo, action.saving_high_usd_mo))
     return low if low == high else f"{low}–{high}"
 
 
 def sampled_share(action: ActionPart) -> bool:
-    """Tell whether an action's share of the joint saving was sampled, and so has an interval of its own."""
+    """Return whether an action's share of the joint saving was sampled and therefore has its own interval."""
     low, high = action.share_low_usd_mo, action.share_high_usd_mo
     return low is not None and high is not None and high - low >= _CENT
 
 
 def target_words(target: Target) -> str:
-    """Say a target as a person would: `95% of requests answered within 4 s`."""
+    """Describe a target in words: `95% of requests answered within 4 s`."""
     share = f"{target.required_frac * 100:g}%"
     limit = "" if target.limit_s is None else f" within {span(target.limit_s)}"
     match target.metric:
@@ -356,7 +363,7 @@ def target_words(target: Target) -> str:
             return f"{share} of requests get each further token{limit}"
         case TargetMetric.QUEUE_WAIT:
             return (
-                f"{share} of runs start{limit} of being asked for"
+                f"{share} of runs start{limit} after they are requested"
                 if target.limit_s
                 else f"{share} of runs start at once"
             )
@@ -366,13 +373,13 @@ def target_words(target: Target) -> str:
 
 
 def days(start: datetime, end: datetime) -> str:
-    """Show `[start, end)` by its first and last day: `19 Oct to 1 Nov 2026`."""
+    """Format `[start, end)` as its first and last day: `19 Oct to 1 Nov 2026`."""
     last = end - timedelta(microseconds=1)
     return f"{start.day} {start:%b} to {last.day} {last:%b %Y}"
 
 
 def span(seconds: float) -> str:
-    """Show a length of time with three figures, in the unit that reads best."""
+    """Format a duration with three figures, in a readable unit."""
     if seconds < 1:
         return f"{seconds * MS_PER_S:.3g} ms"
     if seconds < 2 * S_PER_MIN:
@@ -389,15 +396,15 @@ def quick_wins(document: AuditDocument) -> tuple[str, ...]:
 
 
 def roadmap_lines(found: RoadmapPart) -> tuple[str, ...]:
-    """Say what the year brings, what the order is worth, and how firm it is."""
+    """Describe the year: the bill after twelve months, how good the order is, and how robust."""
     return (_year_line(found), *_best_lines(found), _fixed_line(found), _firm_line(found))
 
 
 def _year_line(found: RoadmapPart) -> str:
     share, low, high = found.year_end_saving_frac, found.folklore_low_frac, found.folklore_high_frac
-    range_words = f"the {percent(low)} to {percent(high)} that guides promise"
+    range_words = f"the {percent(low)} to {percent(high)} often promised in cost guides"
     if share < low:
-        held = f"less than {range_words}: this fleet, under its targets, does not hold it"
+        held = f"less than {range_words}: under its targets, this fleet does not allow more"
     elif share > high:
         held = f"more than {range_words}"
     else:
@@ -411,24 +418,25 @@ def _year_line(found: RoadmapPart) -> str:
 
 
 def _best_lines(found: RoadmapPart) -> tuple[str, ...]:
-    """Say how good the order is, where it was compared."""
+    """Say how good the order is, if it was compared."""
     loss = found.per_week_loss_usd
     if loss is None or len(found.course.steps) < 2:
         return ()
     worth = (
         f"the largest saving per engineer-week first would cost {dollars(loss)} more"
         if loss >= 1
-        else "it is that of the largest saving per engineer-week first"
+        else "it is the largest saving per engineer-week first"
     )
     if found.best:
-        return (f"No order of these actions makes the year cheaper: {worth}.",)
+        return (f"No other order of these actions makes the year cheaper: {worth}.",)
     return (f"The order by saving per engineer-week, improved by exchanging pairs: {worth}.",) if loss >= 1 else ()
 
 
 def _fixed_line(found: RoadmapPart) -> str:
     said = "less" if found.gain_usd >= 0 else "more"
     return (
-        f"The same actions in the fixed order (autoscale, right-size, capacity, quantize, MIG, taints, long tail): over the "
+        f"The same actions in the customary order (autoscale, right-size, capacity, quantize, MIG, taints, long tail): over "
+        "the "
         f"year this order costs {dollars(abs(found.gain_usd))} {said}."
     )
 
@@ -441,11 +449,15 @@ def _firm_line(found: RoadmapPart) -> str:
     if least.same_frac >= 1:
         return "The order stays the same if any one lever takes half or twice its effort."
     regret = dollars(moved.regret_usd)
-    cost = f" Keeping the order of the plan then costs at most {regret} over the year." if moved.regret_usd > 0 else ""
+    cost = (
+        f" Keeping the plan's order would then cost at most {regret} more over the year."
+        if moved.regret_usd > 0
+        else ""
+    )
     factor = "half" if least.factor < 1 else "twice"
     return (
         f"If any one lever takes half or twice its effort, at least {percent(least.same_frac)} of the pairs of actions keep "
-        f"their order (least: {least.lever} at {factor}).{cost}"
+        f"their order (lowest: {least.lever} at {factor}).{cost}"
     )
 
 
@@ -453,14 +465,14 @@ _LONG_MO = 5 * MO_PER_YEAR
 
 
 def venture_subject(venture: VenturePart) -> str:
-    """Say what was judged, and its sums; the kind alone where there is nothing to sum."""
+    """Describe an alternative and its figures; its kind alone if there are none."""
     if not venture.saving_low_usd_mo and not venture.saving_high_usd_mo:
         return venture.kind
     return f"{venture.kind}: {venture.subject} ({_sums(venture)})"
 
 
 def _sums(venture: VenturePart) -> str:
-    """Say its sums in one line."""
+    """Give its figures in one line."""
     word = "saves" if venture.saving_usd_mo >= 0 else "costs"
     low, high = sorted((abs(venture.saving_low_usd_mo), abs(venture.saving_high_usd_mo)))
     span = (
@@ -479,3 +491,10 @@ def _payback(venture: VenturePart) -> str:
         return ", paid back after more than 5 years"
     months = max(1, round(venture.payback_mo))
     return f", paid back after {months} month{'s' if months > 1 else ''}"
+
+
+def canary_steps(action: Action) -> tuple[str, ...]:
+    """Return the canary steps of an action, each once, in the order of its changes."""
+    lever = lever_named(action.lever)
+    steps = [step for change in action.changes for step in lever.canary(change.effect)]
+    return tuple(dict.fromkeys(steps))

@@ -1,4 +1,4 @@
-"""What each workload's GPUs did: device-hours of `gpu_usage` per workload, and readings while there was work.
+"""GPU activity of each workload: device-hours of `gpu_usage`, and readings while there was work.
 
 A GPU that serves one request in ten minutes reads 1 % on average and may be full while it serves it: how fast it would be on
 a smaller GPU, or on part of one, follows from the second figure. Of a run the whole time counts: what it spends waiting for its
@@ -19,7 +19,7 @@ from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import S_PER_HR
 
 _FEWEST_HOURS = 5
-"""What fewer hours than this show is taken for chance."""
+"""Fewer hours than this may be due to chance."""
 _BUSIEST_FRAC = 0.05
 METRICS = ("sm_active", "tensor_active", "dram_active", "gpu_util")
 USAGE_COLUMNS = (
@@ -54,7 +54,7 @@ class DeviceHours:
     """Index into `names`."""
     names: tuple[str, ...]
     gpu: np.ndarray[tuple[int], np.dtype[np.object_]]
-    """GPU type of each row's device; None where nobody knows it."""
+    """GPU type of each row's device; None if unknown."""
     of_pods: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """Whether a row's readings are of its owner's own processes, as shares of the whole device."""
 
@@ -167,7 +167,7 @@ def _signal(rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]])
 
 
 def _hourly_mean(values: FloatArray, hour: IntArray, hours: int) -> FloatArray:
-    """Return the mean of the readings of each hour (n_hours,); NaN where there is none."""
+    """Return the mean of the readings of each hour (n_hours,); NaN if there is none."""
     seen = ~np.isnan(values)
     count = np.bincount(hour[seen], minlength=hours)
     total = np.bincount(hour[seen], weights=values[seen], minlength=hours)
@@ -221,7 +221,7 @@ def working_frac(workload: Workload) -> float:
 
     From requests in work where they were counted: with r of them a replica on average, arrivals without memory leave a replica
     idle for exp(-r) of the time (M/G/infinity). GPU_UTIL, the share of the time in which a kernel ran, where that is less.
-    Where neither was measured, the GPU is taken to have been full whenever it worked.
+    Where neither was measured, the GPU is assumed to have been full whenever it worked.
     """
     activity = workload.activity
     known = [share for share in (_with_requests(workload), activity.gpu_util_frac) if share is not None]
@@ -257,7 +257,7 @@ def activity_in_work(workload: Workload) -> Activity:
 
 
 def busiest_hour_frac(workload: Workload, replicas: FloatArray | None = None) -> float:
-    """Return the share of its busiest hour in which a replica is at work on a GPU of its own; 1 where nothing was measured.
+    """Return the share of its busiest hour in which a replica is at work on a GPU of its own; 1 if nothing was measured.
 
     `replicas` (n_hours,) are those among whom its work is divided; None: as many as history held. A replica may be at work,
     with requests that leave most of the GPU idle, for longer than its activity says: longer by as much as on average.

@@ -86,7 +86,7 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
 
 
 def _tokens(rows: pa.Table, slot: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> TokenReadings | None:
-    """Return the tokens of each step; None where the history has none at all."""
+    """Return the tokens of each step; None if the history has none at all."""
     found = {
         "input": tokens_of(rows, "input_tokens"),
         "output": tokens_of(rows, "output_tokens"),
@@ -102,7 +102,7 @@ def _tokens(rows: pa.Table, slot: np.ndarray[tuple[int], np.dtype[np.int64]], st
 
 
 def tokens_of(rows: pa.Table, column: str) -> FloatArray:
-    """Return `input_tokens` or `output_tokens` of each row of a `demand` table (n_rows,), NaN where nobody read them.
+    """Return `input_tokens` or `output_tokens` of each row of a `demand` table (n_rows,), NaN if not measured.
 
     Where a server counts no tokens, but says how long its requests were, they are the requests that it answered times that.
     """
@@ -115,7 +115,7 @@ def tokens_of(rows: pa.Table, column: str) -> FloatArray:
 
 
 def _per_request(rows: pa.Table, column: str, arrivals: FloatArray) -> float | None:
-    """Return the mean tokens of a request by a column's `_mean`, else by its total; None where neither was measured."""
+    """Return the mean tokens of a request by a column's `_mean`, else by its total; None if neither was measured."""
     values = numbers(rows[f"{column}_mean"])
     both = ~np.isnan(values) & (arrivals > 0)
     if both.any():
@@ -129,7 +129,7 @@ def _per_request(rows: pa.Table, column: str, arrivals: FloatArray) -> float | N
 def _on_grid(
     values: FloatArray, slot: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int, *, add: bool
 ) -> FloatArray:
-    """Put values into their steps: rows that share one add up (requests) or average (gauges); NaN where there is none."""
+    """Put values into their steps: rows that share one add up (requests) or average (gauges); NaN if there is none."""
     seen = ~np.isnan(values)
     number = np.bincount(slot[seen], minlength=steps)
     total = np.bincount(slot[seen], weights=values[seen], minlength=steps)
@@ -180,7 +180,7 @@ class RunLengths:
     def expected_s(self, age_s: FloatArray, within_s: FloatArray) -> FloatArray:
         """Return how much longer runs of these ages are expected to last (n_runs,), counted up to `within_s` from now.
 
-        Beyond the longest run that was seen to end as many go on as did then.
+        Beyond the longest run that was observed to end as many go on as did then.
         """
         going_frac = self.longer_frac[np.maximum(np.searchsorted(self.at_s, age_s, side="left") - 1, 0)]
         return np.asarray((self._mean_s(age_s + within_s) - self._mean_s(age_s)) / going_frac)
@@ -212,7 +212,7 @@ class WaitingRuns:
 def as_if_none_waited(
     observed: JobsObservation, waiting: WaitingRuns, lengths: RunLengths, window: Window
 ) -> JobsObservation | None:
-    """Return the runs, each from its submission or the window's start on; None where none waited."""
+    """Return the runs, each from its submission or the window's start on; None if none waited."""
     asked_s, waited_s = np.maximum(observed.submit_s, 0.0), np.maximum(waiting.submit_s, 0.0)
     queued_s = observed.start_s - asked_s
     if not queued_s.any() and not len(waited_s):
@@ -330,7 +330,7 @@ def _observed(
         checkpoint_restore_s=checkpoint.get("restore"),
     )
     # those that cross the first edge all begin there: in the order of the table, which may be that of their ends, the replay
-    # would let runs share a node that end together, as nobody can who does not know when they will
+    # would place runs that end together on one node, which a real scheduler cannot know in advance
     return observed.part(np.lexsort((submit, start)))
 
 

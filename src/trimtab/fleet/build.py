@@ -32,7 +32,7 @@ from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads, contradictions
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
-_UNKNOWN = "nodes with GPUs at work that nobody is known to hold: they stay, and stay billed, whatever is planned"
+_UNKNOWN = "nodes with GPUs at work but no known holder: they stay, and stay billed, whatever is planned"
 _UNREAD = (
     "nodes of which neither pods nor GPU activity were read: they stay, and stay billed, whatever is planned; dump the pods of "
     "all namespaces (kubectl get nodes,pods -A -o json), or add --prometheus URL"
@@ -108,7 +108,7 @@ def _refuse_contradictions(declared: Workloads, names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Facts:
-    """Everything that the workloads of one fleet are built from."""
+    """Inputs for building the workloads of one fleet."""
 
     bundle: Bundle
     settings: Settings
@@ -244,7 +244,7 @@ def _coverage(
 
 
 def _declared_in_vain(bundle: Bundle, names: Iterable[str]) -> list[str]:
-    """Say which keys of workloads.yaml no workload of the history answers to: they change nothing."""
+    """Report the keys of workloads.yaml that match no workload of the history and therefore have no effect."""
     known = list(names)
     notes = []
     for key in bundle.workloads.unmatched(known):

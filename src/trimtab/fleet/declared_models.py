@@ -38,9 +38,9 @@ from trimtab.physics.training import (
 from trimtab.provenance import Estimate
 
 ENGINE, ENGINE_YEAR = "vllm", 2026
-"""The engine whose fitted constants stand for a language model's server where nobody said which it is."""
+"""The engine whose fitted constants are used for a language model's server if the engine is not known."""
 ASSUMED_FORMAT = WeightFormat.BF16
-"""How weights are stored where nobody declared a precision."""
+"""Assumed precision of weights if none is declared."""
 PREALLOCATED_FRAC = 0.85
 """Memory use above this share is an engine's reservation (vLLM takes 90 % whatever it serves), and no need."""
 _PEAK_QUANTILE = 0.999
@@ -170,7 +170,7 @@ def served_model(workload: Workload) -> ServedModel | str:
 
 
 def declared_format(workload: Workload) -> WeightFormat | None:
-    """Return how the weights are declared to be stored; None where nobody said, or in words that nobody knows."""
+    """Return the declared format of the weights; None if it is not declared or not known."""
     try:
         return None if workload.spec.precision is None else weight_format(workload.spec.precision)
     except UnknownName:
@@ -187,7 +187,7 @@ def _concurrency(service: ServiceObservation) -> tuple[float, float]:
 
 
 def preallocates(workload: Workload) -> bool:
-    """Tell whether a service's engine took nearly all of the memory, so that its peak says nothing about its need."""
+    """Return whether a service's engine took nearly all of the memory, so that its peak does not show its need."""
     peak, total = workload.activity.memory_peak_gib, workload.activity.memory_total_gib
     return peak is not None and total is not None and peak >= PREALLOCATED_FRAC * total
 

@@ -1,4 +1,4 @@
-"""What history shows of the most that a replica serves, and what a law that was tested against it rests on.
+"""Evidence for a replica's capacity: what history shows, and how the fitted model did in a back-test.
 
 GPU activity tells how much of a GPU a request takes, so that a replica at full activity would serve one over that. A server may
 be full long before: its slots are taken, its CPU is busy, its batches are as large as they get. Nothing in the readings of a
@@ -22,31 +22,31 @@ SUSTAINED_S = 5.0 * S_PER_MIN
 _IN_TURN = 10
 """And as long as so many requests one after the other: in less, requests that came before may end together."""
 FEWEST_STEPS = 5
-"""What fewer steps than this show is taken for chance."""
+"""Fewer steps than this may be due to chance."""
 _BUSIEST_FRAC = 0.05
 _WAITING_OF_RUNNING = 1.0
 """Requests that wait as long as they are then served say that every place is taken."""
 
 
 class Bound(Enum):
-    """What the most that a replica serves was told by."""
+    """What determines a replica's capacity."""
 
     GPU = "GPU activity"
     ONE_BY_ONE = "one request at a time"
     PLACES = "places for requests, all taken while others waited"
-    BESIDE_GPU = "something beside the GPU: latency rose faster with load than GPU activity"
+    BESIDE_GPU = "something other than the GPU: latency rose faster with load than GPU activity"
     DECLARED = "the places declared, by how times rose with the requests in work"
-    UNTOLD = "nothing that history shows"
+    UNTOLD = "unknown, none was reached in the history"
 
     @property
     def is_told(self) -> bool:
-        """Tell whether history shows the limit, so that more GPU is more capacity."""
+        """Return whether a faster GPU means more capacity."""
         return self in {Bound.GPU, Bound.ONE_BY_ONE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackTestedMeasure:
-    """A measure as a law foretold it and as it was."""
+    """A measure as predicted by a fitted model, and as observed."""
 
     foretold: float
     measured: float
@@ -54,7 +54,7 @@ class BackTestedMeasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackTest:
-    """A law fitted on hours of little load, held against the hours of more load, served by the replicas that there were.
+    """A law fitted on hours of little load, compared with the hours of more load, served by the replicas that there were.
 
     `in_time` are shares of requests within `limit_s`, of the target that came out worst; `running` and `waiting` requests of a
     replica, mean. None: not measured.
@@ -71,8 +71,8 @@ class BackTest:
     gpu_s: BackTestedMeasure | None
     """GPU-seconds of activity per request, above 0."""
     late_frac: float
-    """How many more requests came late than foretold, over those that the target allows; 0..1. Where no target has a limit:
-    how many more requests waited than foretold, over those in work."""
+    """How many more requests came late than predicted, over those that the target allows; 0..1. Where no target has a limit:
+    how many more requests waited than predicted, over those in work."""
 
     @property
     def error_frac(self) -> float:
@@ -88,11 +88,11 @@ class LawEvidence:
 
     bound: Bound
     activity_req_s: float
-    """What GPU activity alone would say."""
+    """The capacity that GPU activity alone suggests."""
     shown_req_s: float
-    """The highest load that a replica was seen to sustain."""
+    """The highest load that a replica was observed to sustain."""
     back_test: BackTest | str
-    """A reason where none was possible."""
+    """The reason if no back-test was possible."""
 
 
 def seconds_in_work(service: ServiceObservation, *, busiest: bool = False) -> float | None:
@@ -133,13 +133,13 @@ def sustained_req_s(service: ServiceObservation) -> FloatArray:
 
 
 def highest_sustained_req_s(service: ServiceObservation) -> float:
-    """Return the highest load that a replica was seen to sustain, leaving out what may be chance; 0 where none was."""
+    """Return the highest load that a replica was observed to sustain, leaving out what may be chance; 0 if none was."""
     found = sustained_req_s(service)
     return float(found[-min(FEWEST_STEPS, len(found))]) if len(found) else 0.0
 
 
 def full_req_s(service: ServiceObservation) -> float | None:
-    """Return what a replica served while every place was taken; None where that was not seen.
+    """Return what a replica served while every place was taken; None if that was not seen.
 
     Every place is taken through a step if requests waited before, in and after it, for as long as they were then in work.
     """
@@ -183,7 +183,7 @@ def expected_one_by_one_s(service: ServiceObservation) -> float:
 
 
 def has_several_places(service: ServiceObservation) -> bool:
-    """Tell whether so few requests waited that replicas of one place each are out of the question.
+    """Return whether so few requests waited that replicas of one place each are out of the question.
 
     By chance half of what Erlang C expects would wait where all requests take equally long (M/D/c), and one request at least.
     """

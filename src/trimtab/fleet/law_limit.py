@@ -1,8 +1,8 @@
-"""The law that a plan rests on: a service's own, tested on its busiest hours and held to the loads that history shows.
+"""The model of a service that plans use: fitted on its history, tested on its busiest hours, limited to observed loads.
 
-A law that is fitted on all of history agrees with it wherever history is dense, and says nothing about loads beyond. So the
+A law that is fitted on all of history agrees with it wherever history is dense, but is untested at higher loads. So the
 hours with the highest load per replica are held out, the law is fitted on the rest, and the replicas that history had serve the
-requests that came, as a fluid queue. Shares in time, requests in work and requests that wait are then as foretold, or not.
+requests that came, as a fluid queue. Shares in time, requests in work and requests that wait are then as predicted, or not.
 
 Activity says how much of a GPU a request takes, and so what a replica would serve if nothing but the GPU ever filled. What is
 full first is told by what history shows, in this order:
@@ -10,27 +10,27 @@ full first is told by what history shows, in this order:
 1. *one request at a time*: a replica is full while it has one;
 2. *places*: requests waited for as long as they were then in work; what was served meanwhile is the capacity;
 3. *the GPU*: the capacity by activity is within what was shown, or no further off than the allowance;
-4. *something beside the GPU*, a CPU or larger batches: latency rose with load by more than the GPU's own load explains, so that
-   the end is near: capacity is the highest load that was sustained, with no allowance; so it is where no places are declared
-   and the back-test's busier hours had a fifth more requests in work than the law foretold;
+4. *something other than the GPU*, a CPU or larger batches: latency rose with load by more than the GPU's own load explains,
+   so the end is near: capacity is the highest load that was sustained, with no allowance; so it is where no places are declared
+   and the back-test's busier hours had a fifth more requests in work than the law predicted;
 5. *untold*: nothing that was measured says where the end is.
 
-**The allowance.** Rules aim to run a replica no hotter than the highest load that it was seen to sustain. Capacity is that load
-over the top of the healthy band (1 / 0.8), since rules aim at 80 % of it at most: bursts, and demand that grows, may go a
-quarter beyond what was seen. The quarter shrinks to nothing with the share of the allowed misses that the back-test got wrong:
-a law that was a whole target off is left 80 % of the load that was seen. Or one request after the other, if that is more: any
-server can do that. The reason: at low load a server with 32 places and one with 200 give the same readings, and so do 40 % and
-80 % of a CPU that nobody measured, so that whatever goes further is a guess that costs the target when wrong. When it is too
-careful, it costs at most the ratio of the loads, and a load test of twenty minutes ends it.
+**The allowance.** Rules aim to run a replica no hotter than the highest load that it was observed to sustain. Capacity is
+that load over the top of the healthy band (1 / 0.8), since rules aim at 80 % of it at most: bursts, and demand that grows,
+may go a quarter beyond what was seen. The quarter shrinks to nothing with the share of the allowed misses that the back-test
+got wrong: a law that was a whole target off is left 80 % of the load that was seen. Or one request after the other, if that is
+more: any server can do that. The reason: at low load a server with 32 places and one with 200 give the same readings, and so
+do 40 % and 80 % of an unmeasured CPU, so that whatever goes further is a guess that costs the target when wrong.
+When it is too careful, it costs at most the ratio of the loads, and a load test of twenty minutes ends it.
 
 **Declared places.** What a replica serves with every place taken that its owner declares is told by how times rose with the
 requests in work. A batching server takes longer for each request the more it has in work, in proportion: a step's time is
 linear in its batch (Orca, OSDI 2022; vLLM, SOSP 2023). So R(n) = a + b n is fitted on history's hours, n the requests in work
 of a replica and R their time in work by Little's law, and a replica with all K places taken serves K / R(K).
 
-A line says nothing of what lies beyond it. It is believed only where it foretold the busiest hours from the calmer ones, and no
-further than `REACH` times the highest load shown; not at all where requests waited while places were free, or where more were
-in work than the places declared: something else is full first, or the declaration is wrong.
+A line is uncertain outside its data. It is believed only where it predicted the busiest hours from the calmer ones,
+and no further than `REACH` times the highest load shown; not at all where requests waited while places were free, or where
+more were in work than the places declared: something else is full first, or the declaration is wrong.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def back_test(workload: Workload, healthy_frac: float) -> BackTest | str:
         return f"{law} in the hours of less load"
     tested = held_out & np.isfinite(service.arrivals) & (service.replicas > 0)
     if not tested.any():
-        return "nobody knows how many replicas served the hours of most load"
+        return "it is not known how many replicas served the busiest hours"
     return _held_against(workload, service, law, tested, split_req_s=split, top_req_s=float(known[-1]))
 
 
@@ -124,7 +124,7 @@ def fluid_queue(service: ServiceObservation, capacity_req_s: float) -> FluidQueu
 
 
 def hourly_load(service: ServiceObservation) -> FloatArray:
-    """Return the requests/s of a ready replica by hour (n_hours,); NaN where an hour has gaps."""
+    """Return the requests/s of a ready replica by hour (n_hours,); NaN if an hour has gaps."""
     per_hour = max(1, round(S_PER_HR / service.step_s))
     load = step_load(service, 1.0)
     whole = len(load) // per_hour * per_hour
@@ -144,7 +144,7 @@ def _fitted_without(workload: Workload, held_out: Flags, healthy_frac: float) ->
     assert service is not None
     part = replace(workload, service=replace(service, arrivals=np.where(held_out, np.nan, service.arrivals)))
     law = service_law(part, healthy_frac)
-    # what it would say of any load, promised or not
+    # its prediction at any load, within the promised range or not
     return law if isinstance(law, str) else replace(law, top_load=1.0)
 
 
@@ -180,7 +180,7 @@ def _held_against(
 
 
 def _late_frac(target: Target, share: BackTestedMeasure) -> float:
-    """Return how many more came late than foretold, over those that the target allows."""
+    """Return how many more came late than predicted, over those that the target allows."""
     allowed = max(1.0 - target.required_frac, 1e-6)
     return (share.foretold - share.measured) / allowed
 
@@ -233,7 +233,7 @@ def _waiting(service: ServiceObservation, queue: FluidQueue, tested: Flags) -> B
 
 
 def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> BackTestedMeasure | None:
-    """Return the GPU-seconds per request of the hours fitted and of those held out; None where either is unknown."""
+    """Return the GPU-seconds per request of the hours fitted and of those held out; None if either is unknown."""
     busy = workload.activity.busy_gpus
     fitted, measured = (
         gpu_seconds_per_request(replace(service, arrivals=np.where(left_out, np.nan, service.arrivals)), busy)
@@ -245,13 +245,13 @@ def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> Ba
 _AS_GOOD_FRAC = 0.9
 """What was served by replicas that were full is what activity says, within a tenth: readings are no better."""
 _CLEAR_RISE = 1.3
-"""Medians that rise by less than this with load tell nothing of what fills."""
+"""Medians that rise by less than this with load are not informative."""
 _BEYOND_GPU = 1.2
 """They rise by so much more than the GPU's load explains, if something else fills first."""
 
 
 def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
-    """Fit a service's law, test it, and hold it to what history shows; a reason where there is none to fit."""
+    """Fit a service's model, test it, and limit it to observed loads; a reason if it cannot be fitted."""
     service, capacity = workload.service, activity_capacity(workload)
     if isinstance(capacity, str):
         return capacity
@@ -286,7 +286,7 @@ def allowance(trust_frac: float, healthy_frac: float) -> float:
 
 
 def hottest_req_s(workload: Workload) -> float:
-    """Return the load that the hottest replicas were seen to sustain, in requests/s; 0 where nothing tells them apart.
+    """Return the load that the hottest replicas were observed to sustain, in requests/s; 0 if nothing tells them apart.
 
     Replicas are never loaded evenly, and what one of them bore each of them bears: in the busiest hours, the second busiest
     device worked so much more than the mean (`Activity.uneven`), for three minutes of the hour, at requests like all others.
@@ -302,7 +302,7 @@ def hottest_req_s(workload: Workload) -> float:
 def _most(
     workload: Workload, law: ServiceLaw, shown_req_s: float, found: BackTest | str, healthy_frac: float
 ) -> tuple[Bound, float]:
-    """Return what bounds a replica, and what it serves at most."""
+    """Return what limits a replica, and its capacity."""
     service, trust_frac = workload.service, trust_of(found)
     assert service is not None
     in_work_s = seconds_in_work(service)
@@ -327,7 +327,7 @@ def _most(
 
 
 def _rises_beside_gpu(law: ServiceLaw, shown_req_s: float) -> bool:
-    """Tell whether median latencies rise with load by more than the GPU's load explains, which is by 1 / (1 - load) at most.
+    """Return whether median latencies rise with load by more than the GPU's load explains, which is by 1 / (1 - load) at most.
 
     Up to the highest load that was sustained: single steps of more tell of chance.
     """
@@ -341,7 +341,7 @@ def _rises_beside_gpu(law: ServiceLaw, shown_req_s: float) -> bool:
 
 
 def _crowds(found: BackTest | str) -> bool:
-    """Tell whether requests were in work together by more than the GPU's load explains, on the busier hours of a back-test.
+    """Return whether requests were in work together by more than the GPU's load explains, on the busier hours of a back-test.
 
     They hinder one another then, however few of them are late yet: by Little's law each takes longer with every other.
     """
@@ -387,9 +387,9 @@ _HELD_OUT_FRAC = 0.2
 _LEAST_RANGE = 1.3
 """Requests in work must differ by so much between calm hours and busy ones, or there is no slope to fit."""
 _ERROR_FRAC = 0.05
-"""The line must foretell the time in work of the hours held out within this."""
+"""The line must predict the time in work of the hours held out within this."""
 _WAITING_FRAC = 0.02
-"""Requests that wait, over those in work, in hours that leave a fifth of the places free: more is no chance."""
+"""Requests that wait, over those in work, in hours that leave a fifth of the places free: more is not by chance."""
 _FREE_FRAC = 0.8
 _Z_90 = 1.2816
 """Normal quantile: the slope is taken at the upper end of its 80 % interval."""
@@ -450,7 +450,7 @@ def served_with_places(
     if isinstance(line, str):
         return line
     if line.error_frac > _ERROR_FRAC:
-        return f"busy hours took {line.error_frac:.0%} longer than foretold from calm ones"
+        return f"busy hours took {line.error_frac:.0%} longer than predicted from calm ones"
     return min(line.req_s(places), (1.0 + (REACH - 1.0) * trust_frac) * shown_req_s)
 
 

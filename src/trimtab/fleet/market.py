@@ -1,4 +1,4 @@
-"""What is on offer: rates of the pools that a fleet uses, and the nodes it could run on instead."""
+"""The market: rates of the pools that a fleet uses, and the nodes it could run on instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _words(gpu_name: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """A node that can be had on demand in a region: its GPU, its rates, and what else it can be bought under."""
+    """A node sold on demand in a region: its GPU, its rates, and its other buying options."""
 
     pool: Pool
     gpu: Gpu
@@ -58,9 +58,9 @@ class Market:
     limits: Limits = field(default_factory=Limits)
     """Where a plan may go (`fleet.reach`)."""
     known_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
-    """Rates that go over the catalog's: what a kept plan was made at, or what `spot_events` told."""
+    """Rates that override the catalog's: those of a saved plan, or those observed in `spot_events`."""
     spot_records: Mapping[Pool, SpotRecord] = field(default_factory=dict)
-    """What the fleet's own history tells of spot, by the pool of the same nodes on demand."""
+    """The fleet's own history on spot, by the pool of the same nodes on demand."""
     # answers that every option of a plan asks for again: empty in each market, and no part of its value
     _offerings: dict[tuple[str, str], tuple[Offering, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -95,7 +95,7 @@ class Market:
         return self.catalog.regions.get(provider, ())
 
     def rate(self, pool: Pool) -> int:
-        """Return a pool's hourly rate in micro-dollars; raises MissingPrice or UnknownName."""
+        """Return a pool's hourly rate in micro-dollars. Raises MissingPrice or UnknownName."""
         if pool in self.known_micro_usd_hr:
             return self.known_micro_usd_hr[pool]
         option = _OPTION[pool.capacity_type]
@@ -109,7 +109,7 @@ class Market:
     def rates_of_days(self, pools: Iterable[Pool], window: Window) -> dict[Pool, int | IntArray]:
         """Return the rates at which a window was billed: one a pool, or one an hour (n_hours,) where it changed meanwhile.
 
-        Days before the first known rate are billed at that one; rates that go over the catalog's are taken to have held.
+        Days before the first known rate are billed at that one; rates that go over the catalog's are assumed to have held.
         """
         days = [(window.start + timedelta(hours=hour)).date() for hour in range(window.hours)]
         rates: dict[Pool, int | IntArray] = {}
@@ -129,7 +129,7 @@ class Market:
         return micro_usd(next((row for row in reversed(rows) if row.as_of <= day), rows[0]).usd_hr)
 
     def carrying(self, rates_micro_usd_hr: Mapping[Pool, int]) -> Market:
-        """Return the market in which nodes of pools that no list has cost so much an hour: they are carried, not judged."""
+        """Return the market with a rate for nodes of unlisted pools, which are billed but not judged."""
         return replace(self, known_micro_usd_hr={**self.known_micro_usd_hr, **rates_micro_usd_hr})
 
     def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
@@ -161,7 +161,7 @@ class Market:
         return frozenset(name for name in missing if not _words(name) <= known)
 
     def commitment(self, pool: Pool) -> Price | None:
-        """Return the cheapest commitment that covers a pool, of an allowed term; None where none is sold."""
+        """Return the cheapest commitment that covers a pool, of an allowed term; None if none is sold."""
         allowed = [
             price
             for price in self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
@@ -170,9 +170,9 @@ class Market:
         return min(allowed, key=lambda price: price.usd_hr, default=None)
 
     def committed_rate(self, pool: Pool) -> int | None:
-        """Return the least that a node of a pool costs an hour under an allowed commitment, to nodes or to spend.
+        """Return a lower bound of a pool's cost per node-hour under an allowed commitment, to nodes or to spend.
 
-        In micro-dollars, with the commitment used in full; None where none is known.
+        In micro-dollars, with the commitment used in full; None if none is known.
         """
         if pool not in self._committed:
             self._committed[pool] = self._least_committed(pool)
@@ -187,12 +187,12 @@ class Market:
         return min(known, default=None)
 
     def block_price(self, pool: Pool) -> Price | None:
-        """Return the price of a pool's nodes in capacity blocks; None where none is known."""
+        """Return the price of a pool's nodes in capacity blocks; None if none is known."""
         rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
         return next((price for price in rows if price.option is BuyingOption.CAPACITY_BLOCK), None)
 
     def plan_rates(self, pools: Iterable[Pool], option: BuyingOption) -> dict[Pool, int]:
-        """Return what an hour of each on-demand pool takes of a spend plan, for those whose rate is known."""
+        """Return what an hour of each on-demand pool costs under a spend plan, for pools with a known rate."""
         rates: dict[Pool, int] = {}
         for pool in pools:
             rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)

@@ -1,4 +1,4 @@
-"""What runs: the fleet, its workloads and how their kinds are told apart, what was observed of each, its targets.
+"""The fleet: its workloads and their kinds, what was observed of each, and their targets.
 
 Times are whole seconds from the start of the window; arrays over hours are (n_hours,). NaN means not measured, never 0.
 """
@@ -78,7 +78,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """What a workload's GPUs did. Means are over its device-hours with samples; None where the metric was absent."""
+    """What a workload's GPUs did. Means are over its device-hours with samples; None if the metric was absent."""
 
     signal: str
     """The best activity signal present: sm_active, else gpu_util, else none."""
@@ -93,9 +93,9 @@ class Activity:
     memory_total_gib: float | None
     """Visible memory of the device that showed the peak."""
     busy_gpus: FloatArray
-    """(n_hours,) GPUs' worth of activity; NaN where nothing was measured."""
+    """(n_hours,) GPUs' worth of activity; NaN if nothing was measured."""
     median_gpus: FloatArray
-    """(n_hours,) the same at the median of each hour, taken as if all its GPUs were busy at once; NaN where not measured."""
+    """(n_hours,) the same at the median of each hour, taken as if all its GPUs were busy at once; NaN if not measured."""
     p95_gpus: FloatArray
     """(n_hours,) the same at the 95th percentile of each hour."""
     active_devices_frac: float | None
@@ -109,7 +109,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenReadings:
-    """Tokens of a service's steps, and the time of the steps of its engine; all (n_steps,), NaN where nobody read them."""
+    """Tokens of a service's steps, and the time of the steps of its engine; all (n_steps,), NaN if not measured."""
 
     input: FloatArray
     """Prompt tokens, those found in the prefix cache included."""
@@ -134,22 +134,22 @@ class ServiceObservation:
     running: FloatArray
     """(n_steps,) requests in work, mean."""
     latency_le_s: FloatArray
-    """(n_buckets,) upper bounds, the last inf; empty where no latency was measured."""
+    """(n_buckets,) upper bounds, the last inf; empty if no latency was measured."""
     latency_count: FloatArray
     """(n_steps, n_buckets) requests per bucket."""
     ttft_le_s: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(n_ttft_buckets,) upper bounds of the time to the first token; empty where it was not measured."""
+    """(n_ttft_buckets,) upper bounds of the time to the first token; empty if it was not measured."""
     ttft_count: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """(n_steps, n_ttft_buckets) requests per bucket."""
     waiting: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(n_steps,) requests queued, mean; empty where nobody measured them."""
+    """(n_steps,) requests queued, mean; empty if not measured."""
     input_tokens: float | None = None
-    """Mean tokens of a prompt over all requests; None where they were not measured."""
+    """Mean tokens of a prompt over all requests; None if they were not measured."""
     output_tokens: float | None = None
     tokens: TokenReadings | None = None
-    """Tokens by step; None where none were ever read."""
+    """Tokens by step; None if none were ever read."""
     tpot_le_s: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(n_tpot_buckets,) upper bounds of requests' mean times per token after the first; empty where not measured."""
+    """(n_tpot_buckets,) upper bounds of requests' mean times per token after the first; empty if not measured."""
     tpot_count: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """(n_steps, n_tpot_buckets) requests per bucket."""
 
@@ -173,12 +173,12 @@ class JobsObservation:
     """Pods that hold them, evenly."""
     cut: Flags
     gpu: tuple[str, ...] = ()
-    """The type of GPU that each ran on, "" where that is not known or there were several; empty where no run's is known."""
+    """The type of GPU that each ran on, "" where that is not known or there were several; empty if no run's is known."""
     checkpoint_interval_s: float | None = None
     checkpoint_save_s: float | None = None
     checkpoint_restore_s: float | None = None
     unqueued: JobsObservation | None = None
-    """The same runs had none waited, with those that had not started by the window's end; None where they are these."""
+    """The same runs had none waited, with those that had not started by the window's end; None if they are these."""
 
     @property
     def count(self) -> int:
@@ -191,7 +191,7 @@ class JobsObservation:
         return self.start_s - self.submit_s
 
     def part(self, chosen: IntArray) -> JobsObservation:
-        """Return some of the runs, in the order asked for, as they came."""
+        """Return some of the runs, in the order requested, as they came."""
         return replace(
             self,
             unqueued=None,
@@ -212,12 +212,12 @@ class PodSize:
     gpus: float
     pods: int
     used_gpus: float | None
-    """None where no GPU did anything, or where nobody knows which it held."""
+    """None if no GPU did anything, or if its GPUs are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a workload must keep: `required_frac` of its requests or runs within `limit_s`, or that share of throughput."""
+    """A target of a workload: `required_frac` of its requests or runs within `limit_s`, or that share of throughput."""
 
     metric: TargetMetric
     required_frac: float
@@ -226,7 +226,7 @@ class Target:
     because: str
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe the target in words."""
         if self.limit_s is None:
             return f"{self.metric.value} >= {self.required_frac:.0%} of observed"
         return f"{self.metric.value} p{self.required_frac * 100:g} <= {self.limit_s:.3g} s"
@@ -259,7 +259,7 @@ class Workload:
     spec: WorkloadSpec
     targets: tuple[Target, ...]
     start_s: float | None = None
-    """How long its pods were measured to take from their node to ready; None where too few were."""
+    """How long its pods were measured to take from their node to ready; None if too few were."""
     pull_s: float | None = None
     """Of that, the pulls of their images."""
     held_gpu_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What was seen of what there was, and what was dropped."""
+    """Coverage: how much was observed, and what was dropped."""
 
     window: Window
     asked_days: float
@@ -307,7 +307,7 @@ class Fleet:
     workloads: tuple[Workload, ...]
     coverage: Coverage
     unknown_holders: frozenset[str] = frozenset()
-    """Names of nodes on which some GPU was at work that nobody is known to have held, or of which nothing was read: no plan
+    """Names of nodes with a busy GPU but no known holder, or without any readings: no plan
     gives them back."""
     carried_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
     """Pools of which no rate is listed, and what an hour of their nodes is carried at: what the bill says, else nothing. No
@@ -316,13 +316,13 @@ class Fleet:
     """Models of GPUs, as nodes name them, that no catalog has. Their nodes are billed, and no plan touches them."""
 
     def is_left_alone(self, node: Node) -> bool:
-        """Tell whether a node stays whatever is planned, for nobody knows who works on it, its price or its GPUs."""
+        """Return whether a node stays whatever is planned, for no one knows who works on it, its price or its GPUs."""
         return (
             node.name in self.unknown_holders or node.pool in self.carried_micro_usd_hr or node.gpu in self.unknown_gpus
         )
 
     def workload(self, name: str) -> Workload:
-        """Return a workload by name; raises KeyError."""
+        """Return a workload by name. Raises KeyError."""
         for workload in self.workloads:
             if workload.name == name:
                 return workload
@@ -347,7 +347,7 @@ def workload_kind(
     jobs: JobsObservation | None,
     window: Window,
 ) -> tuple[WorkloadKind, str]:
-    """Return what a workload is for and why we think so; what a person declared wins."""
+    """Return a workload's kind and the reason; a declaration wins."""
     if spec.kind is not None:
         return spec.kind, "declared in workloads.yaml"
     if service is not None:
@@ -375,7 +375,7 @@ def _kind_of_runs(name: str, jobs: JobsObservation, window: Window) -> tuple[Wor
 
 
 def is_regular(jobs: JobsObservation) -> bool:
-    """Tell whether runs are submitted at the same time of day (so that capacity can be there before them)."""
+    """Return whether runs are submitted at the same time of day (so that capacity can be there before them)."""
     whole = ~jobs.cut
     if whole.sum() < 3:
         return False

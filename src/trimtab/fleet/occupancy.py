@@ -1,4 +1,4 @@
-"""Who held which node and GPU when: node lives and allocations per hour, and how many GPUs each pod held at once."""
+"""Who held which node and GPU when: node lifetimes and allocations per hour, and GPUs per pod."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trimtab.units import S_PER_HR
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Occupancy:
-    """Nodes, their seconds per hour, who held them, and what did not fit."""
+    """Nodes, their seconds per hour, their holders, and inconsistent records."""
 
     nodes: tuple[Node, ...]
     node_seconds: IntArray
@@ -188,7 +188,7 @@ def _held_once(
 
 
 def _life_in_hour(lives: Sequence[Node], node_seconds: IntArray, number: Mapping[str, int]) -> IntArray:
-    """Return which life a node name had in each hour (n_names, n_hours); -1 where none. The first wins a shared hour."""
+    """Return which life a node name had in each hour (n_names, n_hours); -1 if none. The first wins a shared hour."""
     life_at = np.full((len(number), node_seconds.shape[1]), -1, dtype=np.int64)
     for index in reversed(range(len(lives))):
         life_at[number[lives[index].name], node_seconds[index] > 0] = index
@@ -226,7 +226,7 @@ class Pods:
     used_gpus: FloatArray
     """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side. One without
     readings in an hour counts as at work, unless it was read in others and never worked while the pod did. NaN where no GPU did
-    anything, or where nobody knows which it held."""
+    anything, or if its GPUs are not known."""
     gpu: tuple[str, ...]
     """Their type of GPU; "" where it is not known, or where a pod held several types."""
 
@@ -259,7 +259,7 @@ class Pods:
         return tuple(found)
 
     def usual_gpus(self, workload: int) -> float:
-        """Return the GPUs of the median pod of a workload; 1 where none held any."""
+        """Return the GPUs of the median pod of a workload; 1 if none held any."""
         mine = self.workload == workload
         return float(np.median(self.gpus[mine])) if mine.any() else 1.0
 
@@ -305,7 +305,7 @@ def pods_of(
 
 
 def one_type(types: Iterable[str]) -> str:
-    """Return the type of GPU that all of these are; "" where they differ or nobody knows one."""
+    """Return the common type of these GPUs; "" if they differ or none is known."""
     known = set(types)
     return known.pop() if len(known) == 1 else ""
 
@@ -336,10 +336,9 @@ def pods_of_runs(run_gpus: FloatArray, sizes: tuple[PodSize, ...], usual_gpus: f
 def nodes_with_unknown_holders(
     allocations: pa.Table, devices: pa.Table, rows: DeviceHours, active_frac: float, window: Window
 ) -> frozenset[str]:
-    """Return the nodes on which some GPU was at work that nobody is known to have held: a process beside the scheduler.
+    """Return the nodes with a busy GPU but no known holder: a process outside of the scheduler.
 
-    An hour before or after one in which somebody held it may be theirs, and where a pod holds GPUs of a node that nobody
-    named, they may be any.
+    An hour next to one with a holder may belong to that holder. A pod whose GPUs are not named may hold any of its node's.
     """
     node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
     at_work = np.nan_to_num(rows.best) >= active_frac
@@ -368,10 +367,10 @@ def nodes_with_unknown_holders(
 def nodes_never_looked_into(
     nodes: Iterable[str], pods: pa.Table, allocations: pa.Table, devices: pa.Table, rows: DeviceHours
 ) -> frozenset[str]:
-    """Return the nodes of which neither pods nor GPU activity were read: nobody can say that they are empty.
+    """Return the nodes without readings of pods or GPU activity: they may not be empty.
 
     A node runs pods of its own as long as it is there (kube-proxy, the device plugin), so that a snapshot which has pods of
-    others and none of it is half a snapshot. Where no pod of any node was read, nobody's holdings were.
+    others and none of it is half a snapshot. If no pod of any node was read, no holdings are known at all.
     """
     node_of = dict(zip(text(devices["device"]), text(devices["node"]), strict=True))
     read = {rows.names[index] for index in np.unique(rows.device[~np.isnan(rows.best)]).tolist()}

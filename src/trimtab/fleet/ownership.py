@@ -1,4 +1,4 @@
-"""What serving or training a model costs all told: the nodes, what of them is idle or stranded, and what comes besides.
+"""Total cost of serving or training a model: the nodes, their idle and stranded part, and additional costs.
 
 Node-hours are billed whole; the first lines split that one bill, the others come on top. Every line says how it was
 reckoned, with the assumption it rests on (`ownership`, `assumptions`, `planning` of the settings); a line of 0 says why.
@@ -22,7 +22,7 @@ CHECKPOINT_BYTES_PER_PARAM = 14
 
 
 class CostItem(Enum):
-    """What money goes to."""
+    """The kinds of cost."""
 
     WORK = "GPUs at work"
     IDLE = "headroom and idle time"
@@ -36,7 +36,7 @@ class CostItem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One part of the total, and how it was reckoned."""
+    """One part of the total, and how it was computed."""
 
     item: CostItem
     usd: float

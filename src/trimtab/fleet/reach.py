@@ -1,8 +1,8 @@
-"""Where a workload may run: limits as people state them, and the one place that every lever asks for what is on offer.
+"""Where a workload may run: limits stated by people, and the nodes that levers may choose from.
 
 At home always. In other regions of its cloud where workloads.yaml names them (`regions`), and in other clouds where the
-settings ask for them (`limits.providers`): data has gravity, so that nothing moves by default, and nothing moves whose data
-and traffic nobody stated.
+settings ask for them (`limits.providers`): data has gravity, so nothing moves by default, and nothing moves whose data
+and traffic are not declared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUOTA_FORM = "write TYPE[@REGION][:CAPACITY]=NODES, as p5.48xlarge=16 or g6.xla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """Most nodes of a type at once, in one region or (None) in each, held one way."""
+    """Maximum number of nodes of a type at once, in one region or (None) in each, for one capacity type."""
 
     instance_type: str
     region: str | None
@@ -36,7 +36,7 @@ class Quota:
     nodes: int
 
     def holds_for(self, pool: Pool) -> bool:
-        """Tell whether it limits a pool."""
+        """Return whether it limits a pool."""
         return (
             pool.instance_type == self.instance_type
             and pool.capacity_type is self.capacity
@@ -46,7 +46,7 @@ class Quota:
 
 @cache
 def quotas_of(text: str) -> tuple[Quota, ...]:
-    """Read quotas apart by commas; raises InputError."""
+    """Read quotas apart by commas. Raises InputError."""
     return tuple(_quota(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -76,7 +76,7 @@ def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
 
 
 def isolation_of(text: str) -> Isolation:
-    """Read what must keep workloads apart; raises InputError."""
+    """Parse an isolation requirement between workloads. Raises InputError."""
     known = [isolation.value for isolation in Isolation]
     if text not in known:
         near = near_matches(text, known)
@@ -86,7 +86,7 @@ def isolation_of(text: str) -> Isolation:
 
 
 def asked_isolation(spec: WorkloadSpec, stated: str) -> Isolation:
-    """Return what must keep a workload apart from others: what it declares, else what is stated for the fleet."""
+    """Return the isolation that a workload requires: as it declares, else the fleet's setting."""
     return isolation_of(spec.isolation or stated)
 
 
@@ -128,12 +128,12 @@ class NamedRegion:
     name: str
 
     def means(self, region: Region) -> bool:
-        """Tell whether it names a region."""
+        """Return whether it names a region."""
         return self.name == region.name and self.provider in (None, region.provider)
 
 
 def named_regions(texts: Iterable[str]) -> tuple[NamedRegion, ...]:
-    """Read regions as people write them; raises InputError."""
+    """Read regions as people write them. Raises InputError."""
     found = []
     for text in texts:
         provider, slash, name = text.strip().rpartition("/")
@@ -149,12 +149,12 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def home_of(workload: Workload) -> Region:
-    """Return where a workload runs now."""
+    """Return the region where a workload runs now."""
     return Region(workload.pool.provider, workload.pool.region)
 
 
 def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
-    """Return the other regions that a workload may move to, or why there are none; empty where nobody asked for any."""
+    """Return the other regions that a workload may move to, or why there are none; empty if none was requested."""
     spec, home = workload.spec, home_of(workload)
     declared = None if spec.regions is None else named_regions(spec.regions)
     others = [provider for provider in listed(market.limits.providers) if provider != home.provider]
@@ -196,7 +196,7 @@ def _of_provider(
 def _near(provider: str, known: Sequence[str], home: Region) -> tuple[Region, ...]:
     """Return a provider's regions on the home continent; the only one of a cloud that names none.
 
-    Raises InputError where nobody knows which ones are near.
+    Raises InputError if it is not known which ones are near.
     """
     if tuple(known) == (ANY_REGION,):
         return (Region(provider, ANY_REGION),)
@@ -204,7 +204,7 @@ def _near(provider: str, known: Sequence[str], home: Region) -> tuple[Region, ..
     found = tuple(Region(provider, name) for name in known if continent_of(provider, name) == continent)
     if continent is None or not found:
         raise InputError(
-            f"limits.providers asks for {provider}, and nobody knows which of its regions are near {home}: name them in "
+            f"limits.providers asks for {provider}, but it is not known which of its regions are near {home}: name them in "
             f"limits.regions ({', '.join(f'{provider}/{name}' for name in known)})"
         )
     return found
@@ -224,7 +224,7 @@ def offerings_at_home(workload: Workload, market: Market) -> tuple[Offering, ...
 def offerings_elsewhere(workload: Workload, market: Market) -> tuple[Offering, ...]:
     """Return the nodes on offer to a workload outside its region.
 
-    Where nobody named a cloud's regions, each instance type is taken in the cheapest of those that are near.
+    If a cloud's regions are not named, each instance type is taken in the cheapest of those that are near.
     """
     reach = reach_of(workload, market)
     if isinstance(reach, str):
@@ -241,13 +241,13 @@ def offerings_elsewhere(workload: Workload, market: Market) -> tuple[Offering, .
 
 
 def is_near(home: Region, other: Region) -> bool:
-    """Tell whether two regions are known to lie on one continent."""
+    """Return whether two regions are known to lie on one continent."""
     continent = continent_of(home.provider, home.name)
     return continent is not None and continent == continent_of(other.provider, other.name)
 
 
 def check_reach(workloads: Iterable[Workload], market: Market) -> None:
-    """Refuse names of providers and regions that the price book does not know; raises UnknownName with near matches."""
+    """Refuse names of providers and regions that the price book does not know. Raises UnknownName with near matches."""
     limits: Limits = market.limits
     for provider in listed(limits.providers):
         if provider not in market.catalog.providers:

@@ -1,7 +1,7 @@
-"""A fleet as it would have been with more or less of the same demand, run as it was run.
+"""A fleet with its demand scaled up or down, run the same way as in history.
 
 Nodes stay whole: of the nodes that the same workloads held, the least whole number that is not below the factor's share is
-kept or copied, spread evenly over them; nodes that nobody held stay as they are.
+kept or copied, spread evenly over them; unheld nodes stay as they are.
 Requests, runs, replicas and activity scale alike; targets stay.
 """
 
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9
 
 
 def scaled_fleet(fleet: Fleet, factor: float) -> Fleet:
-    """Return the fleet with `factor` times the demand, on as many times the nodes; raises ValueError for no demand at all."""
+    """Return the fleet with `factor` times the demand, on as many times the nodes. Raises ValueError for no demand at all."""
     if factor <= 0:
         raise ValueError(f"demand must be scaled by more than 0, got {factor}")
     if factor == 1:

@@ -1,10 +1,10 @@
-"""How a service answers under load, as its own history showed it: requests a replica can serve, and the latency at each load.
+"""How a service responds to load, fitted on its own history: a replica's capacity, and the latency at each load.
 
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
 histogram, made monotone (more load is never faster); the time to the first token and the time per token after it have
 histograms of their own where they were measured. Beyond the highest load seen, up to the top of the healthy band, times stretch
 as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised. First tokens stretch by load / seen
-besides, since they wait for the prompts before them and a wait grows as load / (1 - load) (Pollaczek and Khinchine); times per
+as well, since they wait for the prompts before them and a wait grows as load / (1 - load) (Pollaczek and Khinchine); times per
 token by (load / seen)^2, for each long prompt that comes holds up the answers of all others. `law_limit.tested_law` is the law
 that plans rest on: this one, held to what history shows that a replica can serve.
 """
@@ -32,17 +32,17 @@ _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
 _STEPS_PER_HR = 20
-"""Of demand made of activity: the 95th percentile of an hour says what its busiest three minutes hold."""
+"""Step of demand derived from activity: the 95th percentile of an hour describes its busiest three minutes."""
 _STEP_S = S_PER_HR / _STEPS_PER_HR
 _MIDDLE = (0.16, 0.84)
 """Quantiles a standard deviation to either side of the median."""
 _SEEN_FULL = frozenset({Bound.GPU, Bound.ONE_BY_ONE, Bound.PLACES})
-"""What tells where a replica is full; the other bounds tell what it was seen to serve."""
+"""Bounds that show where a replica is full; the others only show what it was observed to serve."""
 STRETCH_EXPONENT = {TargetMetric.TTFT: 1.0, TargetMetric.TPOT: 2.0}
-"""Power of load / seen by which times of a metric stretch besides; at 1.2 times the load the scheduler's replay takes up to 1.6
-times as long (`python -m benchmarks.token_cost`). 0 for the others."""
+"""Additional power of load / seen by which times of a metric stretch; at 1.2 times the load the scheduler's replay takes up
+to 1.6 times as long (`python -m benchmarks.token_cost`). 0 for the others."""
 UNTOLD_ROOM = 1.5
-"""A replica that was never seen full is taken to serve so many times its careful capacity before requests wait. On seed 2 of
+"""A replica that was never seen full is assumed to serve so many times its careful capacity before requests wait. On seed 2 of
 the proving ground 1, 1.1, 1.25, 1.5 and all that activity says leave the cost of five plans 10.3, 5.5, 2.3, 1.6 and 1.6 % off
 (root of the mean square). What earlier queues would cost is in a plan's interval (`cost_of_queues`)."""
 
@@ -80,30 +80,30 @@ class ServiceLaw:
     full_batch_s: float = 0.0
     """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
     first_token: LatencyByLoad | None = None
-    """The time to the first token; None where it was not measured, and the whole request stands for it."""
+    """The time to the first token; None if it was not measured, and the whole request stands for it."""
     per_token: LatencyByLoad | None = None
-    """A request's mean time per token after the first; None where it was not measured, and no limit on it is promised."""
+    """A request's mean time per token after the first; None if it was not measured, and no limit on it is promised."""
     gpu_frac: float = 1.0
     """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
     tested: LawEvidence | None = None
-    """What its capacity rests on; None where it was not held against the rest of history."""
-    tokens: TokenWork | str = "its requests were never held against tokens"
+    """What its capacity rests on; None if it was not compared with the rest of history."""
+    tokens: TokenWork | str = "its requests were never compared with tokens"
     """What tokens take of a replica, where its loads are of their work in mean requests; else why they are of requests."""
 
     @property
     def counted(self) -> TokenWork | None:
-        """Return what tokens take, by which its demand is counted; None where requests are."""
+        """Return the work per token, if demand is counted in tokens; None if it is counted in requests."""
         return self.tokens if isinstance(self.tokens, TokenWork) else None
 
     @property
     def seen_activity_load(self) -> float:
-        """Return the highest load that history covers, over what a replica would serve at full activity."""
+        """Return the highest load in history, relative to a replica's capacity at full activity."""
         most = self.capacity_req_s if self.tested is None else self.tested.activity_req_s
         return self.seen_load * self.capacity_req_s / most
 
     @property
     def faster_counts(self) -> bool:
-        """Tell whether a faster GPU is more capacity; it is not where something else may fill a replica first."""
+        """Return whether a faster GPU is more capacity; it is not where something else may fill a replica first."""
         return self.tested is None or self.tested.bound.is_told
 
     @property
@@ -113,12 +113,12 @@ class ServiceLaw:
 
     @property
     def is_seen_full(self) -> bool:
-        """Tell whether history shows where a replica is full, and not only what it was seen to serve."""
+        """Return whether history shows where a replica is full, not only what it served."""
         return self.tested is None or self.tested.bound in _SEEN_FULL
 
     @property
     def full_req_s(self) -> float:
-        """Return what a replica is taken to serve before requests wait: more than a capacity that is no more than careful.
+        """Return what a replica is assumed to serve before requests wait: more than a capacity that is only cautious.
 
         It says how often a rule is told of a queue, and so what it costs. What a replica keeps goes by the capacity.
         """
@@ -128,7 +128,7 @@ class ServiceLaw:
 
     @property
     def run_time_spread(self) -> float:
-        """Return how far run times scatter: half the logarithmic width of the middle 68 % of latencies at the least load."""
+        """Return how far run times scatter: half the logarithmic width of the middle 68 % of latencies at the lowest load."""
         if not self.share.size:
             return 0.0
         counts: FloatArray = self.share[0]
@@ -313,7 +313,7 @@ def _as_seen(
 def _times_by_load(
     service: ServiceObservation, capacity: float, le_s: FloatArray, histogram: FloatArray
 ) -> LatencyByLoad | None:
-    """Return times of a histogram by load; None where they were not measured at any load that is believed."""
+    """Return times of a histogram by load; None if they were not measured at any load that is believed."""
     if not histogram.sum() > 0:
         return None
     load, counts = _by_load(service, capacity, histogram)
@@ -323,8 +323,8 @@ def _times_by_load(
 def activity_as_demand(workload: Workload) -> ServiceObservation:
     """Let activity stand in for demand where a service exposes no requests: GPU-seconds of activity, every three minutes.
 
-    Minutes of work hide in an hour's mean. Where the hour's percentiles are known, it is taken to hold one burst at its 95th
-    percentile, on all GPUs at once, which is the worst that they allow, and to be at its median, or below, besides.
+    Minutes of work hide in an hour's mean. Where the hour's percentiles are known, it is assumed to hold one burst at its 95th
+    percentile, on all GPUs at once, which is the worst that they allow, and to be at its median, or below, otherwise.
     """
     activity = workload.activity
     replicas = workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod
@@ -374,7 +374,7 @@ def step_load(service: ServiceObservation, capacity_req_s: float) -> FloatArray:
 
 
 def gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) -> float | None:
-    """Return the GPU-seconds of activity per request, over the hours that have both; None where none has."""
+    """Return the GPU-seconds of activity per request, over the hours that have both; None if none has."""
     steps_per_hour = round(S_PER_HR / service.step_s)
     hourly = service.arrivals[: len(busy_gpus) * steps_per_hour].reshape(-1, steps_per_hour)
     requests = hourly.sum(axis=1)
@@ -385,7 +385,7 @@ def gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) 
 
 
 def seconds_one_by_one(service: ServiceObservation) -> float | None:
-    """Return how long a request occupies a replica that serves one at a time; None where replicas serve several.
+    """Return how long a request occupies a replica that serves one at a time; None if replicas serve several.
 
     At low load few are seen together, however many places there are: that none waits for a place tells them apart.
     """

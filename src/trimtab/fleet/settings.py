@@ -1,4 +1,4 @@
-"""The one settings table: bands, efforts, assumptions. Every figure can be overridden (`trimtab.toml`, `--set`)."""
+"""All settings: bands, efforts, assumptions. Every figure can be overridden (`trimtab.toml`, `--set`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """Where a reading becomes a verdict (shares 0..1).
+    """Thresholds that turn readings into verdicts (shares 0..1).
 
     The activity bands are those that GPU FinOps practice uses: below 25 % over-provisioned, 25-60 % look for the cause, 60-80 %
     healthy for serving, above 85 % sustained at risk. The memory bands: peak below 40 % a candidate to share, above 80 % offer
@@ -32,16 +32,16 @@ class Effort:
     weeks: float
     per: str
     first_weeks: float = 0.0
-    """Engineer-weeks that its first use in the fleet takes besides, whatever follows: its operators, metrics, drills."""
+    """Additional engineer-weeks for its first use in the fleet: operators, metrics, drills."""
 
     @property
     def once_weeks(self) -> float:
-        """Return what is paid once, whoever uses it."""
+        """Return what is paid once for the whole fleet."""
         return self.first_weeks + (self.weeks if self.per == "fleet" else 0.0)
 
     @property
     def each_weeks(self) -> float:
-        """Return what each class or action takes besides."""
+        """Return what each class or action takes in addition."""
         return 0.0 if self.per == "fleet" else self.weeks
 
     def scaled(self, factor: float) -> Effort:
@@ -54,12 +54,12 @@ SERVICE_NODES_KEPT_S = 600.0
 `consolidateAfter`): longer than an HPA's scale-down window, so that a node outlives a short lull and the next replica finds it.
 The Cluster Autoscaler's own default is the same."""
 RUN_NODES_KEPT_S = 60.0
-"""The same for nodes of runs, where each run is taken to need new ones: long enough for a pod that is started again."""
+"""The same for nodes of runs, where each run is assumed to need new ones: long enough for a pod that is started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
-    """What the data cannot tell; each is an assumption of ours and shown as one."""
+    """Assumptions about what the data does not show; each is displayed as an assumption."""
 
     node_startup_s: float = 300.0
     """From asking a cloud for a GPU node to a ready pod (boot, driver, image): a planning assumption; measure your own."""
@@ -95,7 +95,7 @@ class Assumptions:
     """Network round trip that each request gains where a service runs in another region of its continent: the longest
     measured between AWS regions of one continent in 2017 was 89 ms (N. Virginia - Oregon); measure your own."""
     continent_rtt_s: float = 0.33
-    """The same for another continent, or where nobody knows how far it is: the longest between AWS regions in 2017 was
+    """The same for another continent, or if the distance is not known: the longest between AWS regions in 2017 was
     328 ms."""
     move_overlap_hr: float = 168.0
     """How long the present nodes stay up beside those of another region after a move: a week, a planning assumption."""
@@ -155,7 +155,7 @@ class Planning:
     engineers: float = 1.0
     weeks_per_quarter: float = 13.0
     levers_per_mo: float = 1.0
-    """Levers that the team takes up in a month; more work with a lever already taken up does not count. 0 is no limit."""
+    """Levers that the team takes up in a month; more work with a lever already taken up does not count. 0 means no limit."""
     levers_at_once: int = 1
     """Actions in progress at once, the team divided among them: 1 finishes one before the next."""
     quick_win_weeks: float = 1.0
@@ -163,7 +163,7 @@ class Planning:
     min_saving_usd_mo: float = 50.0
     """An action that adds less a month to the others is listed as not worth doing."""
     engineer_week_usd: float = 4000.0
-    """What an engineer's week costs all told: a planning assumption (about $200k a year); put your own."""
+    """What an engineer's week costs in total: a planning assumption (about $200k a year); put your own."""
     change_horizon_mo: float = 12.0
     """What a change costs once (data copied, both places up, moving to another cloud) is spread over so many months: a
     planning assumption, the payback time that a change is held to. Less than a month counts as one."""
@@ -175,13 +175,13 @@ class Planning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a plan may not exceed, whatever it would save."""
+    """Limits that a plan must keep."""
 
     quotas: str = ""
     """Most nodes at once, `TYPE[@REGION][:CAPACITY]=NODES` apart by commas: `p5.48xlarge=16, g6.xlarge@us-east-1:spot=40`.
     Without a capacity type on-demand nodes are meant; without a region, each region's own."""
     spot_max_frac: float = 1.0
-    """Largest share of the fleet's node-hours that may be on spot; 1 is no limit."""
+    """Largest share of the fleet's node-hours that may be on spot; 1 means no limit."""
     regions: str = ""
     """Regions that anything may be moved to, apart by commas: `us-west-2, gcp/us-central1`. Empty: any that workloads.yaml
     allows. It narrows that and opens nothing by itself; of limits.providers it names the regions to look at."""
@@ -200,7 +200,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ventures:
-    """What is judged for every fleet and never planned: another cloud, own kernels, own hardware.
+    """Alternatives that are judged for every fleet and never planned: another cloud, own kernels, own hardware.
 
     All are planning assumptions, rough on purpose and shown with their sums: put your own quotes.
     """
@@ -243,7 +243,7 @@ class Ventures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hygiene:
-    """From when on something untidy or broken is named; each is a planning assumption with its reason."""
+    """Thresholds for reporting something as untidy or broken; each is a planning assumption with its reason."""
 
     stray_hr: float = 24.0
     """Hours that pods of a workload without GPUs were on GPU nodes: a CI job or a migration is gone within a day."""
@@ -251,7 +251,7 @@ class Hygiene:
     """Restarts from which a container that fails is in a crash loop: kubelet's pauses of 10, 20, 40, 80 and 160 s are behind
     it, and every further one takes 300 s."""
     crash_life_s: float = 600.0
-    """A container that lived so long is not in a crash loop: kubelet begins its pauses anew after ten minutes."""
+    """A container that lived so long is not in a crash loop: kubelet begins its pauses again after ten minutes."""
     pending_hr: float = 1.0
     """Hours that a pod with GPUs waits for a node, or on its node for an image: nodes come in minutes, large images in half an
     hour."""
@@ -270,7 +270,7 @@ class Hygiene:
     throttled_frac: float = 0.05
     """Share of its speed that a GPU loses to throttling: clocks of healthy boards differ by a few percent."""
     fault_to_failure_s: float = 600.0
-    """A run that fails so soon after a fault on its node is taken to have failed of it."""
+    """A run that fails so soon after a fault on its node is assumed to have failed of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

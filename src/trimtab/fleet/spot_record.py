@@ -1,6 +1,6 @@
-"""What a fleet's own history tells of spot, pool by pool: whether it could be had, how often nodes were lost, at what price.
+"""A fleet's own history on spot, pool by pool: availability, losses of nodes, prices.
 
-`spot_events` says when spot was asked for or probed. What was learnt holds until the next event of that zone, for an hour at
+`spot_events` says when spot was requested or probed. What was learnt holds until the next event of that zone, for an hour at
 most; time of which nothing is known counts for neither side. A record is blended with the stated odds by how much it knows:
 `PRIOR_HR` hours of knowledge weigh as much as the assumption, one loss and one drought likewise.
 """
@@ -24,12 +24,12 @@ from trimtab.units import S_PER_HR, S_PER_MIN
 
 EVENT_COLUMNS = ("provider", "instance_type", "region", "zone", "at", "event", "spot_usd_hr")
 HOLDS_S = float(S_PER_HR)
-"""How long what an event told is taken to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h
+"""How long what an event told is assumed to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h
 on average."""
 TAKEN_S = 15.0 * S_PER_MIN
 """A loss that is followed by `unavailable` within this time was the beginning of a drought, and no loss of its own."""
 PRIOR_HR = 6.0
-"""Hours of knowledge that weigh as much as the assumed share of time without spot: best at foretelling the next three days from
+"""Hours of knowledge that weigh as much as the assumed share of time without spot: best at predicting the next three days from
 12 to 48 hours on four zones recorded in February 2023 (`benchmarks.spot_record` reports nine others)."""
 _UP, _DOWN = {"launched", "available"}, {"unavailable"}
 _INTERRUPTED = "interrupted"
@@ -37,14 +37,14 @@ _INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRecord:
-    """What was seen of one pool's spot nodes in a window."""
+    """Observations of one pool's spot nodes in a window."""
 
     known_hr: float
     """Hours in which it was known whether any zone gave spot nodes."""
     without_hr: float
     """Of them, hours in which none did."""
     droughts: int
-    """Spells without spot that were seen to end."""
+    """Spells without spot that were observed to end."""
     droughts_hr: float
     """How long these lasted in all."""
     node_hr: float
@@ -54,7 +54,7 @@ class SpotRecord:
     losses_at_droughts: int
     """Of them, those with which a drought began."""
     spot_usd_hr: float | None = None
-    """Mean of the prices that events told; None where none did."""
+    """Mean of the prices that events told; None if none did."""
 
     @property
     def weight_frac(self) -> float:
@@ -62,7 +62,7 @@ class SpotRecord:
         return self.known_hr / (self.known_hr + PRIOR_HR)
 
     def describe(self) -> str:
-        """Say what was seen and how much it counts."""
+        """Describe the observations and their weight."""
         without = self.without_hr / self.known_hr if self.known_hr else 0.0
         return (
             f"none {without:.0%} of {self.known_hr:,.1f} h known, {self.losses} losses in {self.node_hr:,.0f} node-hours; "
@@ -72,7 +72,7 @@ class SpotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotOdds:
-    """The odds that a plan reckons with for one pool's spot nodes."""
+    """The odds that a plan assumes for one pool's spot nodes."""
 
     loss_per_hr: float
     unavailable_frac: float
@@ -156,7 +156,7 @@ def _stretches(events: Iterable[tuple[float, str, str]], end_s: float) -> FloatA
 
 
 def _spells(stretches: FloatArray) -> tuple[float, float, list[float]]:
-    """Return seconds known, seconds without spot, and the lengths of droughts that were seen to end.
+    """Return seconds known, seconds without spot, and the lengths of droughts that were observed to end.
 
     A pool is without spot while a zone is known to have none and no zone is known to have some.
     """

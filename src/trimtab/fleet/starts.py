@@ -1,8 +1,8 @@
-"""How long starts took in a fleet's own history: until a pod got a node that began for it, and from its node to ready.
+"""Start times in a fleet's own history: until a pod got a new node, and from its node to ready.
 
 All is read off the pods that a cluster knew when it was read, which are those that ran then or had ended shortly before. The
 wait for a node lasts from a pod's creation to its place on a node that began in between, so that the time in which no node
-could be had is in it; pods of a queue (Kueue, Volcano) are left out, since nobody knows how long that kept them. Runs of
+could be had is in it; pods of a queue (Kueue, Volcano) are left out, since their time in the queue is not known. Runs of
 `jobs` do not tell the start of their node from their time in a queue. From its node to ready a pod pulls its images, starts its
 containers (volumes, init containers) and loads: the parts are told where moments and events tell them.
 """
@@ -29,9 +29,9 @@ SLOW_FRAC = 0.9
 """Starts beyond this quantile are the slowest tenth."""
 PLANNED_FRAC = 0.75
 """Plans take a start to last as long as three of four that were measured: waits add up over a day, and one late start of four
-costs what the headroom is for. The slowest tenth is what plans are proved under besides."""
+costs what the headroom is for. Proofs also test plans with the slowest tenth."""
 FEWEST = 3
-"""Starts from which on plans go by what was measured, and not by what is assumed."""
+"""Number of measured starts from which plans use the measurement instead of the assumption."""
 SHORT_LOAD_FRAC = 0.5
 """Loads scatter: one that is no shorter than this, of what plans take, does not say that anything was there before."""
 _LONGEST_S = float(S_PER_HR)
@@ -96,11 +96,11 @@ class MeasuredStarts:
 
     @property
     def planned_node_s(self) -> float | None:
-        """Return how long plans take the wait for a node to be; None where too few were measured."""
+        """Return how long plans take the wait for a node to be; None if too few were measured."""
         return planned(self.node_s)
 
     def planned_s(self, workload: str) -> float | None:
-        """Return how long plans take a workload's start on a node to be; None where too few were measured."""
+        """Return how long plans take a workload's start on a node to be; None if too few were measured."""
         return planned(self.own_s.get(workload, ()))
 
     def pulls_s(self, workload: str) -> tuple[float, ...]:
@@ -112,7 +112,7 @@ class MeasuredStarts:
         return tuple(start.load_s for start in self.own.get(workload, ()) if start.load_s is not None)
 
     def short_load_s(self, workload: str) -> float | None:
-        """Return the shortest load of a workload where it took less than half of what plans take; None where none did.
+        """Return the shortest load of a workload where it took less than half of what plans take; None if none did.
 
         Its weights or what it compiles were there before: on the node's disk, in its memory, in a cache that was kept.
         """
@@ -122,7 +122,7 @@ class MeasuredStarts:
 
 
 def planned(starts_s: Sequence[float]) -> float | None:
-    """Return what plans take of so many measured seconds; None where they are too few."""
+    """Return the start time that plans use, from measured seconds; None if there are too few."""
     if len(starts_s) < FEWEST:
         return None
     return float(np.quantile(starts_s, PLANNED_FRAC, method="higher"))
@@ -161,7 +161,7 @@ def measured_starts(pods: pa.Table, nodes: pa.Table) -> MeasuredStarts:
 
 
 def _own_start(row: Mapping[str, object]) -> OwnStart | None:
-    """Return a pod's start on its node; None where its moments cannot be those of one."""
+    """Return a pod's start on its node; None if its moments cannot be those of one."""
     all_s, setup_s = _seconds(row, "scheduled", "ready"), _seconds(row, "scheduled", "started")
     pull_s, pulled_gib = row["pull_s"], row["pulled_gib"]
     assert all_s is not None
@@ -214,7 +214,7 @@ def run_startup_s(workload: Workload, assumptions: Assumptions) -> float:
 
 
 def said_of_starts(starts: MeasuredStarts, fleet: Fleet, stated: Assumptions) -> Iterator[str]:
-    """Say what plans take starts to last and why; `stated` are the assumptions before anything was measured."""
+    """Describe the start times that plans assume and why; `stated` are the assumptions before any measurement."""
     node_s, usual = starts.planned_node_s, Assumptions()
     if stated.node_startup_s != usual.node_startup_s and node_s is not None:
         yield f"cold start: a node {stated.node_startup_s:.0f} s, as stated"

@@ -1,4 +1,4 @@
-"""What each workload must keep: what was declared, else "no worse than observed"; and what was declared in vain."""
+"""The targets of each workload: declared, else "no worse than observed"; and declarations without effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trimtab.tables.workloads import (
 from trimtab.units import MS_PER_S, S_PER_HR
 
 MOST_LIMIT_S = 1e7
-"""A limit beyond it is no target: four months."""
+"""A limit beyond it is not a target: four months."""
 _TAILS = (0.95, 0.99)
 _UNMEASURED = {
     TargetMetric.LATENCY: "no latency was measured",
@@ -43,7 +43,7 @@ _HISTOGRAM = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLimit:
-    """A target of one workload with another limit: what if it had to answer, start or begin within so many seconds?"""
+    """A target of one workload with another time limit, for a scenario."""
 
     workload: str
     metric: TargetMetric
@@ -57,7 +57,7 @@ _OTHER_LIMIT = re.compile(r"(?P<workload>[^=:\s]+)(:(?P<metric>[a-z_]+))?\s*=\s*
 
 
 def other_limit(text: str) -> OtherLimit:
-    """Read `NAMESPACE/NAME[:METRIC]=SECONDS`, latency where no metric is named; raises InputError, UnknownName."""
+    """Read `NAMESPACE/NAME[:METRIC]=SECONDS`, latency where no metric is named. Raises InputError, UnknownName."""
     form = "write prod/chat=0.3, prod/chat:ttft=500ms or team/train:queue_wait=600"
     found = _OTHER_LIMIT.fullmatch(text.strip())
     if found is None:
@@ -128,7 +128,7 @@ def targets_of(
 def declared_target(
     declaration: DeclaredTarget, kind: WorkloadKind, service: ServiceObservation | None, jobs: JobsObservation | None
 ) -> Target | str:
-    """Return a declared target as replays judge it, or why none can, and what would help."""
+    """Return a declared target as replays judge it, or why it cannot be judged, and what would help."""
     metric, limit_s = declaration.metric, declaration.limit_s
     if metric is TargetMetric.THROUGHPUT and declaration.limit_frac is not None:
         return Target(
@@ -157,7 +157,7 @@ def declared_target(
 def observed_s(
     metric: TargetMetric, quantile: float, service: ServiceObservation | None, jobs: JobsObservation | None
 ) -> float | None:
-    """Return a quantile of what history had; None where it was not measured."""
+    """Return a quantile of what history had; None if it was not measured."""
     if metric is TargetMetric.QUEUE_WAIT:
         return None if jobs is None or not jobs.count else float(np.quantile(jobs.wait_s, quantile))
     if metric is TargetMetric.THROUGHPUT or service is None:
@@ -276,7 +276,7 @@ def bucket_share(le_s: FloatArray, limit_s: float | FloatArray) -> FloatArray:
 
 
 def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatArray:
-    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN where there are none."""
+    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN if there are none."""
     total = count.sum(axis=-1)
     within = count @ bucket_share(le_s, limit_s)
     share = np.divide(within, total, out=np.full(np.shape(total), np.nan), where=total > 0)
@@ -284,15 +284,15 @@ def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatAr
 
 
 def refuse_impossible(workloads: Iterable[Workload]) -> None:
-    """Raise BundleError with every declaration that what was measured contradicts."""
+    """Raise BundleError with every declaration that contradicts the measurements."""
     faults = [fault for workload in workloads for fault in _impossible(workload)]
     if faults:
         raise BundleError(faults)
 
 
 def declared_in_vain(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Say what is declared of workloads whose kind has no use for it, which targets nothing judges, and which are judged by
-    something else than what they bound."""
+    """Report declarations that do not apply to a workload's kind, targets that cannot be judged, and targets judged by
+    another metric than the one they bound."""
     return tuple(note for workload in workloads for note in _in_vain(workload))
 
 

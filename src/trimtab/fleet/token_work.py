@@ -1,4 +1,4 @@
-"""What a service's tokens take of its replicas, and its demand counted in tokens instead of requests.
+"""The work of a service's tokens: how they divide a replica's time, and demand counted in tokens instead of requests.
 
 How the time of a replica divides between tokens is a rule, and every use says which:
 
@@ -62,7 +62,7 @@ class TokenAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUse:
-    """What a service's tokens were over a window, and how they share its cost."""
+    """A service's tokens over a window, and their shares of its cost."""
 
     tokens: TokenAmounts
     """Counted, in the hours in which they were read."""
@@ -76,7 +76,7 @@ class TokenUse:
 
 
 def token_use(workload: Workload) -> TokenUse | None:
-    """Return what a service's tokens were and how they share its cost; None where none were ever read."""
+    """Return what a service's tokens were and how they share its cost; None if none were ever read."""
     service = workload.service
     if service is None or service.tokens is None:
         return None
@@ -114,7 +114,7 @@ def _weights(
     prefill_s, decode_s = (float(np.nansum(values[read])) for values in (seen.prefill_s, seen.decode_s))
     if prefill_s > 0 and decode_s > 0:
         because = f"the engine's steps took {prefill_s:,.0f} s for prompts and {decode_s:,.0f} s for answers alone"
-        # steps compute only what was not cached: a hit costs what it saves nothing of, which nobody counts apart
+        # steps compute only what was not cached; the remaining cost of a hit is not counted separately
         weights = TokenAmounts(input=prefill_s, output=decode_s, cached=0.0)
         return _on_tokens(weights, tokens), TokenRule.MEASURED, because
     model = served_model(workload)
@@ -166,11 +166,11 @@ class TokenWork:
     """Each prompt token that has to be computed."""
     output_req: float
     cached_req: float
-    """Each prompt token that the prefix cache holds; as much as any other where nobody counts them apart."""
+    """Each prompt token that the prefix cache holds; as much as any other if they are not counted separately."""
 
 
 def token_work(workload: Workload) -> TokenWork | str:
-    """Return what tokens take of a service's replicas; or why its demand is counted in requests.
+    """Return the work per token of a service, or why its demand is counted in requests.
 
     Weights that follow the hourly activity of its GPUs worse than plain requests do are not believed.
     """

@@ -1,4 +1,4 @@
-"""CSV and Parquet that others wrote, as Arrow tables: every way in which they can be damaged is one InputError."""
+"""Reads CSV and Parquet files written by others as Arrow tables. Any damage is reported as one InputError."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
 def read_arrow_table(path: Path) -> pa.Table:
-    """Return the table of a `.csv`, `.csv.gz` or Parquet file; raises InputError."""
+    """Return the table of a `.csv`, `.csv.gz` or Parquet file. Raises InputError."""
     try:
         if path.name.lower().endswith((".csv", ".csv.gz")):
             column_names(path)
@@ -41,7 +41,7 @@ def read_arrow_table(path: Path) -> pa.Table:
 
 @contextmanager
 def open_parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file whose columns are named once; raises InputError, or one of `ARROW_ERRORS`."""
+    """Open a Parquet file whose columns are named once. Raises InputError, or one of `ARROW_ERRORS`."""
     with parquet_file(path) as file:
         check_columns(list(file.schema_arrow.names), str(path))
         yield file
@@ -57,7 +57,7 @@ def parquet_file(path: Path) -> pq.ParquetFile:
 
 
 def whole(table: pa.Table) -> pa.Table:
-    """Return the table once its offsets and texts are known to be sound; raises ArrowInvalid.
+    """Return the table once its offsets and texts are known to be sound. Raises ArrowInvalid.
 
     A damaged file may decode into texts that are no UTF-8, or lists beyond their end: those fail far from here otherwise.
     """
@@ -82,7 +82,7 @@ def _with_moments_of_the_calendar(table: pa.Table) -> pa.Table:
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names in the head of a CSV file, packed or not; raises InputError where it is too wide or no text."""
+    """Return the names in the head of a CSV file, packed or not. Raises InputError if it is too wide or no text."""
     try:
         with open_packed(path) as stream:
             start = stream.read(MOST_HEAD_BYTES)
@@ -99,7 +99,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def floats(table: pa.Table, name: str, where: str) -> npt.NDArray[np.float64]:
-    """Return a column as numbers (n_rows,), NaN where one is missing; raises InputError naming the first that is none."""
+    """Return a column as numbers (n_rows,), NaN if one is missing. Raises InputError naming the first that is none."""
     column = table[name]
     try:
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
@@ -121,7 +121,7 @@ def _first_no_number(column: pa.ChunkedArray) -> tuple[int | None, str]:
 
 
 def distinct_texts(column: pa.ChunkedArray, where: str) -> list[str]:
-    """Return a column's distinct values as texts, sorted; raises InputError where its values are none."""
+    """Return a column's distinct values as texts, sorted. Raises InputError if its values are none."""
     try:
         return sorted(str(name) for name in pc.unique(column.cast(pa.string())).to_pylist())
     except ARROW_ERRORS as error:

@@ -1,4 +1,4 @@
-"""JSON and YAML that others wrote: plain values only, no deeper than any honest document, each key once.
+"""Reads JSON and YAML written by others: plain values only, limited depth, unique keys.
 
 A few hundred bytes of aliases to aliases (or of merge keys) stand for billions of values. So the text's events are counted
 first, and then what its aliases expand to, before a single value is made.
@@ -22,7 +22,7 @@ MOST_DEPTH = 100
 
 
 def load_json(text: str | bytes, where: str) -> object:
-    """Return the value of a JSON text; raises InputError where it is none or is nested deeper than `MOST_DEPTH`."""
+    """Return the value of a JSON text. Raises InputError if it is none or is nested deeper than `MOST_DEPTH`."""
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -32,12 +32,12 @@ def load_json(text: str | bytes, where: str) -> object:
 
 
 def read_json(path: Path) -> object:
-    """Return the value of a JSON file; raises InputError."""
+    """Return the value of a JSON file. Raises InputError."""
     return load_json(read_text(path), str(path))
 
 
 def read_json_object(path: Path) -> dict[str, object]:
-    """Return the object that a JSON file holds; raises InputError."""
+    """Return the object that a JSON file holds. Raises InputError."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no JSON object")
@@ -70,7 +70,7 @@ class _UniqueKeys(_Loader):  # type: ignore[misc, valid-type]  # one of two clas
     """Refuses a key that stands twice in one mapping, where YAML would silently let the last one win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        """Return the mapping; raises ConstructorError at the second of two equal keys."""
+        """Return the mapping. Raises ConstructorError at the second of two equal keys."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -82,7 +82,7 @@ class _UniqueKeys(_Loader):  # type: ignore[misc, valid-type]  # one of two clas
 
 
 def load_yaml(text: str, where: str) -> object:
-    """Return the one document of a YAML text, None where it is empty; raises InputError."""
+    """Return the one document of a YAML text, None if it is empty. Raises InputError."""
     found = load_yaml_documents(text, where)
     if len(found) > 1:
         raise InputError(f"{where}: not valid YAML here: {len(found)} documents where one belongs; remove the others")
@@ -90,13 +90,13 @@ def load_yaml(text: str, where: str) -> object:
 
 
 def load_yaml_documents(text: str, where: str) -> list[object]:
-    """Return the documents of a YAML text; raises InputError where it is no YAML or stands for too much."""
+    """Return the documents of a YAML text. Raises InputError if it is no YAML or stands for too much."""
     if len(text) > MOST_YAML_MIB * BYTES_PER_MIB:
         raise InputError(f"{where}: more than {MOST_YAML_MIB} MiB of YAML; split it, or write it as JSON")
     try:
         return yaml_documents(text)
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); mend the syntax") from error
+        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())}); correct the syntax") from error
 
 
 def yaml_documents(text: str) -> list[object]:

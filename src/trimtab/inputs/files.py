@@ -1,4 +1,4 @@
-"""Files that others wrote, read whole within a stated size: bytes, text, gzip within a stated growth, rows of CSV."""
+"""Reads files written by others within a size limit: bytes, text, gzip with limited expansion, rows of CSV."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_MIB = 512
 MOST_GROWTH = 100
 """How many times its size a gzip file may unpack to: bills reach 10 to 40, what is packed to exhaust memory 1,000."""
 GROWTH_FROM_MIB = 64
-"""Growth is no matter below this."""
+"""Expansion is not checked below this size."""
 _GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path, *, most_mib: int = MOST_MIB) -> bytes:
-    """Return a file's bytes; raises InputError where it cannot be read or is larger than `most_mib`."""
+    """Return a file's bytes. Raises InputError if it cannot be read or is larger than `most_mib`."""
     try:
         with path.open("rb") as stream:
             content = stream.read(most_mib * BYTES_PER_MIB + 1)
@@ -35,7 +35,7 @@ def read_bytes(path: Path, *, most_mib: int = MOST_MIB) -> bytes:
 
 
 def read_text(path: Path, *, most_mib: int = MOST_MIB, errors: str = "strict") -> str:
-    """Return a UTF-8 file's text without its byte order mark; raises InputError. `errors` is that of `bytes.decode`."""
+    """Return a UTF-8 file's text without its byte order mark. Raises InputError. `errors` is that of `bytes.decode`."""
     content = read_bytes(path, most_mib=most_mib)
     try:
         return content.decode("utf-8-sig", errors=errors)
@@ -44,7 +44,7 @@ def read_text(path: Path, *, most_mib: int = MOST_MIB, errors: str = "strict") -
 
 
 def read_packed(path: Path, *, most_mib: int = MOST_MIB) -> bytes:
-    """Return a file's bytes, unpacked where it is gzip; raises InputError where it is damaged or too large unpacked."""
+    """Return a file's bytes, unpacked where it is gzip. Raises InputError if it is damaged or too large unpacked."""
     content = read_bytes(path, most_mib=most_mib)
     if not content.startswith(_GZIP):
         return content
@@ -58,7 +58,7 @@ def read_packed(path: Path, *, most_mib: int = MOST_MIB) -> bytes:
 def open_packed(path: Path) -> BinaryIO:
     """Open a file to be read as a stream, unpacked on the way where it is gzip.
 
-    Raises InputError where it cannot be opened; reading raises OSError where it is damaged or grows more than `MOST_GROWTH`
+    Raises InputError if it cannot be opened; reading raises OSError where it is damaged or grows more than `MOST_GROWTH`
     times.
     """
     try:
@@ -72,7 +72,7 @@ def open_packed(path: Path) -> BinaryIO:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file; raises OSError once it has grown too much."""
+    """The content of a gzip file. Raises OSError once it has grown too much."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ _MOST_NAMED = 5
 
 
 def read_csv_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with a head; raises InputError. Row 2 of the file is the first that is returned."""
+    """Return the rows of a CSV file with a head. Raises InputError. Row 2 of the file is the first that is returned."""
     return csv_rows(read_text(path), str(path))
 
 

@@ -16,11 +16,11 @@ _GROUP = ("pool", "hour")
 
 
 def allocation_expr(cells: ir.Table, billed: ir.Table) -> ir.Table:
-    """Return the cells with their `micro_usd`, exactly the bill of their pool and hour in sum.
+    """Return the cells with their `micro_usd`, which sum exactly to the bill of their pool and hour.
 
     `cells` has `pool`, `hour`, `cell` (a number that orders a group's cells; ties go to the lowest), `node_seconds` (not
     negative) and whatever else says who held them; `billed` has `pool`, `hour` and `micro_usd`, a whole number. A group that
-    nobody held for any time is split evenly; one without any cell has no row: `unallocated_expr` finds its money.
+    was not held for any time is split evenly; one without any cell has no row: `unallocated_expr` finds its money.
     """
     import ibis
 

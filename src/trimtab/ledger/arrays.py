@@ -30,7 +30,7 @@ def apportion_groups(totals: IntArray, group: IntArray, weights: FloatArray) -> 
     """
     cells = np.bincount(group, minlength=len(totals)) if len(group) else np.zeros(len(totals), dtype=np.int64)
     if np.any(totals[cells == 0] != 0):
-        raise ValueError("an amount has nobody to carry it")
+        raise ValueError("an amount has no cell to be assigned to")
     scale = np.bincount(group, weights=weights, minlength=len(totals))
     share = np.where(scale[group] > 0, weights / np.where(scale > 0, scale, 1.0)[group], 1.0 / cells[group])
     exact = totals[group] * share

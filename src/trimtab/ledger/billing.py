@@ -1,10 +1,10 @@
-"""The one bill: usage x rates x commitments -> charges per pool and hour, in whole micro-dollars; who caused them; FOCUS rows.
+"""The bill: usage x rates x commitments -> charges per pool and hour in whole micro-dollars, their owners, FOCUS rows.
 
 History, the plan's objective and the replay are all priced here, so that the three agree to the cent. A commitment is paid
 every hour, used or not. Those to nodes apply first and those to spend to what these leave, as providers do, one after the other
 (`ledger.commitments`).
 
-A node-hour is split by GPU time held on that node in that hour; what nobody held is idle. The parts sum to the bill exactly.
+A node-hour is split by GPU time held on that node in that hour; unheld time is idle. The parts sum to the bill exactly.
 
 As FOCUS has it: a commitment's fee is a Purchase with billed cost and no effective cost; the use that it covers and what it
 leaves unused carry the effective cost. Both columns therefore sum to the bill.
@@ -173,7 +173,7 @@ class Allocation:
 
     @property
     def idle(self) -> int:
-        """Return the cost of node time that nobody held."""
+        """Return the cost of node time that no workload held."""
         return int(self.cost[self.holdings.owner == IDLE].sum())
 
     def by_owner(self, owners: int) -> IntArray:
@@ -203,7 +203,7 @@ class Allocation:
 
 
 def allocate(bill: Bill, holdings: Holdings) -> Allocation:
-    """Split a bill over its holdings; raises ValueError where billed node time has no holder, not even idle."""
+    """Split a bill over its holdings. Raises ValueError if billed node time has no holder, not even idle."""
     hours = bill.metered.shape[1]
     group = holdings.pool * hours + holdings.hour
     order = np.argsort(group, kind="stable")

@@ -41,12 +41,12 @@ class CommitmentOffer:
 
     @property
     def is_spend(self) -> bool:
-        """Tell whether it commits to spend so much an hour, and not to nodes of one pool."""
+        """Return whether it commits to spend so much an hour, and not to nodes of one pool."""
         return self.option.commits_spend
 
     @property
     def provider(self) -> str:
-        """Return whose it is; empty where it covers nothing."""
+        """Return whose it is; empty if it covers nothing."""
         return next((pool.provider for pool in self.rates_micro_usd_hr), "")
 
     @property
@@ -174,7 +174,7 @@ def spend_corners(
     """Return the spends at which each hour is covered up to each pool, in the order in which the plan applies to them.
 
     Shape (n_covered_pools, n_hours), micro-dollars an hour, ascending along the pools; rounded up, so that no second is
-    left uncovered for want of a part of a micro-dollar.
+    left uncovered because of rounding.
     """
     row_of = {pool: row for row, pool in enumerate(pools)}
     order = [pool for pool in order_of_application(plan_rates, on_demand) if pool in row_of]

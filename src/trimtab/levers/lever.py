@@ -1,4 +1,4 @@
-"""What a lever is: a value that says all there is to say of one way to save, and functions that propose and explain it.
+"""A lever: a record of everything known about one way to save, with functions that propose and explain it.
 
 Ways of running a workload are composed stage by stage (`plan.options.composition`): a place, a form of serving, a way of
 holding replicas or nodes, a way of buying them. A lever says in which stage it stands and, from a way so far, which ways go on
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class CompositionStage(Enum):
-    """What a lever decides, in the order in which ways are composed."""
+    """What a lever decides, in the order of composition."""
 
     PLACE = "place"
     """Where a workload runs, on how many GPUs, with its weights stored how."""
@@ -56,7 +56,7 @@ class Risk(Enum):
 
 
 class Fact(NamedTuple):
-    """A line of evidence: what, from what, its value, and what it is compared with."""
+    """A line of evidence: a statistic, its source, its value, and the threshold."""
 
     what: str
     query: str
@@ -65,7 +65,7 @@ class Fact(NamedTuple):
 
 
 class KeptWay(Protocol):
-    """A way of running a workload that keeps its targets, with what it uses."""
+    """An option for running a workload that keeps its targets, with its usage."""
 
     @property
     def deployment(self) -> Deployment: ...
@@ -85,7 +85,7 @@ class KeptWay(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LeverRequest:
-    """One workload, as levers are asked about it: its replays, and what the market offers."""
+    """A request to a lever: one workload, its replays, and the market."""
 
     evaluator: Evaluator
     market: Market
@@ -110,11 +110,11 @@ class LeverRequest:
 
     @property
     def assumptions(self) -> Assumptions:
-        """Return what the data cannot tell."""
+        """Return the assumptions."""
         return self.case.settings.assumptions
 
     def once(self, work: Callable[[LeverRequest], _T]) -> _T:
-        """Return what a function works out of this workload, worked out the first time that it is asked for."""
+        """Return what a function works out of this workload, worked out the first time that it is requested."""
         if work not in self._worked_out:
             self._worked_out[work] = work(self)
         return cast("_T", self._worked_out[work])
@@ -122,18 +122,18 @@ class LeverRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedWays:
-    """What became of a workload's ways: those that keep their targets, and why the others were dropped."""
+    """The result for a workload's options: those that keep their targets, and why the others were dropped."""
 
     kept: Sequence[KeptWay]
     """All that keep their targets."""
     candidates: Sequence[KeptWay]
-    """Those of them that no other beats at every price."""
+    """Those that are cheapest at some prices."""
     missed: Mapping[str, int]
-    """Ways that missed a target, by each lever in them."""
+    """Number of options that missed a target, by lever."""
     dropped: Mapping[str, int]
-    """Ways that were dropped, by the reason."""
+    """Number of options dropped, by reason."""
     waiting: Sequence[KeptWay] = ()
-    """Ways that were not replayed, since even the least that they could use is in no better plan."""
+    """Options that were not replayed, because even a lower bound of their usage is in no better plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,7 +160,7 @@ class AppliedLever:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FleetPurchase:
-    """What is bought, or given back, for the whole fleet, and the bill that the rest of the plan leaves."""
+    """A purchase or release for the whole fleet, and the bill under the rest of the plan."""
 
     discounts: tuple[Commitment, ...]
     owned: tuple[Commitment, ...]
@@ -179,7 +179,7 @@ def _nothing_refused(ask: LeverRequest) -> Mapping[str, int]:
 
 
 def _no_facts(applied: AppliedLever) -> Iterable[Fact]:
-    """Add nothing to what every action shows: activity, and what the replay attained."""
+    """Add no evidence beyond what every action shows: activity, and the replay's result."""
     return ()
 
 
@@ -201,7 +201,7 @@ class EffortStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
-    """One way to save, and all that is known of it.
+    """One way to save, and everything known about it.
 
     `ways(base, ask)` yields the ways that go on from `base` with this lever; none where it does not apply. It proposes effects
     of the closed set only (`deployment.effects`), each under the lever's own name. `why_not(ask, judged)` says why it is not in
@@ -218,11 +218,11 @@ class Lever:
     """The page of `docs/` that says more."""
     stage: CompositionStage
     kinds: frozenset[WorkloadKind]
-    """The kinds of workloads that it serves; empty for what is no workload's own."""
+    """The kinds of workloads that it serves; empty for what belongs to no workload own."""
     effort: Effort
     """Engineer-weeks: a planning assumption of this project, to be overridden by the team's own (`efforts` in the settings)."""
     first_steps: tuple[EffortStep, ...] = ()
-    """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty where nobody wrote it down."""
+    """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty if not specified."""
     steps: tuple[EffortStep, ...] = ()
     """What each further use takes, which makes up `effort.weeks`."""
     risk: Risk
@@ -240,16 +240,16 @@ class Lever:
     why_not: Callable[[LeverRequest, JudgedWays], str | None] = _unsaid
     drift_frac: float | None = None
     """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving when plans met later weeks
-    (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None where no fleet of the benchmark used it."""
+    (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None if no fleet of the benchmark used it."""
     ends: str = ""
-    """The cause of low activity that it ends where it is planned; empty where it says nothing of one."""
+    """The cause of low activity that it removes; empty if none."""
     guide_order: int = 6
     """Its place in the order that guides give whatever the fleet: autoscale 0, right-size 1, capacity 2, quantize 3, MIG 4,
     taints 5, the long tail 6."""
 
 
 def fewest(keeps: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the least number of `low` to `high` that keeps, where more never serves worse; None where not even `high` does."""
+    """Return the least number of `low` to `high` that keeps, where more never serves worse; None if not even `high` does."""
     if high < low or not keeps(high):
         return None
     return low + bisect_left(range(low, high), True, key=keeps)
@@ -269,7 +269,7 @@ def fewest_from(keeps: Callable[[int], bool], likely: int, high: int) -> int | N
 def usual_reason(
     lever: str, ask: LeverRequest, judged: JudgedWays, *, own: str | None = None, otherwise: str = "nothing to change"
 ) -> str:
-    """Say why a lever that applies to a workload is not in its plan: in its own words, else as the judged ways tell.
+    """Explain why a lever that applies to a workload is not in its plan, from the lever itself or from the rejected options.
 
     Nodes that are paid for anyway come before both.
     """
@@ -279,14 +279,14 @@ def usual_reason(
     if own is not None:
         return own
     if is_candidate(lever, judged):
-        return "possible, but dearer than the plan"
+        return "possible, but more expensive than the plan"
     if any(lever in way.deployment.levers for way in judged.waiting):
-        return "dearer than the plan even at the least that it could use"
+        return "more expensive than the plan even at a lower bound of its usage"
     return "every variant misses a target in replay" if judged.missed.get(lever) else otherwise
 
 
 def is_candidate(lever: str, judged: JudgedWays) -> bool:
-    """Tell whether some way with a lever keeps its targets and is not beaten at every price."""
+    """Return whether some way with a lever keeps its targets and is not beaten at every price."""
     return any(lever in way.deployment.levers for way in judged.candidates)
 
 
@@ -303,7 +303,7 @@ def memory_peak(workload: Workload, threshold: str = "", what: str = "memory pea
 
 
 def held_and_used(workload: Workload) -> Fact:
-    """Return how long nodes were held for a workload, and how long it used them."""
+    """Return for how long nodes were held for a workload, and for how long it used them."""
     held = workload.held_node_seconds.sum() / S_PER_HR
     used = workload.gpu_seconds.sum() / S_PER_HR / workload.gpus_per_node
     return Fact("node-hours held / used", "nodes, allocations", f"{held:,.0f} / {used:,.0f}")

@@ -1,4 +1,4 @@
-"""The levers there are, in the order in which ways of running a workload are composed.
+"""All levers, in the order in which options of a workload are composed.
 
 A third party adds one by an entry point of the group `trimtab.levers` that names a `Lever` (or a function that returns one); it
 proposes effects of the closed set, and its ways compose with the others of its stage.
@@ -52,14 +52,14 @@ BUILT_IN: tuple[Lever, ...] = (
     capacity_blocks.LEVER,
     commitments.LEVER,
 )
-"""Those of trimtab itself."""
+"""The built-in levers."""
 
 
 @cache
 def levers() -> tuple[Lever, ...]:
     """Return every lever: the built-in ones, then those that installed packages register, by name.
 
-    Raises InputError for an entry point that is no lever, or takes another's name.
+    Raises InputError for an entry point that is not a lever, or takes another's name.
     """
     found = {lever.name: lever for lever in BUILT_IN}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
@@ -86,7 +86,7 @@ def _loaded(point: EntryPoint) -> Lever:
 
 
 def lever_named(name: str) -> Lever:
-    """Return a lever; raises InputError for a name that no installed package registers."""
+    """Return a lever. Raises InputError for a name that no installed package registers."""
     for lever in levers():
         if lever.name == name:
             return lever

@@ -1,6 +1,6 @@
 """Which nodes of a booked week stand when: the calendar of capacity blocks, and when a block takes its nodes back.
 
-The calendar is fixed beforehand and bought again every week, so that it knows nothing of the future and can be laid over any
+The calendar is fixed beforehand and bought again every week, so it does not depend on the future and applies to any
 history. What AWS sells (EC2 user guide, "Capacity Blocks for ML" and "Extend Capacity Blocks", read 2026-11): blocks of whole
 days that end at 11:30 UTC, nodes taken back 30 minutes before, a warning 10 minutes before that; a block that is extended in
 time keeps its nodes, so that one which stands on all seven days is never interrupted while it can be extended.
@@ -52,7 +52,7 @@ def weekday_at(week_s: float) -> int:
 
 
 def stands_for_s(calendar: BlockCalendar, node: int, week_s: float) -> float:
-    """Return for how long a booked node can still be used: 0 where it does not stand, infinity where it stands every day."""
+    """Return for how long a booked node can still be used: 0 where it does not stand, infinity if it stands every day."""
     if min(calendar.nodes) > node:
         return math.inf
     today, days = weekday_at(week_s), 0

@@ -1,4 +1,4 @@
-"""How many units to hold committed, given the use so far: bought on evidence, in layers, and never sold again.
+"""How many units to commit to, given the usage so far: bought on evidence, in layers, and never given back.
 
 Demand is cut into slices from the bottom up. For each slice a running sum keeps what a commitment to it would have earned of
 late, in hours of its on-demand price: every hour adds the share in use and takes off the committed rate,

@@ -1,6 +1,6 @@
 """When a run that can wait starts: at the next start of the cheap hours where that is within its slack, else at once.
 
-The hour of the day is fixed beforehand, so that the rule knows nothing of the future. Kueue enacts it with a queue that holds
+The hour of the day is fixed beforehand, so the rule does not depend on the future. Kueue enacts it with a queue that holds
 runs in the hours before (`spec.stopPolicy`), which is why runs that come earlier than that are not held.
 """
 

@@ -1,4 +1,4 @@
-"""Our scaling rule: what recording rules forecast, with a margin that learns on line from its own misses.
+"""Our scaling rule: forecasts by recording rules, with a margin that adapts online to its own misses.
 
 In one paragraph: two straight lines are laid through the recent load, a slow one (10 minutes) and a fast one (4 minutes), and
 both are read off one cold start ahead, rising slopes only. How much the load outgrew the slow forecast is recorded; its
@@ -127,7 +127,7 @@ def forecast_policy(
 
 
 def stretch(requests: float, mean_req_s: float, window_s: float) -> float:
-    """Return by what factor a window must grow to hold so many requests at a mean rate."""
+    """Return the factor by which a window must grow to contain this many requests at a mean rate."""
     if mean_req_s <= 0.0:
         return LONGEST
     return min(max(requests / (mean_req_s * window_s), 1.0), LONGEST)
@@ -139,7 +139,7 @@ def ahead(level: float, slope_per_s: float, gain: float, level_s: float, lead_s:
 
 
 def outgrown_frac(load: float, forecast: float, recent_peak: float) -> float:
-    """Return by what share the load outgrew its forecast; 0 where it did not."""
+    """Return by what share the load outgrew its forecast; 0 if it did not."""
     expected = max(forecast, ERROR_FLOOR_FRAC * recent_peak)
     if expected <= 0.0:
         return 0.0

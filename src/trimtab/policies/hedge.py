@@ -1,4 +1,4 @@
-"""How a service on spot keeps answering: a floor of replicas on demand, and on-demand replicas while spot has none to give.
+"""How a service stays available on spot: a floor of on-demand replicas, and more while spot has no capacity.
 
 After SpotHedge (SkyServe, EuroSys 2025: spot replicas over several zones, on-demand ones to fall back on), in the form that
 Karpenter enacts: two node pools split by a spread label, and a spot pool that lists on-demand as its last resort, from which it

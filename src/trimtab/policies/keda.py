@@ -34,7 +34,7 @@ class CronPolicy(NamedTuple):
 
 
 def cron_step(by_hour: Timetable, lead_s: int, now_s: int) -> int:
-    """Return what the timetable says for now or, where that is more, for `lead_s` later."""
+    """Return the replicas of the timetable for now or for `lead_s` later, whichever is more."""
     now = by_hour[(now_s // S_PER_HR) % len(by_hour)]
     ahead = by_hour[((now_s + lead_s) // S_PER_HR) % len(by_hour)]
     return max(now, ahead)

@@ -1,4 +1,4 @@
-"""Any scaling rule behind one function, so that one compiled loop drives them all."""
+"""All scaling rules behind one function, so that one compiled loop can run any of them."""
 
 from __future__ import annotations
 

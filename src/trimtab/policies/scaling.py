@@ -22,12 +22,12 @@ from typing import NamedTuple, Protocol
 ROUNDING = 1e-9
 """Slack under a ceiling, so that 0.7 / 0.7 asks for 1 replica and not 2."""
 MISSING = -1
-"""What a metric recommends that nobody measured."""
+"""The recommendation of a metric that was not measured."""
 GUARD_MOST = 2.0
 """A guard asks for at most so many times the ready replicas, however late the answers are.
 
 One on latency also for at most so many times those that the load asks for: replicas that have half the load that they were
-planned for and still answer late are not late for want of replicas.
+planned for and still answer late are not late because of too few replicas.
 """
 GUARD_LEAST = 1.15
 """And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
@@ -103,18 +103,19 @@ def guard(ratio: float, ready: int) -> float:
 def beyond_chance(required_frac: float, requests: float) -> float:
     """Return the share that must be in time of so many requests, lest more were late than chance explains.
 
-    Each is taken to be late or not by a draw of its own (binomial); that queues make them alike is what the margin is wide for.
+    Each is assumed to be late or not by a draw of its own (binomial); that queues make them alike is what the margin is wide
+    for.
     """
     deviation = math.sqrt(required_frac * (1.0 - required_frac) / max(requests, 1.0))
     return max(0.0, required_frac - GUARD_CHANCE_SDS * deviation)
 
 
 def guard_times(before: float, asked: float, load: float, target_frac: float, step_s: int) -> float:
-    """Return how many times the replicas for its load a guard on latency holds for right, a step after it was `before`.
+    """Return the factor on the replicas for its load that a guard on latency applies, one step after it was `before`.
 
-    `asked` are the replicas that `guard` asks for, 0 while the limit is kept, and `load` is the mean one of the same time:
-    answers that were late while replicas were fewer than the load asks for say nothing of how many it takes. It is raised at
-    once and let go of by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
+    `asked` are the replicas that `guard` asks for, 0 while the limit is kept. `load` is the mean load of the same time: late
+    answers while there are fewer replicas than the load needs do not show how many are needed. The factor rises at once and
+    decays by halves, so that replicas slower than planned are late for minutes in hours, not in every ten minutes.
     """
     held = 1.0 + (before - 1.0) * math.pow(0.5, step_s / GUARD_HALF_LIFE_S)
     return min(max(held, asked * target_frac / max(load, GUARD_LEAST_LOAD)), GUARD_MOST)
@@ -138,7 +139,7 @@ def with_others(
     """Return what the first metric's recommendation and those of the others come to; MISSING where nothing may be done.
 
     A value that is NaN is missing; so are those of ready pods where there are none. Guards on latency ask for
-    `guarded_replicas`, 0 where they ask for nothing, and are never missing.
+    `guarded_replicas`, 0 if they ask for nothing, and are never missing.
     """
     highest, missing = first, first == MISSING
     if others.duty_cycle_frac > 0.0:
@@ -174,7 +175,7 @@ def with_others(
 SYNC_S = 15
 """Seconds between two decisions of the HPA controller (--horizontal-pod-autoscaler-sync-period)."""
 NO_LIMIT = 1_000_000
-"""Stands for "no limit" where a number of replicas is asked for."""
+"""Stands for "no limit" where a number of replicas is requested."""
 
 
 class Memory(Protocol):
@@ -209,7 +210,7 @@ class Observation(NamedTuple):
     backlog_replica_s: float
     """Replica-seconds of work in the queue."""
     signal: float
-    """What the recording rules say: replicas wanted; NaN where the rule has none."""
+    """What the recording rules say: replicas wanted; NaN if the rule has none."""
     guarded_replicas: float = 0.0
     """What triggers on latency ask for together: 0 while their limits are kept."""
 

@@ -11,9 +11,9 @@ while a replica starts. Load stands in for the KV share, and any waiting at all 
 
 By tokens, from the same (internal/engines/analyzers/saturation_v2/analyzer.go and pipeline/cost_aware_optimizer.go at
 b08b1c77, v0.5.1; later versions have no other): demand is the tokens in the caches and those of the prompts that wait, a
-replica's capacity the tokens it was seen to hold with a full queue. Replicas are added, as many as it takes, where demand over
-0.85 is beyond the capacity of those there or starting, and removed where demand over 0.70 leaves whole ones of those ready.
-The number goes through the HPA of its chart, which changes nothing before it has stood for 240 s, either way.
+replica's capacity the tokens it was observed to hold with a full queue. Replicas are added, as many as it takes, where
+demand over 0.85 is beyond the capacity of those there or starting, and removed where demand over 0.70 leaves whole ones of
+those ready. The number goes through the HPA of its chart, which changes nothing before it has stood for 240 s, either way.
 
 Dynamo's planner, from ai-dynamo/dynamo (components/src/dynamo/planner/core: throughput_scaling.py at 4d3f6720, load_scaling.py
 at 936d8195, defaults in config/defaults.py at 1ca60155): every 180 s replicas for the predicted rate over what an engine

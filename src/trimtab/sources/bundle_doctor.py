@@ -90,7 +90,7 @@ def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> l
 
 
 def refuses(found: list[DoctorFinding]) -> bool:
-    """Tell whether `audit` would refuse this bundle."""
+    """Return whether `audit` would refuse this bundle."""
     return any(finding.status is FindingStatus.MISSING and finding.what in ("history", "prices") for finding in found)
 
 
@@ -155,7 +155,7 @@ def _nodes(bundle: Bundle, market: Market) -> Iterator[DoctorFinding]:
             status=FindingStatus.WEAK,
             detail=f"not in the catalog: {', '.join(sorted(unknown))}",
             cost="their nodes are billed and left as they are; what runs on them is not judged",
-            fix="mend `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
+            fix="correct `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
         )
     missing = market.unpriced(sorted(pools))
     yield _prices(missing, len(pools), some=len(missing) < len(pools) or _bill_names_nodes(bundle))

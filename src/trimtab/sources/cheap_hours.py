@@ -42,7 +42,7 @@ class CheapHours:
 
 
 def read_cheap_hours(path: Path) -> CheapHours:
-    """Read the file; raises InputError or PriceFileError with every row at fault, and where an hour of the day is missing."""
+    """Read the file. Raises InputError or PriceFileError with every row at fault, and where an hour of the day is missing."""
     rows = read_csv_rows(path)
     measure = next((name for name in MEASURES if rows and name in rows[0]), None)
     if measure is None:

@@ -43,7 +43,7 @@ class Collected:
 def merge_clusters(parts: Mapping[str, Collected]) -> Collected:
     """Return one bundle's tables of several clusters by name; one cluster alone stays as it is.
 
-    Raises UsageError where there is none, or their windows differ.
+    Raises UsageError if there is none, or their windows differ.
     """
     if not parts:
         raise UsageError("no cluster was found: is the cluster label spelt as the server spells it?")

@@ -29,14 +29,14 @@ USUAL_SLICES = ("subject", "category")
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield each row's number, from 1, and its object; raises InputError for a row that holds none."""
+    """Yield each row's number, from 1, and its object. Raises InputError for a row that holds none."""
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():
             yield number, _row(line, f"{path}, row {number}")
 
 
 def first_row(path: Path) -> Row:
-    """Return the first row; raises InputError where there is none."""
+    """Return the first row. Raises InputError if there is none."""
     found = next(rows_of(path), None)
     if found is None:
         raise InputError(f"{path} is empty; was the evaluation cut short?")
@@ -55,7 +55,7 @@ def _row(line: str, where: str) -> Row:
 
 
 def score_of(value: object, what: str, where: str) -> float:
-    """Return a score as a number; NaN where it is null. Raises InputError for what is no number.
+    """Return a score as a number; NaN if it is null. Raises InputError for what is not a number.
 
     True and false are 1 and 0. Not finite ones are returned, so that all of a side are reported at once.
     """
@@ -67,13 +67,13 @@ def score_of(value: object, what: str, where: str) -> float:
 
 
 def slices_of(row: Row, fields: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the fields by which a row is sliced, with their values: those asked for, and subject and category."""
+    """Return the fields by which a row is sliced, with their values: those requested, and subject and category."""
     wanted = dict.fromkeys((*fields, *USUAL_SLICES))
     return tuple((field, str(row[field])) for field in wanted if isinstance(row.get(field), str | int | bool))
 
 
 def check_slices(seen: Sequence[tuple[tuple[str, str], ...]], fields: Sequence[str], where: Path) -> None:
-    """Raise InputError for a field that was asked for and stands in no row."""
+    """Raise InputError for a field that was requested and stands in no row."""
     known = {field for slices in seen for field, _ in slices}
     missing = [field for field in fields if field not in known]
     if missing:
@@ -173,7 +173,8 @@ def _answer(task: str, row: Row, metric: str, file: Path, number: int, slice_fie
 
 
 def _results(path: Path) -> Row:
-    """Return what the results beside the logs say of tasks, the newest where several say it; empty where there are none."""
+    """Return the task settings in the result files beside the logs, the newest if there are several; empty if there are
+    none."""
     files = path.rglob("results*.json") if path.is_dir() else path.parent.glob("results*.json")
     merged: dict[str, dict[str, object]] = {}
     # names end in the time, whatever folders they are in
@@ -220,7 +221,7 @@ _MODEL = re.compile(r",?model=[^,]*|,?model_deployment=[^,]*")
 
 
 def _read_helm(path: Path, files: Sequence[Path], *, metric: str | None, lower_is_better: bool) -> Evaluation:
-    """Return the answers of runs; raises InputError where a run lacks the metric or an instance lacks a part."""
+    """Return the answers of runs. Raises InputError if a run lacks the metric or an instance lacks a part."""
     answers: list[ScoredAnswer] = []
     metrics: dict[str, str] = {}
     perturbed = 0
@@ -298,7 +299,7 @@ _SCORES = ("score", "correct", "is_correct", "passed")
 def _read_plain_rows(
     path: Path, files: Sequence[Path], *, metric: str | None, slice_fields: Sequence[str], lower_is_better: bool
 ) -> Evaluation:
-    """Return the answers of plain rows; raises InputError for a row without an id or a score."""
+    """Return the answers of plain rows. Raises InputError for a row without an id or a score."""
     answers, metrics = [], {}
     for file in files:
         for number, row in rows_of(file):
@@ -341,7 +342,7 @@ def read_evaluation(
 ) -> Evaluation:
     """Return the answers that a file, or the files of a folder, hold; `metric` chooses among several.
 
-    `slice_fields` name further fields of a row by whose values answers are sliced. Raises InputError where nothing can be read,
+    `slice_fields` name further fields of a row by whose values answers are sliced. Raises InputError if nothing can be read,
     with the file, the row, the value and what to do.
     """
     files = _files(path)

@@ -69,7 +69,7 @@ class UsageKey:
 
 @dataclass(slots=True, kw_only=True)
 class Cube:
-    """Readings by statistic, key and hour; NaN where there are none."""
+    """Readings by statistic, key and hour; NaN if there are none."""
 
     grid: HourGrid
     values: dict[str, dict[UsageKey, Floats]] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def by_day(server: Prometheus, query: str, grid: HourGrid) -> Iterator[Series]:
 
 
 def lifetimes(counts: Floats, watch: Watch) -> list[Life]:
-    """Return the intervals in which counts are positive; hours in which nobody watched bridge two of them.
+    """Return the intervals in which counts are positive; hours without observation bridge two of them.
 
     A thing that is absent for a whole watched hour has gone; one that comes back has a new one. Boundaries are placed within
     their hour by the number of samples, so they are right to about a scrape interval.
@@ -189,12 +189,12 @@ def _life(counts: Floats, watch: Watch, first: int, last: int) -> Life:
 
 
 def _is_whole(counts: Floats, watch: Watch, hour: int) -> bool:
-    """Tell whether a thing was seen nearly as often in an hour as could be: a scrape or two may fail."""
+    """Return whether a thing was seen nearly as often in an hour as could be: a scrape or two may fail."""
     return bool(counts[hour] >= _WHOLE_FRAC * watch.samples[hour])
 
 
 def _watch_begins(watched: Floats, hour: int) -> bool:
-    """Tell whether nothing was watched before an hour: what is there then was there before."""
+    """Return whether nothing was watched before an hour: what is there then was there before."""
     return not (watched[:hour] > 0).any()
 
 
@@ -209,7 +209,7 @@ def moment_or_none(seconds: float | None) -> datetime | None:
 
 
 def whole_hours(start: datetime, end: datetime) -> HourGrid:
-    """Return the whole hours within a window; raises UsageError where there is none."""
+    """Return the whole hours within a window. Raises UsageError if there is none."""
     first = floor_hour(start)
     if first < start:
         first = moment(first.timestamp() + S_PER_HR)

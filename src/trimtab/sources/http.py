@@ -46,7 +46,7 @@ class Access:
     insecure: bool = False
 
     def request_headers(self) -> dict[str, str]:
-        """Return the headers that carry the access; raises UsageError where two kinds contradict."""
+        """Return the headers that carry the access. Raises UsageError if two kinds contradict."""
         headers = dict(self.headers)
         if self.bearer is not None and self.user is not None:
             raise UsageError("give either a bearer token or a user and password, not both")
@@ -66,7 +66,7 @@ class Access:
         return headers
 
     def trust(self) -> bool | ssl.SSLContext:
-        """Return what httpx is to check certificates against; raises UsageError where the file is missing."""
+        """Return what httpx is to check certificates against. Raises UsageError if the file is missing."""
         if self.insecure:
             return False
         if self.ca_file is not None:
@@ -113,7 +113,7 @@ class RetryPolicy:
 
 
 def retry_after_s(value: str) -> float | None:
-    """Return the seconds that a Retry-After header asks to wait; None where it names none, or a date."""
+    """Return the seconds that a Retry-After header asks to wait; None if it names none, or a date."""
     return float(value) if value.isdecimal() else None
 
 
@@ -150,7 +150,7 @@ class Connection:
         return without_secrets(text, self._secrets)
 
     def reason(self, error: Exception) -> str:
-        """Return what an error says, as it may be shown, or its kind where it says nothing."""
+        """Return an error's message, safe to show, or its type if the message is empty."""
         return self.shown(str(error)) or type(error).__name__
 
     def answer(self, ask: Callable[[], T], policy: RetryPolicy, report: Callable[[str], None]) -> T:
@@ -197,7 +197,7 @@ class WebServer:
         self._connection.close()
 
     def get(self, path: str, parameters: Mapping[str, str] | None = None) -> bytes:
-        """Return the body of an answer; raises SourceError, CredentialsError where it is refused."""
+        """Return the body of an answer. Raises SourceError, CredentialsError if it is refused."""
         return self._body(self._request("GET", path, params=parameters or None), path)
 
     def post(self, path: str, content: Mapping[str, object]) -> bytes:
@@ -269,7 +269,7 @@ class WebServer:
             raise SourceError(f"{self.url}{path} did not answer: {error}; try again later") from error.__cause__
 
     def _once(self, request: httpx.Request, path: str) -> httpx.Response:
-        """Return the answer where it is a success; raises TransientError for what may pass, and for the rest its error."""
+        """Return the answer where it is a success. Raises TransientError for what may pass, and for the rest its error."""
         try:
             answer = self._connection.send(request)
             if answer.is_success:
@@ -281,7 +281,7 @@ class WebServer:
         raise TransientError(said, wait_s=retry_after_s(answer.headers.get("Retry-After", "")))
 
     def _refused(self, path: str, answer: httpx.Response) -> str:
-        """Return what a server said that may answer later; raises for what will not change."""
+        """Return the answer of a server that may recover later. Raises for permanent errors."""
         try:
             body = next(answer.iter_bytes(), b"")[:200].decode("utf-8", "replace").strip()
         finally:

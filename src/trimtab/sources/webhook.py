@@ -30,8 +30,8 @@ def post_json(url: str, body: str, *, sleep: Callable[[float], None] = time.slee
     """Post JSON text and wait until it is taken.
 
     What may pass (429, 5xx, no connection) is tried again as `sources.http` has it. A message that was sent and not answered is
-    not sent again, because it may be there already. Raises UsageError for what is no address, CredentialsError and SourceError;
-    none of them names more of the address than its host.
+    not sent again, because it may be there already. Raises UsageError for what is not an address, CredentialsError and
+    SourceError; none of them names more of the address than its host.
     """
     host = _host(url)
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"trimtab/{__version__}"}
@@ -56,7 +56,7 @@ def _tried(connection: Connection, host: str, url: str, body: bytes) -> SourceEr
 
 
 def _once(connection: Connection, host: str, url: str, body: bytes) -> SourceError | None:
-    """Send it once; return why it is refused for good, None where it is taken. Raises TransientError for what may pass."""
+    """Send it once; return why it is refused for good, None if it is taken. Raises TransientError for what may pass."""
     try:
         # redirects are not followed: the message would go to whoever the answer names
         with connection.client.stream("POST", url, content=body) as answer:
@@ -73,7 +73,7 @@ def _once(connection: Connection, host: str, url: str, body: bytes) -> SourceErr
 
 
 def _verdict(host: str, status: int, said: str) -> SourceError | None:
-    """Return what an answer that stays the same means; None where the message was taken."""
+    """Return what an answer that stays the same means; None if the message was taken."""
     if httpx.codes.is_success(status):
         return None
     if httpx.codes.is_redirect(status):
@@ -86,7 +86,7 @@ def _verdict(host: str, status: int, said: str) -> SourceError | None:
 
 
 def _host(url: str) -> str:
-    """Return the host of an address; raises UsageError, which does not repeat it."""
+    """Return the host of an address. Raises UsageError, which does not repeat it."""
     host = None
     with suppress(ValueError, httpx.InvalidURL):
         host = httpx.URL(url).host if url.startswith(("http://", "https://")) else None

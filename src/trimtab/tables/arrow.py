@@ -1,4 +1,4 @@
-"""The declared schemas as Arrow schemas, and tables brought to them."""
+"""The declared schemas as Arrow schemas, and conversion of tables to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def arrow_type(dtype: Dtype) -> pa.DataType:
 
 
 def columns_of(name: str) -> tuple[Column, ...]:
-    """Return the declared columns of a table; raises UnknownName with near matches."""
+    """Return the declared columns of a table. Raises UnknownName with near matches."""
     if name not in TABLES:
         raise UnknownName("table", name, TABLES)
     return TABLES[name]
@@ -60,7 +60,7 @@ def empty_table(name: str, columns: Sequence[str] | None = None) -> pa.Table:
 def table_from_rows(name: str, rows: Iterable[Mapping[str, object]]) -> pa.Table:
     """Build a table from rows as dicts; a key left out is null, a key that no column has raises UnknownName.
 
-    Label columns take dicts. Raises BundleError where a column that must be there is null.
+    Label columns take dicts. Raises BundleError if a column that must be there is null.
     """
     listed = list(rows)
     schema = arrow_schema(name)

@@ -1,7 +1,7 @@
 """The fleet bundle on disk: a folder of Parquet tables, `bundle.yaml` and `workloads.yaml`.
 
-Writing is atomic (a temporary folder, then a rename). Reading is lazy: a table's file is opened when it is asked for, and only
-the columns asked for are read.
+Writing is atomic (a temporary folder, then a rename). Reading is lazy: a table's file is opened when it is requested, and only
+the columns requested are read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BundleMeta(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle(ShownInNotebook):
-    """A fleet's history: what was written, and how to read its tables.
+    """A fleet's history: its metadata, and access to its tables.
 
     `path` is the folder, or None for a bundle held in memory (`tables` then holds every table).
     """
@@ -75,7 +75,7 @@ class Bundle(ShownInNotebook):
         return self.meta.end
 
     def has(self, name: str) -> bool:
-        """Tell whether the table is there (it may have no rows)."""
+        """Return whether the table is there (it may have no rows)."""
         columns_of(name)
         return name in self.tables or (self.path is not None and table_file(self.path, name).is_file())
 
@@ -93,7 +93,7 @@ class Bundle(ShownInNotebook):
         return _read_columns(table_file(self.path, name), schema)
 
     def row_counts(self) -> dict[str, int]:
-        """Return how many rows each table has, of those that are there; raises BundleError where a file cannot be read."""
+        """Return how many rows each table has, of those that are there. Raises BundleError if a file cannot be read."""
         held = {name: table.num_rows for name, table in self.tables.items()}
         if self.path is None:
             return held
@@ -130,7 +130,7 @@ def _read_columns(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file; raises BundleError where it is empty, truncated or not Parquet at all."""
+    """Open a Parquet file. Raises BundleError if it is empty, truncated or not Parquet at all."""
     try:
         return parquet_file(path)
     except ARROW_ERRORS as error:
@@ -142,7 +142,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def memory_bundle(tables: Mapping[str, pa.Table], meta: BundleMeta, workloads: Workloads | None = None) -> Bundle:
-    """Return a bundle held in memory, its tables brought to their schemas; raises BundleError."""
+    """Return a bundle held in memory, its tables brought to their schemas. Raises BundleError."""
     conformed = {name: conform(name, table) for name, table in tables.items()}
     return Bundle(meta=meta, workloads=workloads or Workloads(), tables=conformed)
 
@@ -152,7 +152,7 @@ def write_bundle(
 ) -> Bundle:
     """Write a bundle folder at once or not at all; an existing bundle there is replaced, any other folder is refused.
 
-    Raises BundleError where a table does not fit its schema, InputError where the place is taken.
+    Raises BundleError if a table does not fit its schema, InputError where the place is taken.
     """
     conformed = {name: conform(name, table) for name, table in tables.items()}
     if path.exists() and not (path.is_dir() and ((path / META_FILE).is_file() or not any(path.iterdir()))):
@@ -171,7 +171,7 @@ def meta_text(meta: BundleMeta) -> str:
 
 
 def parse_meta(text: str, *, where: str = META_FILE) -> BundleMeta:
-    """Read the text of a bundle.yaml; raises BundleError with every fault."""
+    """Read the text of a bundle.yaml. Raises BundleError with every fault."""
     raw = load_mapping(text, where)
     version = raw.get("version", BUNDLE_VERSION)
     if isinstance(version, int) and version > BUNDLE_VERSION:
@@ -184,9 +184,9 @@ def parse_meta(text: str, *, where: str = META_FILE) -> BundleMeta:
 
 
 def read_bundle(path: Path | str) -> Bundle:
-    """Open a bundle folder; tables are read when asked for.
+    """Open a bundle folder; tables are read when requested.
 
-    Raises InputError where the folder is no bundle, BundleError where its YAML files are at fault.
+    Raises InputError if the folder is not a bundle, BundleError where its YAML files are at fault.
     """
     folder = Path(path)
     settle(folder)

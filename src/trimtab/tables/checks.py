@@ -1,4 +1,4 @@
-"""Consistency of a bundle, checked once on the way in, column by column and row by row: every fault at once.
+"""Checks a bundle for consistency on reading, column by column and row by row, and reports all faults at once.
 
 Refused (faults): a table or column that must be there and is not, a wrong type, percent where 0..1 is expected, a value that
 may not be null, an interval that ends before it starts, an hour that is not on the hour, a device or node that no row
@@ -46,9 +46,9 @@ ABSENT_TEXTS = frozenset(
         "[Insufficient Permissions]",
     }
 )
-"""Texts by which tools say that they have no value (nvidia-smi, FOCUS exports)."""
+"""Texts that stand for a missing value (nvidia-smi, FOCUS exports)."""
 _NAMES = frozenset({"workload", "node", "device", "job"})
-"""Columns by which rows of tables find one another: an empty text is no name."""
+"""Columns that refer to other tables; an empty text counts as missing."""
 _PERCENT_SHARE = 0.05
 _PERCENT_MOST = 100.0
 ROUNDING = 1e-9
@@ -58,7 +58,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class ColumnFindings:
-    """Faults of a column, and by reason the rows whose value is no value."""
+    """Faults of a column, and by reason the rows without a usable value."""
 
     faults: list[Fault] = field(default_factory=list)
     nulls: dict[str, Mask] = field(default_factory=dict)
@@ -128,7 +128,7 @@ def _refuse_or_null(
 
 
 def _looks_like_percent(numbers: npt.NDArray[np.float64]) -> bool:
-    """Tell whether a share column holds percent: more than one reading in twenty is above 1 yet not above 100."""
+    """Return whether a share column holds percent: more than one reading in twenty is above 1 yet not above 100."""
     with np.errstate(invalid="ignore"):
         over = (numbers > 1.0 + ROUNDING) & (numbers <= _PERCENT_MOST)
     readings = np.isfinite(numbers).sum()
@@ -210,7 +210,7 @@ KEYS = {
     "volumes": ("namespace", "name"),
     "disruption_budgets": ("namespace", "name", "workload"),
 }
-"""Columns that tell a table's rows apart; nodes are told apart in `overlaps`, costs and spot events may repeat."""
+"""Key columns of each table; nodes are checked in `overlaps`, costs and spot events may repeat."""
 
 INTERVALS = {
     "nodes": ("start", "end"),
@@ -233,7 +233,7 @@ _MOST_OUTSIDE_FRAC = 0.5
 
 @dataclass(slots=True)
 class _Repair:
-    """What to do to one table: rows to drop, and by column rows to make null."""
+    """Repairs of one table: rows to drop, and values to set to null, by column."""
 
     drop: Mask
     null: dict[str, Mask] = field(default_factory=dict)
@@ -257,7 +257,7 @@ class _Findings:
 
 
 def checked_bundle(path: Path | str) -> Bundle:
-    """Open a bundle folder and check it whole; raises BundleError with every fault.
+    """Open a bundle folder and check it whole. Raises BundleError with every fault.
 
     What is tolerable is repaired in the bundle returned (never on disk) and added to `meta.counts`. A table that needs a repair
     is held in memory from then on.
@@ -284,7 +284,7 @@ def check_bundle(bundle: Bundle) -> Bundle:
 
 
 def _columns_fit(bundle: Bundle, name: str, found: _Findings) -> bool:
-    """Tell whether a table is there with usable columns; adds faults where it should be and is not."""
+    """Return whether a table is there with usable columns; adds faults where it should be and is not."""
     place = _place(bundle, name)
     if not bundle.has(name):
         if name in REQUIRED_TABLES:
@@ -329,7 +329,7 @@ def _schema_faults(columns: tuple[Column, ...], schema: pa.Schema, place: str) -
 
 
 def _widens(seen: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether a cast loses nothing: narrower numbers, other time resolutions in UTC, other string layouts."""
+    """Return whether a cast loses nothing: narrower numbers, other time resolutions in UTC, other string layouts."""
     if pa.types.is_timestamp(wanted):
         return bool(pa.types.is_timestamp(seen) and seen.tz in ("UTC", "Etc/UTC", "+00:00"))
     alike = (
@@ -405,7 +405,7 @@ def _check_window(bundle: Bundle, name: str, repair: _Repair, found: _Findings) 
                 what=f"{outside.sum()} of {len(times)} rows lie outside the window of bundle.yaml",
                 where=place,
                 value=f"{times.min()} .. {times.max()}",
-                cure="mend start and end in bundle.yaml, or the clocks (UTC)",
+                cure="correct start and end in bundle.yaml, or the clocks (UTC)",
             )
         )
     found.count(f"{name}: rows outside the window dropped (clock skew)", int(outside.sum()))
@@ -421,7 +421,7 @@ def _check_window(bundle: Bundle, name: str, repair: _Repair, found: _Findings) 
 
 
 def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
-    """Refuse holdings most of which lie outside the window: every node would look as if nobody had used it."""
+    """Refuse holdings most of which lie outside the window: otherwise every node would look unused."""
     start, end = (_times(bundle, "allocations", column) for column in INTERVALS["allocations"])
     first, last = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in (bundle.start, bundle.end))
     outside = (start >= last) | (end <= first)
@@ -431,7 +431,7 @@ def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
                 what=f"{outside.sum()} of {len(start)} rows lie outside the window of bundle.yaml",
                 where=_place(bundle, "allocations"),
                 value=f"{start.min()} .. {start.max()}",
-                cure="mend start and end in bundle.yaml, or the clocks (UTC)",
+                cure="correct start and end in bundle.yaml, or the clocks (UTC)",
             )
         )
 

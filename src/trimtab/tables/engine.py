@@ -1,4 +1,4 @@
-"""Where the heavy steps run: one URL chooses the engine, the Ibis expressions stay the same.
+"""Engines for heavy steps: a URL chooses the engine; the Ibis expressions stay the same.
 
 duckdb://                                    in this process (the default); ?threads=2&memory_limit=4GB
 duckdb:///path/to/file.duckdb                the same over a database file
@@ -43,7 +43,7 @@ class Engine:
 
 @contextmanager
 def open_engine(url: str = DEFAULT_ENGINE) -> Iterator[Engine]:
-    """Open the engine that a URL names; raises UsageError for a scheme that no engine has, SourceError where it fails."""
+    """Open the engine that a URL names. Raises UsageError for a scheme that no engine has, SourceError where it fails."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     if parts.scheme == "duckdb":
@@ -154,18 +154,18 @@ def _warehouse(scheme: str, url: str) -> Engine:
 
 
 def is_file(place: str) -> bool:
-    """Tell whether a place is Parquet on disk or in a store, rather than the name of a table."""
+    """Return whether a place is Parquet on disk or in a store, rather than the name of a table."""
     return "/" in place or place.endswith(".parquet") or Path(place).exists()
 
 
 def files_of(place: str) -> str:
-    """Return the pattern of a place's Parquet files; raises InputError where a local place has none."""
+    """Return the pattern of a place's Parquet files. Raises InputError if a local place has none."""
     if "://" in place or "*" in place:
         return place
     path = Path(place)
     if path.is_dir():
         if not next(path.rglob("*.parquet"), None):
-            raise InputError(f"{place} holds no .parquet file; write samples as Parquet, one row a device and scrape")
+            raise InputError(f"{place} holds no .parquet file; write samples as Parquet, one row per device and scrape")
         return str(path / "**" / "*.parquet")
     if not path.is_file():
         raise InputError(f"{place}: no such file; give a Parquet file, a folder of them or a table of the engine")

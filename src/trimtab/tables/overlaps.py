@@ -1,4 +1,4 @@
-"""What the rows of a bundle would bill twice: merged where rows agree, refused where they contradict one another.
+"""Finds rows of a bundle that would be billed twice: merged if they agree, rejected if they contradict each other.
 
 A row of `nodes` is one life of a node, and no node has two at once; a row of `allocations` is one holding, and no pod holds
 one GPU twice at once. Rows that overlap come of two sources, of a collection joined to an older one, or of clocks that differ.
@@ -26,7 +26,7 @@ BILLED_BY = ("provider", "instance_type", "region", "capacity_type", "gpu", "gpu
 HELD_BY = ("workload", "pod", "node", "device", "gpus")
 """What tells holdings apart, but for their times."""
 CHARGED_FOR = ("ResourceId", "SkuId", "SkuMeter", "ChargeDescription", "PricingCategory", "CommitmentDiscountId")
-"""What tells apart charges for the use of one resource, but for their periods."""
+"""Columns that distinguish charges for the use of one resource, except their periods."""
 _MOST_NAMED = 20
 
 Seconds = npt.NDArray[np.float64]
@@ -52,7 +52,7 @@ class Spans:
 
 
 def with_ends(table: pa.Table, end_s: Seconds) -> pa.Table:
-    """Return a table whose intervals end at these moments (n_rows,); null where one is infinite."""
+    """Return a table whose intervals end at these moments (n_rows,); null if one is infinite."""
     at = table.schema.get_field_index("end")
     lasting = np.isinf(end_s)
     moments = np.where(lasting, 0, end_s * US_PER_S).round().astype(np.int64)
@@ -159,7 +159,7 @@ def charged_twice(costs: pa.Table, where: str) -> Iterator[Fault]:
 
 
 def _differ(periods: Spans, first: int, second: int) -> bool:
-    """Tell whether two periods, by their starts, overlap and are not the same one."""
+    """Return whether two periods, by their starts, overlap and are not the same one."""
     (start_s, next_s), (end_s, last_s) = (moments[[first, second]] for moments in (periods.start_s, periods.end_s))
     return bool(next_s < end_s and (start_s != next_s or end_s != last_s))
 
@@ -179,8 +179,8 @@ def _two_periods(used: pa.Table, pair: tuple[int, int], where: str, rows: Codes)
 
 def _at_once(lives: Spans, first: Sequence[int], second: Sequence[int]) -> bool:
     return any(
-        min(lives.end_s[one], lives.end_s[other]) - max(lives.start_s[one], lives.start_s[other]) > CLOCKS_S
-        for one in first
+        min(lives.end_s[row], lives.end_s[other]) - max(lives.start_s[row], lives.start_s[other]) > CLOCKS_S
+        for row in first
         for other in second
     )
 

@@ -1,4 +1,4 @@
-"""A profile as `trimtab profile` writes it, checked on the way in; None is a reading that was not there."""
+"""A profile as written by `trimtab profile`, checked on reading. None stands for a missing reading."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ProfileDevice(_Model):
     hours: tuple[ProfileHour, ...] = ()
 
     def mean(self, metric: str) -> float | None:
-        """Return a metric's mean; None where it was not read."""
+        """Return a metric's mean; None if it was not read."""
         spread = self.metrics.get(metric)
         return None if spread is None else spread.mean
 
@@ -120,7 +120,7 @@ class ProfileFile(_Model):
 
 
 def checked_profile(document: Mapping[str, object], where: str = "the profile") -> ProfileFile:
-    """Return a profile of plain values; raises InputError with every fault."""
+    """Return a profile of plain values. Raises InputError with every fault."""
     try:
         return ProfileFile.model_validate(document)
     except ValidationError as error:
@@ -129,5 +129,5 @@ def checked_profile(document: Mapping[str, object], where: str = "the profile") 
 
 
 def profile_values(path: Path) -> dict[str, object]:
-    """Read a profile's plain values, unchecked; raises InputError where there is no JSON object."""
+    """Read a profile's plain values, unchecked. Raises InputError if there is no JSON object."""
     return read_json_object(path)

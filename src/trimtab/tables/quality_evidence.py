@@ -1,4 +1,4 @@
-"""The verdict file of `trimtab quality`: what an evaluation found of a format, as evidence in `workloads.yaml`."""
+"""The verdict file of `trimtab quality`: the result of evaluating a format, as evidence in `workloads.yaml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class QualityEvidence(BaseModel):
-    """What one look at a candidate found; scores and losses are shares of the scale."""
+    """The result of one look at a candidate; scores and losses are shares of the scale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,7 +67,7 @@ class QualityEvidence(BaseModel):
 
 
 def read_evidence(path: Path) -> QualityEvidence:
-    """Return what a verdict file holds; raises InputError where it cannot be read or its verdict does not follow."""
+    """Return what a verdict file holds. Raises InputError if it cannot be read or its verdict does not follow."""
     content = read_json_object(path)
     try:
         return QualityEvidence.model_validate(content)
@@ -100,7 +100,7 @@ def with_evidence(raw: Mapping[str, object], folder: Path, where: str) -> dict[s
 
 
 def _read(folder: Path, value: object, where: str, faults: list[Fault]) -> object:
-    """Return a verdict as plain values; what is no path stays as it is, and is checked with the rest."""
+    """Return a verdict as plain values; what is not a path stays as it is, and is checked with the rest."""
     if not isinstance(value, str):
         return value
     try:

@@ -48,7 +48,7 @@ SAMPLE_SCHEMA = pa.schema(
         ("power_w", pa.float64()),
     ]
 )
-"""Raw samples: one row a device and scrape; time in UTC; shares in 0..1; a missing reading is null.
+"""Raw samples: one row per device and scrape; time in UTC; shares in 0..1; a missing reading is null.
 
 The time carries no zone because engines truncate zoned times in the session's zone (DuckDB needs an extension for that).
 """
@@ -76,7 +76,7 @@ def histogram_expr(samples: ir.Table, keys: Sequence[str], signal: str) -> ir.Ta
 
 
 def statistics_expr(histogram: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
-    """Return one row a key with a signal's mean, p50, p95 and max, from its long histogram: one pass over the samples."""
+    """Return one row per key with a signal's mean, p50, p95 and max, from its long histogram: one pass over the samples."""
     aggregates = {f"{signal}_mean": histogram["sum"].sum() / histogram["count"].sum()}
     for name, quantile in _QUANTILES.items():
         reached = histogram["upto"] >= histogram["total"] * quantile
@@ -86,7 +86,7 @@ def statistics_expr(histogram: ir.Table, keys: Sequence[str], signal: str) -> ir
 
 
 def usage_expr(samples: ir.Table) -> ir.Table:
-    """Return the hourly statistics of raw samples (no histograms yet), one row a device, workload and hour."""
+    """Return the hourly statistics of raw samples (no histograms yet), one row per device, workload and hour."""
     hourly = hourly_samples(samples)
     result = _plain_statistics(hourly)
     for signal in SIGNALS:
@@ -140,7 +140,7 @@ def rollup(
 
 
 def dense_histograms(rows: pa.Table, long: pa.Table) -> pa.Array:
-    """Return for each row of `rows` its 101 counts from a long histogram (keys, bin, count); null where there are none."""
+    """Return for each row of `rows` its 101 counts from a long histogram (keys, bin, count); null if there are none."""
     index = {key: at for at, key in enumerate(_keys_of(rows))}
     dense = np.zeros((rows.num_rows, HISTOGRAM_BINS), dtype=np.int64)
     at = np.fromiter((index[key] for key in _keys_of(long)), dtype=np.int64, count=long.num_rows)
@@ -165,7 +165,7 @@ _ROWS_PER_SPAN = 100_000
 def complete_samples(samples: ir.Table) -> ir.Table:
     """Return samples with every column of `SAMPLE_SCHEMA`, those that are missing null, in its types.
 
-    Raises BundleError where the device or the time is missing, or no reading is there.
+    Raises BundleError if the device or the time is missing, or no reading is there.
     """
     import ibis
 
@@ -185,7 +185,7 @@ def complete_samples(samples: ir.Table) -> ir.Table:
 def rollup_spans(samples: ir.Table, execute: Execute, *, step_s: float) -> Iterator[pa.Table]:
     """Yield the `gpu_usage` rows of successive spans of whole hours, made where the samples live.
 
-    The span is chosen so that it has at most about 100,000 rows. Raises InputError where there are no samples.
+    The span is chosen so that it has at most about 100,000 rows. Raises InputError if there are no samples.
     """
     whole = execute(
         samples.aggregate(first=samples["time"].min(), last=samples["time"].max(), devices=samples["device"].nunique())

@@ -140,7 +140,7 @@ ALLOCATIONS = (
         low=0.0,
     ),
     _time("start", "when it began to hold it"),
-    _time("end", "when it let go; null while it holds", nullable=True),
+    _time("end", "when it released it; null while it holds it", nullable=True),
 )
 
 GPU_USAGE = (
@@ -399,7 +399,7 @@ DISRUPTION_BUDGETS = (
     _text("namespace", "namespace"),
     _text("name", "name of the PodDisruptionBudget"),
     _text("workload", "workload whose pods it selects; null where it selects none that runs", nullable=True),
-    _amount("allowed", "pods that it lets go", "pods", origin="status.disruptionsAllowed"),
+    _amount("allowed", "pods that it allows to be evicted", "pods", origin="status.disruptionsAllowed"),
     _amount("healthy", "healthy pods", "pods", origin="status.currentHealthy"),
     _amount("expected", "pods that it counts", "pods", origin="status.expectedPods"),
 )

@@ -1,4 +1,4 @@
-"""A folder that is replaced whole: its name stands for the old content or the new at every instant, whenever a writer dies.
+"""Replaces a folder atomically: its name refers to the old or the new content at any time, even if a writer dies.
 
 The new folder is written beside the old one, flushed to the disk, and the two exchange names in one step of the file system
 (`renameat2`, Linux; `renamex_np`, macOS). A file system without that step (NFS) gets two renames, between which the old folder
@@ -91,7 +91,7 @@ def _take_place(fresh: Path, path: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the system or its file system has no such step. Raises OSError."""
+    """Exchange two names in one step; False if the system or its file system has no such step. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):
@@ -122,7 +122,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Hold the folder's exclusive lock where nobody writes there; tell whether it was had."""
+    """Take the folder's exclusive lock if no writer is active; yield whether it was taken."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

@@ -1,7 +1,7 @@
-"""`workloads.yaml`: what only people know about a workload, as a checked model, and what of it cannot all be meant.
+"""`workloads.yaml`: declarations about workloads as a validated model, and checks for contradictions.
 
 A key of `workloads` is a workload (`namespace/name`) or a pattern (`namespace/*`); patterns apply in file order, an exact key
-last, and a later value replaces an earlier one field by field. What nobody declared stays None.
+last, and a later value replaces an earlier one field by field. Undeclared fields stay None.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class WorkloadKind(Enum):
-    """What a workload is for."""
+    """The kind of a workload."""
 
     EXPERIMENT = "experiment"
     TRAINING = "training"
@@ -41,7 +41,7 @@ class WorkloadKind(Enum):
 
 
 class TargetMetric(Enum):
-    """What a declared target bounds."""
+    """The metric of a declared target."""
 
     LATENCY = "latency"
     TTFT = "ttft"
@@ -57,7 +57,7 @@ _OF_REPLICAS = re.compile(
 
 
 def rests_on_replicas(query: str) -> str | None:
-    """Return a series of a PromQL query that is gone with a service's last replica; None where none is known to be.
+    """Return a series of a PromQL query that is gone with a service's last replica; None if none is known to be.
 
     >>> rests_on_replicas('sum(vllm:num_requests_waiting{pod=~"chat.*"})'), rests_on_replicas("sum(gateway_requests)")
     ('vllm:num_requests_waiting', None)
@@ -95,14 +95,14 @@ class DeclaredTarget(_Model):
         return f"{self.limit_s:g} s" if self.limit_s is not None else f"{self.limit_frac:g} x observed"
 
     def describe(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         if self.metric is TargetMetric.THROUGHPUT:
             return f"{self.metric.value} >= {self.limit}"
         return f"{self.metric.value} p{self.quantile * 100:g} <= {self.limit}"
 
 
 class DeclaredCheckpoint(_Model):
-    """How a job saves and resumes."""
+    """How a job checkpoints and resumes."""
 
     interval_s: Positive
     save_s: NotNegative = 0.0
@@ -144,7 +144,7 @@ class DeclaredTraining(_Model):
 
 
 class DeclaredDeferral(_Model):
-    """That a run may start up to `within_hr` after it was asked for; `start_hours` (UTC) are cheap or clean hours, if known."""
+    """A run may start up to `within_hr` after it was requested; `start_hours` (UTC) are cheap or clean hours, if known."""
 
     within_hr: Positive
     start_hours: tuple[Annotated[int, Field(ge=0, le=23)], ...] | None = None
@@ -198,7 +198,7 @@ class DeclaredWake(_Model):
 
 
 class WorkloadSpec(_Model):
-    """What a person declared about a workload; None = not declared."""
+    """Declarations about a workload; None = not declared."""
 
     kind: WorkloadKind | None = None
     team: str | None = None
@@ -220,7 +220,7 @@ class WorkloadSpec(_Model):
     traffic_gib_mo: NotNegative | None = None
     """What crosses between it and its data and callers each month where it runs elsewhere, both ways together."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
-    """0: none at all while nobody asks, where `wakes_on` says what wakes it. Who asks first waits for a start."""
+    """0: none while there are no requests, if `wakes_on` says what wakes it. The first request waits for a start."""
     max_replicas: Annotated[int, Field(ge=1)] | None = None
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     """The most requests that a replica works on at once: vLLM's `--max-num-seqs`, a pool's workers. Others wait."""
@@ -272,9 +272,9 @@ class Workloads(_Model):
     workloads: Mapping[str, WorkloadSpec] = Field(default_factory=dict)
 
     def spec(self, workload: str) -> WorkloadSpec:
-        """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is.
+        """Return what is declared about a workload, with patterns and the exact key merged; all None if nothing is.
 
-        Raises BundleError where what two keys declare contradicts.
+        Raises BundleError if what two keys declare contradicts.
         """
         matching = [spec for key, spec in self.workloads.items() if key != workload and fnmatchcase(workload, key)]
         exact = self.workloads.get(workload)
@@ -295,7 +295,7 @@ class Workloads(_Model):
 
 
 def parse_workloads(text: str, *, where: str = WORKLOADS_FILE, folder: Path | None = None) -> Workloads:
-    """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys.
+    """Read the text of a workloads.yaml. Raises BundleError with every fault and near matches for misspelt keys.
 
     Verdict files are read from `folder`; without one their content must stand in the text, as in a bundle.
     """
@@ -342,7 +342,7 @@ KINDS_OF_FIELD = {
     "deferrable": _RUNS,
     "training": _RUNS,
 }
-"""What is read of workloads of some kinds only."""
+"""Declarations that apply only to some kinds."""
 KINDS_OF_TARGET = {
     TargetMetric.LATENCY: _SERVES,
     TargetMetric.TTFT: _SERVES,
@@ -350,16 +350,16 @@ KINDS_OF_TARGET = {
     TargetMetric.QUEUE_WAIT: _RUNS,
     TargetMetric.THROUGHPUT: frozenset(WorkloadKind),
 }
-"""Kinds that have what a target bounds."""
+"""Kinds for which each target metric exists."""
 
 
 def contradictions(workloads: Workloads, where: str) -> list[Fault]:
-    """Return what entries say of one workload that cannot all be meant; what stands in two entries may be a pattern's."""
+    """Return contradictions between the entries for one workload; the same value in two entries may come from a pattern."""
     return [fault for key, spec in workloads.workloads.items() for fault in _of_entry(spec, f"{where}: {key}")]
 
 
 def without_effect(spec: WorkloadSpec, kind: WorkloadKind) -> tuple[str, ...]:
-    """Return what is declared of a workload and means nothing for one of this kind."""
+    """Return declarations that do not apply to a workload of this kind."""
     fields = [name for name, kinds in KINDS_OF_FIELD.items() if getattr(spec, name) is not None and kind not in kinds]
     metrics = {target.metric for target in spec.targets or ()}
     elsewhere = [metric for metric, kinds in KINDS_OF_TARGET.items() if metric in metrics and kind not in kinds]
@@ -370,7 +370,7 @@ def _of_entry(spec: WorkloadSpec, where: str) -> Iterator[Fault]:
     if spec.kind is not None:
         for field in without_effect(spec, spec.kind):
             yield Fault(
-                what=f"{field} says nothing of what is {spec.kind.value}",
+                what=f"{field} does not apply to kind {spec.kind.value}",
                 where=where,
                 value=f"kind: {spec.kind.value}",
                 cure="take one of the two out",

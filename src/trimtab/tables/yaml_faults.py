@@ -14,7 +14,7 @@ from trimtab.inputs.documents import load_yaml
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text; raises BundleError where it cannot be read or is not UTF-8."""
+    """Return a file's text. Raises BundleError if it cannot be read or is not UTF-8."""
     try:
         return files.read_text(path)
     except InputError as error:
@@ -24,7 +24,7 @@ def read_text(path: Path) -> str:
 
 
 def load_mapping(text: str, where: str) -> dict[str, object]:
-    """Load YAML text that must hold a mapping (or nothing); raises BundleError."""
+    """Load YAML text that must hold a mapping (or nothing). Raises BundleError."""
     try:
         raw = load_yaml(text, where)
     except InputError as error:

@@ -187,7 +187,7 @@ def _wind_down(child: subprocess.Popen[bytes], notice: Notice, notice_file: Path
 
 
 def _is_at_work(child: subprocess.Popen[bytes]) -> bool:
-    """Say whether the program or anything in its group runs; dead ones that nobody has collected do not count."""
+    """Say whether the program or anything in its group runs; zombies do not count."""
     if child.poll() is None:
         return True
     try:
@@ -199,7 +199,7 @@ def _is_at_work(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _group_states(group: int) -> Iterator[str]:
-    """Yield the state letter of every process of a group (proc(5), `stat`); nothing where there is no /proc."""
+    """Yield the state letter of every process of a group (proc(5), `stat`); nothing if there is no /proc."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             # The name, in parentheses, may hold anything; after it come state, parent and group.
@@ -209,7 +209,7 @@ def _group_states(group: int) -> Iterator[str]:
 
 
 def _announce(notice_file: Path, left_s: float) -> None:
-    """Let the file appear whole, so that nobody reads it half written."""
+    """Write the file atomically, so that it is never read half written."""
     part = notice_file.with_suffix(".part")
     part.write_text(f"{left_s:.3f}\n")
     part.replace(notice_file)

@@ -30,42 +30,40 @@ _RULES = click.Choice(["show", "spread", "even"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateOptions:
-    """What was asked of `trimtab allocate`."""
+    """Arguments of `trimtab allocate`."""
 
     bundle: Path | None = bundle_argument()
-    demo: str | None = demo_option("A demonstration fleet; two-hundred-k where no name is given.")
+    demo: str | None = demo_option("A demonstration fleet; two-hundred-k by default.")
     source: ServerOptions = group(ServerOptions)
     split: str = option(
         "--by", default="team", show_default=True, metavar="WHAT",
-        help="What the bill is split by: team, workload, namespace, kind, model or label:KEY.",
+        help="What to split the bill by: team, workload, namespace, kind, model or label:KEY.",
     )  # fmt: skip
     basis: str | None = option(
         "--cost", type=click.Choice(["effective", "billed", "list"]),
-        show_default="effective where there is a bill, else list",
+        show_default="effective if there is a bill, else list",
         help="Charges of the bill with commitments amortised, as invoiced, or list prices.",
     )  # fmt: skip
     idle: str = option(
         "--idle", type=_RULES, default="show", show_default=True,
-        help="Idle nodes and unused commitments: shown, or laid on all by what they held, or alike.",
+        help="Idle nodes and unused commitments: show them, or spread them by usage, or evenly.",
     )  # fmt: skip
     shared: str = option(
         "--shared", type=_RULES, default="show", show_default=True,
         help="The same for tax, credits, untagged charges and machines without telemetry.",
     )  # fmt: skip
-    show_tokens: bool = option(
-        "--tokens", help="What a million input, output and cached tokens of each costs, instead."
-    )
-    show_months: bool = option("--months", help="What each month's invoice is made of, instead.")
+    show_tokens: bool = option("--tokens", help="Show the cost of a million input, output and cached tokens instead.")
+    show_months: bool = option("--months", help="Show what each month's invoice consists of instead.")
     invoices: tuple[str, ...] = option(
-        "--invoice", metavar="MONTH=USD", help="What the invoice of a month says, to close it: 2026-09=12345.67."
+        "--invoice", metavar="MONTH=USD", help="The invoiced amount of a month, to compare with: 2026-09=12345.67."
     )
     rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
     budgets: Path | None = option(
         "--budgets", type=FILE, metavar="FILE",
-        help="Budgets, CSV of name,usd_mo: compared with where the month will end.",
+        help="Budgets, CSV of name,usd_mo: compared with the forecast for the month's end.",
     )  # fmt: skip
     prices: Path | None = prices_option()
-    at: date | None = at_option("List prices that held on this day, not those of each day.")
+    at: date | None = at_option("Use the list prices of this day instead of those of each day.")
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.XLSX)
 
@@ -73,9 +71,9 @@ class AllocateOptions:
 @click.command()
 @options_from(AllocateOptions)
 def command(options: AllocateOptions) -> None:
-    """Say what each team, workload, namespace, kind or model costs, and per request and token.
+    """Show what each team, workload, namespace, kind or model costs, in total and per request and token.
 
-    The rows sum to the bill to the cent. With a bill in the bundle (or --focus) its own charges are split, else list prices.
+    The rows sum to the bill to the cent. A bill in the bundle (or --focus) is split if there is one, otherwise list prices.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `trimtab allocate` does once its arguments are read, and the charge-back as a page of sections."""
+"""Runs `trimtab allocate`, and builds the charge-back as a page of sections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
-    """A fleet with what was spent on it and on what grounds, and the bill's months where there is a bill."""
+    """A fleet with its spend and what that is based on, and the bill's months if there is a bill."""
 
     fleet: Fleet
     spent: DailySpend
@@ -61,7 +61,7 @@ class _Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SplitTerms:
-    """How a bill is to be split."""
+    """How to split a bill."""
 
     split: CostSplit
     charged: SpendingTerms
@@ -88,7 +88,7 @@ def run_allocate(options: AllocateOptions) -> None:
 
 
 def charged_back(options: AllocateOptions, tell: Tell) -> tuple[str, ChargeBack]:
-    """Split the bill of the history that was named; return what that is called, and the answer. Raises TrimtabError."""
+    """Split the bill of the named history; return the history's name and the answer. Raises TrimtabError."""
     terms = _terms(options)
     budgets = read_budgets(options.budgets) if options.budgets else {}
     choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
@@ -117,7 +117,7 @@ _BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
 
 
 def _token_rows(found: _Split, terms: _SplitTerms) -> tuple[TokenCharge, ...]:
-    """Divide each service's charge over its tokens, and add services up by what the bill is split by."""
+    """Divide each service's charge over its tokens, and group services by what the bill is split by."""
     each = charges(found.fleet, found.by_workload, _BY_WORKLOAD, terms.rules, {})
     bills = {row.name: row.micro_usd for row in each if not row.nobodys}
     payer = {workload.name: terms.split.of(workload) for workload in found.fleet.workloads}
@@ -148,7 +148,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
 
 
 def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
-    """Forecast a payer's month: its own days, scaled to bear its part of what is shared."""
+    """Forecast a payer's month: its own days, scaled to include its part of shared costs."""
     days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
     own = int(days.sum())
     scaled = (days * (row.micro_usd / own)).round().astype("int64") if own else days
@@ -156,27 +156,27 @@ def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
 
 
 def _carried_notes(fleet: Fleet) -> list[str]:
-    """Say which nodes have no listed price: charged at what the bill says, or to nobody."""
+    """Report which nodes have no listed price: charged at the bill's rate, or not at all."""
     lines = []
     for pool, micro_usd_hr in sorted(fleet.carried_micro_usd_hr.items()):
         what = f"{sum(node.pool == pool for node in fleet.nodes)} node(s) of {pool} have no"
         if micro_usd_hr:
             lines.append(
-                f"{what} listed price and are charged at what the bill says, ${usd(micro_usd_hr):,.2f} an hour each"
+                f"{what} listed price and are charged at the bill's rate, ${usd(micro_usd_hr):,.2f} an hour each"
             )
         else:
-            lines.append(f"{what} price and are charged to nobody; give theirs with --prices FILE")
+            lines.append(f"{what} price and are not charged to anyone; give their price with --prices FILE")
     return lines
 
 
 def _month_notes(found: Sequence[Month]) -> list[str]:
     lines = []
     for month in found:
-        asked = f"{month.month}: the charges ask for ${usd_cents(month.billed):,.2f}"
+        asked = f"{month.month}: the charges sum to ${usd_cents(month.billed):,.2f}"
         if month.invoice is None or month.difference is None:
-            lines.append(f"{asked}; hold it against the invoice with --invoice {month.month}=AMOUNT.")
+            lines.append(f"{asked}; compare it with the invoice: --invoice {month.month}=AMOUNT.")
         elif usd_cents(month.difference) == 0:
-            lines.append(f"{asked}, which is the invoice.")
+            lines.append(f"{asked}, which equals the invoice.")
         else:
             lines.append(
                 f"{asked}; the invoice says ${usd_cents(month.invoice):,.2f}: "
@@ -186,13 +186,13 @@ def _month_notes(found: Sequence[Month]) -> list[str]:
 
 
 def _left_out_notes(counts: Mapping[str, int]) -> list[str]:
-    """Say which rows of the bill are in no charge, and which cells were left empty."""
+    """Report which rows of the bill are not charged, and which cells were left empty."""
     return [f"{number:,} x {reason}." for reason, number in sorted(counts.items()) if reason.startswith(BILL_COUNTS)]
 
 
 def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[str]:
     unknown = sorted(budgets.keys() - {row.name for row in rows})
-    return [f"Budgets of names that nothing was charged to: {', '.join(unknown)}."] if unknown else []
+    return [f"Budgets for names without any charges: {', '.join(unknown)}."] if unknown else []
 
 
 def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
@@ -220,7 +220,7 @@ def _every_sheet(answer: ChargeBack) -> dict[str, Sheet]:
 
 
 def _asked_sheet(options: AllocateOptions, answer: ChargeBack) -> tuple[Sheet, tuple[str, ...]]:
-    """Return the table that was asked for, and its columns for people; raises UsageError where there is nothing to show."""
+    """Return the requested table, and its columns for people. Raises UsageError if there is nothing to show."""
     if options.show_tokens:
         if not answer.tokens:
             raise UsageError("--tokens needs tokens of a service (table demand: input_tokens, output_tokens)")
@@ -233,7 +233,7 @@ def _asked_sheet(options: AllocateOptions, answer: ChargeBack) -> tuple[Sheet, t
 
 
 def read_budgets(path: Path) -> dict[str, float]:
-    """Read a CSV of `name,usd_mo`; raises PriceFileError with every row at fault."""
+    """Read a CSV of `name,usd_mo`. Raises PriceFileError with every invalid row."""
     rows = read_csv_rows(path)
     found: dict[str, float] = {}
     faults = []
@@ -257,7 +257,7 @@ def read_budgets(path: Path) -> dict[str, float]:
 
 
 def parse_rates(texts: Sequence[str]) -> dict[str, float]:
-    """Read `EUR=1.08` texts: dollars per unit of a currency; raises UsageError."""
+    """Read `EUR=1.08` texts: dollars per unit of a currency. Raises UsageError."""
     found = {}
     for text in texts:
         currency, _, rate = text.partition("=")
@@ -266,7 +266,7 @@ def parse_rates(texts: Sequence[str]) -> dict[str, float]:
 
 
 def parse_invoices(texts: Sequence[str]) -> dict[str, int]:
-    """Read `2026-09=12345.67` texts: a month's invoice in micro-dollars; raises UsageError."""
+    """Read `2026-09=12345.67` texts: a month's invoice in micro-dollars. Raises UsageError."""
     found: dict[str, int] = {}
     for text in texts:
         month, _, amount = text.partition("=")
@@ -289,7 +289,7 @@ def _positive(number: str, text: str, form: str) -> float:
 
 
 def charge_page(title: str, answer: ChargeBack) -> Page:
-    """Return the page: who pays what, budgets where there are some, and each month's invoice."""
+    """Return the page: who pays what, budgets if given, and each month's invoice."""
     who = who_sheet(answer)
     charged: list[Block] = [_with_bars(replace(who, columns=WHO)), bullets(answer.notes)]
     sections = [Section(name="who", title="Who pays", blocks=tuple(charged))]
@@ -310,7 +310,7 @@ def charge_page(title: str, answer: ChargeBack) -> Page:
             Section(
                 name="budgets",
                 title="Budgets",
-                gloss="the forecast: what was spent this month, and for the days left the mean of the same weekdays before",
+                gloss="forecast: spend so far this month, plus the mean of the same past weekdays for each day left",
                 blocks=(replace(who, columns=(WHO[0], *BUDGET)).table(),),
             )
         )
@@ -323,7 +323,7 @@ def charge_page(title: str, answer: ChargeBack) -> Page:
 
 
 def _with_bars(sheet: Sheet) -> Table:
-    """Return the table with a bar by each payer, the longest for who pays most."""
+    """Return the table with a bar per payer, the longest for the largest charge."""
     table = sheet.table()
     shares = [_share(row.get("share_frac")) for row in sheet.rows]
     most = max(shares, default=0.0)

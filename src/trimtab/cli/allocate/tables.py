@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 _K_REQUESTS = 1000
 
 TABLE_FIELDS = ("name", "usd", "share_frac", "usd_mo", "gpu_hours", "usd_per_1k_requests", "usd_per_mtok")
-"""What fits 80 columns; machines get every column."""
+"""The columns that fit into 80 characters; programs get every column."""
 BUDGET_FIELDS = ("name", "usd", "month_so_far_usd", "month_forecast_usd", "budget_usd_mo", "over_budget_usd")
 TOKEN_FIELDS = ("name", "usd", "usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_cached", "rule")
 NOT_BY_TOKENS = "not by tokens"
 _MOST_RULES = 12
 MONTH_FIELDS = ("month", "usage_usd", "purchases_usd", "credits_usd", "tax_usd", "billed_usd", "difference_usd")
 _MONTHS_NOTE = (
-    "Billed = usage + purchases + credits + tax + other: what the invoice asks. Amortised: what the same month's use costs "
+    "Billed = usage + purchases + credits + tax + other: the invoiced amount. Amortised: what the same month's use costs "
     "with commitments spread over the use that they cover. Corrections (of earlier invoices) and unused commitments are parts "
     "of these."
 )
 
 
 def percent(cell: Cell) -> str:
-    """Show a share."""
+    """Format a share."""
     return f"{cell:.1%}" if isinstance(cell, int | float) else str(cell)
 
 
@@ -94,7 +94,7 @@ MONTHS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeBack:
-    """What was found: charges, where each payer's month ends, budgets in dollars a month, the bill's months, what to say."""
+    """What was found: charges, each payer's month-end forecast, budgets in dollars a month, the bill's months, notes."""
 
     charges: Sequence[Charge]
     window_hr: float
@@ -107,12 +107,12 @@ class ChargeBack:
 
     @property
     def total_micro_usd(self) -> int:
-        """Return the whole."""
+        """Return the total."""
         return sum(charge.micro_usd for charge in self.charges)
 
 
 def who_sheet(answer: ChargeBack) -> Sheet:
-    """Return a row a payer. Cents are given out so that the rows shown sum to the cent as well."""
+    """Return one row per payer. Cents are distributed so that the rows shown also sum to the cent."""
     shown = round_parts([charge.micro_usd for charge in answer.charges], MICRO_PER_CENT)
     rows = [_who(charge, part / 100, answer) for charge, part in zip(answer.charges, shown, strict=True)]
     columns = (*WHO, *BUDGET) if answer.month_ends else WHO
@@ -146,7 +146,8 @@ def _who(charge: Charge, shown_usd: float, answer: ChargeBack) -> Mapping[str, C
 
 
 def tokens_sheet(answer: ChargeBack) -> Sheet:
-    """Return a row a payer of tokens, and one for what is no token's; cents are given out so that all sum to the bill."""
+    """Return one row per payer of tokens, and one for costs without tokens; cents are distributed so that all sum to the
+    bill."""
     parts = [
         part
         for row in answer.tokens
@@ -184,15 +185,15 @@ def _rounded(price: float | None) -> float | None:
 
 
 def _rule_notes(rows: Sequence[TokenCharge]) -> list[str]:
-    """Say how each bill was divided between its tokens."""
+    """Say how each charge was divided between its tokens."""
     lines = [f"{row.name}: {', '.join(rule.value for rule in row.rules)}: {row.because}." for row in rows[:_MOST_RULES]]
     if len(rows) > _MOST_RULES:
-        lines.append(f"{len(rows) - _MOST_RULES} more rules stand in the JSON form.")
+        lines.append(f"{len(rows) - _MOST_RULES} more rules are in the JSON form.")
     return lines
 
 
 def months_sheet(answer: ChargeBack) -> Sheet:
-    """Return a row a billing month."""
+    """Return one row per billing month."""
     rows: list[Mapping[str, Cell]] = []
     for month in answer.months:
         parts = dict(month.by_category)

@@ -31,10 +31,10 @@ from trimtab.cli.server_options import ServerOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What was asked of `trimtab audit`."""
+    """Arguments of `trimtab audit`."""
 
     bundle: Path | None = bundle_argument()
-    demo: str | None = demo_option("Audit a demonstration fleet; two-hundred-k where no name is given.")
+    demo: str | None = demo_option("Audit a demonstration fleet; two-hundred-k by default.")
     demo_trace: Path | None = option(
         "--demo-trace", type=FILE, metavar="FILE",
         help="Audit a fleet of fixed size that served a recorded request trace (Parquet).",
@@ -46,9 +46,9 @@ class AuditOptions:
     quotas: tuple[str, ...] = quota_option(
         "A quota that the plan must keep: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40."
     )
-    spot_max: float | None = spot_max_option("The plan may put at most this share of node-hours on spot.")
+    spot_max: float | None = spot_max_option("Largest share of node-hours that the plan may put on spot.")
     clouds: tuple[str, ...] = cloud_option(
-        "Another cloud that work may move to, at what moving costs: gcp, azure; may be repeated."
+        "Another cloud that work may move to, including the cost of moving: gcp, azure; repeat for several."
     )
     hourly: Path | None = option(
         "--hourly", type=FILE, metavar="FILE",
@@ -59,17 +59,17 @@ class AuditOptions:
         "--settings", type=FILE, metavar="FILE", help="A settings file instead of trimtab.toml."
     )
     flags: tuple[str, ...] = set_option("planning.proof_frac=0.25")
-    show_settings: bool = option("--show-settings", help="Show every setting and where it came from, and stop.")
+    show_settings: bool = option("--show-settings", help="Show every setting and where it came from, then exit.")
     report: bool | None = option(
         "--report/--no-report", default=None, show_default="only with a demonstration",
-        help="Write trimtab-report/report.html as well, and finance.html beside it.",
+        help="Also write trimtab-report/report.html, and finance.html beside it.",
     )  # fmt: skip
     fail_over_usd_mo: float | None = option(
         "--fail-over", type=click.FloatRange(min=0), metavar="USD_MO",
-        help="Exit with code 10 where more than so much a month can be saved.",
+        help="Exit with code 10 if more than this amount a month can be saved.",
     )  # fmt: skip
     engine: str | None = option(
-        "--engine", metavar="URL", help="Judge workloads on the workers of a Dask cluster: dask://HOST:8786."
+        "--engine", metavar="URL", help="Evaluate workloads on the workers of a Dask cluster: dask://HOST:8786."
     )
     quiet: bool = quiet_option("No progress, no notes, errors only.")
     verbose: int = verbose_option()

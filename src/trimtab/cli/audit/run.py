@@ -1,4 +1,4 @@
-"""What `trimtab audit` does once its arguments are read: open, audit, keep, show, and say how it ended."""
+"""Runs `trimtab audit`: open the history, audit it, keep and show the result, and set the exit code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from trimtab.units import per_month
 from trimtab.web.tables import audit_workbook
 
 EXIT_OVER = 10
-"""Exit code where the savings found are above --fail-over."""
+"""Exit code if the savings found exceed --fail-over."""
 REPORT = Path("trimtab-report") / "report.html"
 FINANCE = "finance.html"
 
@@ -76,13 +76,13 @@ def run_audit(options: AuditOptions) -> int:
 
 
 def _check_output(answer: AnswerOptions) -> None:
-    """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
+    """Reject, before any work is done, an output that cannot be written. Raises UsageError, UnknownName."""
     check_fields(answer.output_format, answer.fields)
     answer.check()
 
 
 def _at_best_hours(history: History, hourly: Path | None) -> History:
-    """Return the history whose deferrable runs wait for the best hours of a file, and say which those are."""
+    """Return the history with deferrable runs waiting for the best hours in a file, and say which hours those are."""
     if hourly is None:
         return history
     best = read_cheap_hours(hourly)
@@ -124,7 +124,7 @@ def _fleet_words(options: AuditOptions) -> str:
 
 
 def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
-    """Hold the bills, where there are some, against what the audit says the same hours cost."""
+    """Compare the bills, if any, with the audit's prices for the same hours."""
     costs = bundle.table("costs", BILL_COLUMNS)
     if not costs.num_rows:
         return []
@@ -133,20 +133,20 @@ def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
     seen = billed(costs, window, types)
     notes = []
     if seen.foreign_rows:
-        notes.append(f"{seen.foreign_rows:,} cost rows in another currency than USD are not counted")
+        notes.append(f"{seen.foreign_rows:,} cost rows in currencies other than USD are not counted")
     if not seen.usd > 0:
-        return [*notes, "the bills hold no cost of the fleet's instance types in the fit window"]
+        return [*notes, "the bills contain no cost of the fleet's instance types in the fit window"]
     billed_usd_mo = per_month(seen.usd, window.hours)
     notes.append(
         f"the bills say {dollars(billed_usd_mo)} a month for these nodes; the audit prices the same hours at "
-        f"{dollars(found.bill_usd_mo)} ({found.bill_usd_mo / billed_usd_mo - 1:+.1%}); where they differ, give your own "
-        "rates with --prices"
+        f"{dollars(found.bill_usd_mo)} ({found.bill_usd_mo / billed_usd_mo - 1:+.1%}); if your rates differ, give them with "
+        "--prices"
     )
     return notes
 
 
 def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
-    """Keep the audit for `trimtab explain` and `emit`; a folder that cannot be written costs these commands, not the audit."""
+    """Keep the audit for `trimtab explain` and `emit`. If the folder cannot be written, only these commands are affected."""
     try:
         keep(document, plan)
     except OSError as error:
@@ -155,13 +155,13 @@ def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
 
 
 def _report(document: AuditDocument) -> tuple[Path | None, str]:
-    """Write the page with pictures, and the one for finance; return where it is, or why it could not be written."""
+    """Write the HTML report and the finance page; return the path, or why it could not be written."""
     try:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(html.write_page(audit_page(document)), encoding="utf-8")
         REPORT.with_name(FINANCE).write_text(html.write_page(finance_page(document)), encoding="utf-8")
     except OSError as error:
-        return None, f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report"
+        return None, f"cannot write {REPORT}: {error}; run in another folder, or give --no-report"
     return REPORT, ""
 
 
@@ -183,15 +183,15 @@ def _show(options: AuditOptions, document: AuditDocument, report: Path | None) -
 
 
 def _next_steps(document: AuditDocument, options: AuditOptions, report: Path | None) -> list[tuple[str, str]]:
-    """Return what a reader may do now: a command or a file, and what it gives."""
+    """Return the next steps for the reader: a command or a file, and what it shows."""
     steps = []
     if report:
-        steps.append((f"open {report}", "this report with pictures, in a browser"))
+        steps.append((f"open {report}", "this report with charts, in a browser"))
     else:
         again = " ".join(["trimtab audit", *([shlex.quote(str(options.bundle))] if options.bundle else [])])
-        steps.append((f"{again} -o html --out report.html", "one page with pictures"))
+        steps.append((f"{again} -o html --out report.html", "one page with charts"))
     if document.plan.actions:
         largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)
-        steps.append((f"trimtab explain {largest.id}", "why, the sums, how to try and undo it"))
+        steps.append((f"trimtab explain {largest.id}", "why, the arithmetic, how to try and undo it"))
         steps.append(("trimtab emit", "the files that enact the plan, in a safe order"))
     return steps

@@ -23,14 +23,14 @@ from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
 CURRENT = "current"
-"""The value of --context that means the kubeconfig's current context."""
+"""The value of --context for the kubeconfig's current context."""
 ENDPOINTS = ("aws", "gcp-monitoring", "gcp-compute", "azure-logs", "azure-management")
 """Addresses of clouds that --cloud-endpoint may replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceOptions:
-    """What was said about places other than a Prometheus server; empty where nothing was."""
+    """The sources other than a Prometheus server that were named; empty if none."""
 
     context: str | None = option(
         "--context", metavar="NAME", help="Read a live Kubernetes cluster: a kubeconfig context, or `current`."
@@ -46,22 +46,24 @@ class PlaceOptions:
     )  # fmt: skip
     timezone: str = option(
         "--timezone", default="UTC", show_default=True, metavar="ZONE",
-        help="The clock of Slurm's moments, such as Europe/Berlin.",
+        help="Time zone of Slurm's timestamps, such as Europe/Berlin.",
     )  # fmt: skip
     gpu_names: tuple[str, ...] = option(
         "--gpu", metavar="TYPE=BOARD",
-        help="Which board a GRES type of Slurm means, such as a100=A100-SXM4-80GB; repeat for several.",
+        help="The GPU that a GRES type of Slurm means, such as a100=A100-SXM4-80GB; repeat for several.",
     )  # fmt: skip
     trace: Path | None = option(
         "--trace", type=FILE, metavar="FILE",
-        help="Make a fleet of a recorded trace (Parquet) of jobs, pods or requests, known by its columns.",
+        help="Make a fleet from a recorded trace (Parquet) of jobs, pods or requests; its kind is recognized by its columns.",
     )  # fmt: skip
     machine: str | None = option(
-        "--machine", metavar="TYPE", help="The machine that a trace is laid on, as aws:p4d.24xlarge:us-east-1."
+        "--machine",
+        metavar="TYPE",
+        help="The machine type that a trace is assumed to run on, as aws:p4d.24xlarge:us-east-1.",
     )
     repeat: int | None = option(
         "--repeat", type=click.IntRange(min=2), metavar="DAYS",
-        help="Repeat a shorter trace to so many days, for a plan and its proof.",
+        help="Repeat a shorter trace to this many days, enough for a plan and its proof.",
     )  # fmt: skip
     cloudwatch: tuple[str, ...] = option(
         "--cloudwatch", metavar="REGION",
@@ -81,18 +83,18 @@ class PlaceOptions:
 
     @property
     def clouds(self) -> bool:
-        """Tell whether a cloud's monitor was named."""
+        """Return whether a cloud's monitor was named."""
         return bool(self.cloudwatch or self.gcp_project or self.azure)
 
     @property
     def kubernetes(self) -> bool:
-        """Tell whether a cluster was named, live or as a dump."""
+        """Return whether a cluster was named, live or as a dump."""
         return bool(self.context or self.kubeconfig or self.kube_dumps)
 
     def check(self, url: str | None) -> None:
-        """Raise UsageError where no place or contradicting ones were named."""
+        """Raise UsageError if no source or conflicting ones were named."""
         if self.kube_dumps and (self.context or self.kubeconfig):
-            raise UsageError("--kube-dump and --context read the same things: give one of them")
+            raise UsageError("--kube-dump and --context read the same objects: give one of them")
         named = [
             option
             for option, value in (
@@ -106,7 +108,7 @@ class PlaceOptions:
         ]
         if not named:
             raise UsageError(
-                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH, --slurm FILE, "
+                "collect from where? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH, --slurm FILE, "
                 "--cloudwatch REGION, --gcp-project ID, --azure WORKSPACE or --trace FILE; see trimtab collect --help"
             )
         if not self.trace and (self.machine or self.repeat):
@@ -116,18 +118,18 @@ class PlaceOptions:
             raise UsageError(f"{' and '.join(named)} are different fleets: collect each into a folder of its own")
 
     def boards(self) -> dict[str, str]:
-        """Return what --gpu says: GRES type -> board; raises UsageError."""
+        """Parse --gpu into GRES type -> GPU. Raises UsageError."""
         pairs = {}
         for pair in self.gpu_names:
             kind, equals, name = pair.partition("=")
             if not (equals and kind.strip() and name.strip()):
-                raise UsageError(f"--gpu {pair!r} says no board; write TYPE=BOARD, as a100=A100-SXM4-80GB")
+                raise UsageError(f"--gpu {pair!r} names no GPU; write TYPE=GPU, as a100=A100-SXM4-80GB")
             pairs[kind.strip()] = name.strip()
         return pairs
 
 
 def endpoints_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return the addresses given instead of the clouds' own, by name; raises UsageError."""
+    """Return the addresses given in place of the clouds' own, by name. Raises UsageError."""
     found = {}
     for pair in pairs:
         name, equals, url = pair.partition("=")
@@ -138,7 +140,7 @@ def endpoints_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _print_rbac(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
-    """Print the read-only role and stop (a click callback)."""
+    """Print the read-only role and exit (a click callback)."""
     if wanted and not context.resilient_parsing:
         from trimtab.sources.kubernetes.api import rbac_manifest
 
@@ -149,22 +151,22 @@ def _print_rbac(context: click.Context, _parameter: click.Parameter, wanted: boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectOptions:
-    """What was asked of `trimtab collect`."""
+    """Arguments of `trimtab collect`."""
 
     source: ServerOptions = group(ServerOptions)
     places: PlaceOptions = group(PlaceOptions)
     rbac: bool = option(
-        "--rbac", is_eager=True, callback=_print_rbac, help="Print the read-only role that --context needs, and stop."
+        "--rbac", is_eager=True, callback=_print_rbac, help="Print the read-only role that --context needs, then exit."
     )
     out: Path = option(
         "--out", type=NEW_FOLDER, default=Path("fleet"), show_default=True,
-        help="The bundle's folder; a bundle that is there is replaced.",
+        help="The bundle's folder; an existing bundle is replaced.",
     )  # fmt: skip
     rules: Path | None = option(
         "--recording-rules", type=NEW_FILE, metavar="FILE",
-        help="Write recording rules that keep hourly statistics for later collects, and stop.",
+        help="Write recording rules that keep hourly statistics for later collects, then exit.",
     )  # fmt: skip
-    fresh: bool = option("--fresh", help="Begin anew: do not go on where a collect into --out was cut off.")
+    fresh: bool = option("--fresh", help="Start over instead of resuming an interrupted collect into --out.")
     quiet: bool = quiet_option("Only errors on stderr.")
     verbose: int = verbose_option()
 
@@ -174,9 +176,9 @@ class CollectOptions:
 def command(options: CollectOptions) -> None:
     """Write a fleet bundle from Prometheus, Kubernetes, Slurm, clouds and bills.
 
-    It holds what the GPUs did, who held them, what was asked of them and what they cost. Reads only. The window's whole
-    hours are collected, aggregated on the server; set the password of --user in TRIMTAB_PROMETHEUS_PASSWORD. One that was cut
-    off goes on where it stopped when it is started again.
+    The bundle holds GPU activity, who held the GPUs, demand and cost. Read-only. The window's whole
+    hours are collected, aggregated on the server; set the password of --user in TRIMTAB_PROMETHEUS_PASSWORD. An interrupted
+    collect resumes when it is started again.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `trimtab collect` does: read the places that were named, each cluster for itself, and put together what they told."""
+"""Runs `trimtab collect`: reads the named sources, each cluster separately, and merges the results."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from trimtab.sources.traces import read_trace, repeated
 from trimtab.sources.traces.runs import machine_of
 
 RULES_LOOK_HR = 6
-"""Hours looked at to tell which metrics there are and how they are to be read."""
+"""Hours inspected to find out which metrics exist and how to read them."""
 
 
 def collect_servers(source: ServerOptions, tell: Tell, journal: Journal | None = None) -> Collected:
-    """Collect from every server that was named, and each cluster of a central one; their names keep apart."""
+    """Collect from every named server, and each cluster of a central one; node and workload names carry the cluster."""
     window = source.window()
     named = _declared_metrics(source.cluster_file)
     parts = {}
@@ -54,7 +54,7 @@ def collect_servers(source: ServerOptions, tell: Tell, journal: Journal | None =
 
 
 def _declared_metrics(path: Path | None) -> dict[str, ServerMetrics]:
-    """Return the series that a cluster file names, by workload; raises BundleError."""
+    """Return the metric names in a cluster file, by workload. Raises BundleError."""
     if path is None:
         return {}
     declared = parse_cluster_file(read_text(path), where=str(path)).workloads
@@ -62,14 +62,14 @@ def _declared_metrics(path: Path | None) -> dict[str, ServerMetrics]:
 
 
 def _of_cluster(named: Mapping[str, ServerMetrics], cluster: str) -> dict[str, ServerMetrics]:
-    """Return what is named for one cluster: workloads without a cluster (`prod/chat`), and its own (`prod/chat@east`)."""
+    """Return what is declared for one cluster: workloads without a cluster (`prod/chat`), and its own (`prod/chat@east`)."""
     return {
         name.partition("@")[0]: metrics for name, metrics in named.items() if name.partition("@")[2] in ("", cluster)
     }
 
 
 def _clusters(source: ServerOptions, name: str, url: str, window: tuple[datetime, datetime]) -> list[tuple[str, str]]:
-    """Return (cluster, label matchers) of what a server holds: one, or each value of --cluster-label."""
+    """Return (cluster, label matchers) for each cluster on a server: one, or each value of --cluster-label."""
     if not source.cluster_label:
         return [(name, source.selector)]
     with source.client(url, source.selector) as server:
@@ -81,7 +81,7 @@ def _clusters(source: ServerOptions, name: str, url: str, window: tuple[datetime
 
 
 def write_rules(source: ServerOptions, out: Path) -> str:
-    """Write recording rules for what the first server exports; returns what was written, in a sentence."""
+    """Write recording rules for what the first server exports; return a one-sentence summary."""
     end = source.window()[1]
     with source.server() as server:
         server.check()
@@ -93,7 +93,7 @@ def write_rules(source: ServerOptions, out: Path) -> str:
 
 
 def gather(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None = None) -> Collected:
-    """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
+    """Collect from every named source. Raises UsageError if there is none. A journal keeps partial results."""
     elsewhere = bool(places.slurm or places.trace or places.clouds)
     places.check(source.url if is_typed("urls") or not elsewhere else None)
     return with_bills(_fleet(source, places, tell, journal), source.bills)
@@ -121,7 +121,7 @@ def _fleet(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Jou
 
 
 def _clouds(source: ServerOptions, places: PlaceOptions, tell: Tell) -> Collected:
-    """Read the clouds' monitors, completed from a cluster where one was named."""
+    """Read the clouds' monitors, completed from a cluster if one was named."""
     found = _read_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
     if not places.kubernetes:
         return found
@@ -130,7 +130,7 @@ def _clouds(source: ServerOptions, places: PlaceOptions, tell: Tell) -> Collecte
 
 
 def _slurm(source: ServerOptions, places: PlaceOptions) -> Collected:
-    """Read Slurm's dumps over all that they cover, unless a window was asked for."""
+    """Read all of Slurm's dumps, unless a window was given."""
     boards = places.boards()
     dump = read_slurm(places.slurm, zone_of(places.timezone))
     first, last = dump.span
@@ -140,9 +140,9 @@ def _slurm(source: ServerOptions, places: PlaceOptions) -> Collected:
 
 
 def _trace(path: Path, places: PlaceOptions) -> Collected:
-    """Make a fleet of a recorded trace; it covers what the trace does. Raises UsageError where a window was asked for."""
+    """Make a fleet from a recorded trace, over the trace's own time span. Raises UsageError if a window was given."""
     if is_typed("start") or is_typed("end"):
-        raise UsageError("a --trace is taken whole, on its own clock: leave --from and --to out")
+        raise UsageError("a --trace is used whole, with its own time span: omit --from and --to")
     made = read_trace(path, machine_of(places.machine) if places.machine else None)
     return repeated(made, places.repeat) if places.repeat else made
 
@@ -156,7 +156,7 @@ def _cluster(places: PlaceOptions, tell: Tell) -> tuple[Objects, str]:
 
 
 def missing_prices(collected: Collected) -> Iterator[str]:
-    """Return the lines of a price file for a fleet's owned nodes, to be filled in; none where it owns none."""
+    """Return the lines of a price file for a fleet's owned nodes, to be filled in; none if it owns none."""
     rows = collected.tables["nodes"].select(["instance_type", "gpu", "gpu_count", "capacity_type"]).to_pylist()
     owned = {row["instance_type"]: row for row in rows if row["capacity_type"] == CapacityType.OWNED.value}
     if not owned:
@@ -175,7 +175,7 @@ def missing_prices(collected: Collected) -> Iterator[str]:
 
 
 def _read_clouds(places: PlaceOptions, window: tuple[datetime, datetime], tell: Tell) -> Collected:
-    """Collect from every monitor that was named; with several their names keep apart. Raises SourceError, UsageError."""
+    """Collect from every named monitor; with several, names carry the cluster. Raises SourceError, UsageError."""
     grid, catalog = whole_hours(*window), load_catalog()
     return merge_clusters({name: cloud_fleet(monitor.read(grid, tell), catalog) for name, monitor in _monitors(places)})
 

@@ -1,4 +1,4 @@
-"""What `trimtab commit` does once its arguments are read: open the history, ask, and show the answer as a page of sections."""
+"""Runs `trimtab commit`: opens the history, computes the advice, and shows it as a page of sections."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _check_type(usage: Usage, instance_type: str | None) -> None:
 
 
 def commit_document(report: CommitReport) -> dict[str, object]:
-    """Return the whole answer for a program: one key a part, one object a row."""
+    """Return the whole answer for programs: one key per part, one object per row."""
     parts = {section.value: sheet_of(section, report) for section in CommitPart}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -145,11 +145,11 @@ def commit_document(report: CommitReport) -> dict[str, object]:
 
 
 _HIDDEN = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
-"""Columns that people are not shown: the pool or plan stands above its rows."""
+"""Columns hidden from people, because the pool or plan is the heading of its rows."""
 
 
 def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], fields: Sequence[str] = ()) -> Page:
-    """Return the page of some parts of the answer, of which `fields` are the columns (empty: all)."""
+    """Return the page with some parts of the answer and their columns `fields` (empty: all)."""
     known = report.advice or report.spend
     return Page(
         brand="trimtab commit",
@@ -163,7 +163,7 @@ def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], f
             Section(
                 name="rates",
                 title="No price is known for these, and none is assumed",
-                gloss="ask, and give them with --prices or --offer",
+                gloss="ask the provider, and give them with --prices or --offer",
                 blocks=(bullets(report.wanted_rates),),
             ),
         ),

@@ -1,4 +1,4 @@
-"""The sheets of `trimtab commit`: what to buy when, the rules compared, the return table, the inventory, the load."""
+"""The tables of `trimtab commit`: what to buy when, rules compared, returns, inventory, load."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _shown_dollars(cell: Cell) -> str:
 
 
 def text(key: str, title: str, *, whole: bool = False) -> SheetColumn:
-    """Return a column of words."""
+    """Return a text column."""
     return SheetColumn(key=key, title=title, whole=whole)
 
 
 def number(key: str, title: str, digits: int = 0) -> SheetColumn:
-    """Return a column of plain numbers."""
+    """Return a numeric column."""
     return SheetColumn(key=key, title=title, show=fixed(digits), right=True)
 
 
@@ -75,7 +75,7 @@ class CommitPart(Enum):
         """Return its heading."""
         return {
             CommitPart.STEPS: "What to buy, and when",
-            CommitPart.RULES: "Rules on this fleet's own use: first half known, second half played",
+            CommitPart.RULES: "Rules tested on this fleet's own use: learned on the first half, played on the second",
             CommitPart.RETURNS: "What each commitment returns",
             CommitPart.PLANS: "What to commit to spend with a savings plan",
             CommitPart.HELD_PLANS: "Savings plans held, in the order in which they apply",
@@ -105,7 +105,7 @@ def sheet_of(section: CommitPart, report: CommitReport) -> Sheet:
 
 
 def curve(advice: Advice, points: int) -> tuple[LoadPoint, ...]:
-    """Return a pool's load-duration curve over the layers advised."""
+    """Return a pool's load-duration curve over the recommended layers."""
     first = advice.layers[0].buy if advice.layers and advice.layers[0].day == 0 else 0
     return load_duration(advice.nodes, owned=advice.owned, first=first, later=advice.buy - first, points=points)
 
@@ -144,7 +144,7 @@ def _steps(report: CommitReport) -> Sheet:
 
 
 def _with_pool(columns: Sequence[SheetColumn], *more: str) -> list[SheetColumn]:
-    """Return columns with the pool in front, which tables for people show as a heading, and keys for machines behind."""
+    """Return columns with the pool first and keys for programs last; tables for people show the pool as a heading."""
     return [text("pool", "pool"), *columns, *(text(key, key) for key in more)]
 
 
@@ -157,8 +157,8 @@ def _steps_notes(report: CommitReport) -> list[str]:
             else "buy nothing"
         )
         notes.append(
-            f"{advice.pool.instance_type}: {saved}; the use backs {advice.backed_nodes:.1f} nodes, "
-            f"{advice.owned} held already; known afterwards, {advice.best_nodes} would have been best; {_back_tested(advice)}"
+            f"{advice.pool.instance_type}: {saved}; usage supports {advice.backed_nodes:.1f} nodes, "
+            f"{advice.owned} held already; in hindsight, {advice.best_nodes} would have been best; {_back_tested(advice)}"
         )
     return notes
 
@@ -168,7 +168,7 @@ def _back_tested(advice: Advice) -> str:
     if not choice.back_tests:
         return "no back-test: too little history"
     return (
-        f"in {choice.back_tests} back-tests the rules chosen cost at most {choice.over_hindsight:.3f} x hindsight, "
+        f"in {choice.back_tests} back-tests the chosen rules cost at most {choice.over_hindsight:.3f} x hindsight, "
         f"the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight:.3f}: "
         f"a regret of {choice.regret_frac:.1%}"
     )
@@ -231,14 +231,16 @@ def _returns(report: CommitReport) -> Sheet:
         share("loses_below_frac", "loses below"),
     ]
     notes = [
-        "totals are over the term; a year's cost is over three years, a 1-year term being bought again at its price; "
-        "even: on demand has then cost as much as the whole commitment; used less of the hours than `loses below`, it loses"
+        "totals are over the term; a year's cost is the average over three years, renewing 1-year terms at the same price; "
+        "even: the month in which on demand would have cost as much as the whole commitment; loses below: the share of "
+        "hours in "
+        "use below which it costs more than on demand"
     ]
     return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=notes if rows else [])
 
 
 def _plans(advice: Sequence[SpendAdvice]) -> Sheet:
-    """Return a row per provider, term and whether the reservations advised are bought as well."""
+    """Return one row per provider, term and whether the recommended reservations are bought as well."""
     rows: list[dict[str, Cell]] = [
         {
             "plan": _named(plan),
@@ -284,17 +286,17 @@ def _plans_notes(advice: Sequence[SpendAdvice]) -> list[str]:
     if not advice:
         return []
     notes = [
-        "$/h of spend, not of nodes: now, after all layers, and what would have been best over the last four weeks, known "
-        "afterwards; saves: on their use"
+        "$/h of spend, not of nodes: now, after all layers, and the best in hindsight over the last four weeks; saves: on "
+        "their use"
     ]
     for plan in advice:
         if len(plan.layers) > 1:
             later = ", ".join(f"day {layer.day} to {layer.hold_usd_hr:.2f}" for layer in plan.layers[1:])
-            notes.append(f"{_named(plan)}: {later} $/h, each only if the use still backs it")
+            notes.append(f"{_named(plan)}: {later} $/h, each only if usage still supports it")
     alone = {(plan.provider, plan.option): plan for plan in advice if not plan.beside_reservations}
     notes += [
         f"{plan.provider} {plan.option.value}: without new reservations it saves {dollars(alone[key].saving_usd_mo)} a month; "
-        f"beside them {dollars(plan.saving_usd_mo)} more than they do"
+        f"with them, {dollars(plan.saving_usd_mo)} in addition"
         for plan in advice
         if plan.beside_reservations and (key := (plan.provider, plan.option)) in alone
     ]
@@ -308,7 +310,7 @@ _USE = (
     text("end", "ends", whole=True),
     number("days_left", "days left"),
 )
-"""What both kinds of commitments held are judged by."""
+"""Columns common to both kinds of commitments held."""
 
 
 def _use(use: CommitmentUse) -> dict[str, Cell]:
@@ -322,7 +324,7 @@ def _use(use: CommitmentUse) -> dict[str, Cell]:
 
 
 def _inventory(report: CommitReport) -> Sheet:
-    """Return a row per commitment to nodes that runs."""
+    """Return one row per active commitment to nodes."""
     rows: list[dict[str, Cell]] = [
         {
             "pool": str(scope.offer.pool),
@@ -339,7 +341,7 @@ def _inventory(report: CommitReport) -> Sheet:
 
 
 def _held_plans(report: CommitReport) -> Sheet:
-    """Return a row per commitment to spend that runs and whose rates are known."""
+    """Return one row per active commitment to spend with known rates."""
     rows: list[dict[str, Cell]] = [
         {"name": use.owned.name, "usd_hr": scope.usd_hr, **_use(use)}
         for use in report.held
@@ -376,12 +378,12 @@ def _load(report: CommitReport) -> Sheet:
 
 
 def picture_points(width: int) -> int:
-    """Return how many points of the curve a picture of a width shows."""
+    """Return how many points of the curve fit into a picture of this width."""
     return width - _LABEL - 2
 
 
 def picture(points: Sequence[LoadPoint]) -> str:
-    """Draw a curve, a column a point; a cell shows what carries the middle of its band of nodes."""
+    """Draw a curve, one column per point; a cell shows what covers the middle of its band of nodes."""
     top = max(point.load + point.unused for point in points)
     if top <= 0:
         return "no node was in use"
@@ -399,7 +401,7 @@ def picture(points: Sequence[LoadPoint]) -> str:
 
 
 def _cell(point: LoadPoint, nodes: float) -> str:
-    """Return the mark for one height of one point: the layers are stacked from the bottom."""
+    """Return the mark at one height of one point. The layers are stacked from the bottom."""
     floor = 0.0
     for mark, part in (
         (OWNED, point.owned),

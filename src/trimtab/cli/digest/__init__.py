@@ -1,4 +1,4 @@
-"""`trimtab digest`: a week of a fleet, or of a team, for a screen, a mail, Slack or Teams."""
+"""`trimtab digest`: a week of a fleet or a team, for a terminal, a mail, Slack or Teams."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from trimtab.cli.options import (
 from trimtab.cli.server_options import ServerOptions
 
 POST_VARIABLE = "TRIMTAB_POST_URL"
-"""Where the address to post to is kept, so that it stands in no list of processes and no history of a shell."""
+"""Environment variable for the address to post to, so that it appears in no process list or shell history."""
 
 
 class DigestForm(Enum):
-    """The forms of a digest."""
+    """Output formats of a digest."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -39,34 +39,34 @@ class DigestForm(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestOptions:
-    """What was asked of `trimtab digest`."""
+    """Arguments of `trimtab digest`."""
 
     bundle: Path | None = bundle_argument()
     demo: str | None = demo_option()
     source: ServerOptions = group(ServerOptions)
-    team: str | None = option("--team", metavar="NAME", help="The digest of this team, not of the fleet.")
+    team: str | None = option("--team", metavar="NAME", help="The digest of this team instead of the fleet.")
     each: bool = option(
-        "--each", help="The fleet's digest and one for each team: files in the folder --out, or posted one by one."
+        "--each", help="The fleet's digest and one for each team: files in the folder --out, or separate posts."
     )
     week: str | None = option(
-        "--week", metavar="2026-W44", show_default="the last whole one",
-        help="A week, as ISO 8601 counts them (Monday to Sunday, UTC).",
+        "--week", metavar="2026-W44", show_default="the last full one",
+        help="A week in ISO 8601 form (Monday to Sunday, UTC).",
     )  # fmt: skip
     audit: str | None = option(
         "--audit", metavar="KEPT", show_default="the last one, if it is of this fleet",
-        help="The audit whose plan says what to do: a kept one's number, or a file of `trimtab audit -o json`.",
+        help="The audit with the open actions: a kept one's number, or a file of `trimtab audit -o json`.",
     )  # fmt: skip
     verified: Path | None = option(
-        "--verify", type=FILE, metavar="FILE", help="What was realised: a file of `trimtab verify -o json`."
+        "--verify", type=FILE, metavar="FILE", help="Realised savings: a file of `trimtab verify -o json`."
     )
     basis: str | None = option(
         "--cost", type=click.Choice(["effective", "billed", "list"]),
-        show_default="effective where there is a bill, else list",
+        show_default="effective if there is a bill, else list",
         help="Charges of the bill with commitments amortised, as invoiced, or list prices.",
     )  # fmt: skip
     rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
     prices: Path | None = prices_option()
-    at: date | None = at_option("List prices of this day, for all days alike.")
+    at: date | None = at_option("Use the list prices of this day for all days.")
     quiet: bool = quiet_option("No progress.")
     post: str | None = option(
         "--post", is_flag=False, flag_value="", metavar="[URL]",
@@ -77,20 +77,20 @@ class DigestOptions:
     )
     form: str = option(
         "-o", "--output", type=click.Choice([form.value for form in DigestForm]), default=DigestForm.TABLE.value,
-        show_default=True, help="The form of the answer.",
+        show_default=True, help="Output format.",
     )  # fmt: skip
 
 
 @click.command()
 @options_from(DigestOptions)
 def command(options: DigestOptions) -> None:
-    """Say of a week what a fleet or a team cost, what changed, what to do, and what was realised.
+    """Summarize a week of a fleet or a team: cost, changes, open actions, realised savings.
 
-    The rows sum to the bill to the cent, and the causes to the change. A week of which the history has only a part is said to
-    be one, and compared by the hour; where there is no former week, there is no change.
+    The rows sum to the bill to the cent, and the causes to the change. A week that the history covers only in part is marked
+    as such and compared per hour. Without a previous week no change is shown.
 
-    What to do comes from the last audit that is kept here, what was realised from a file of `trimtab verify -o json`. The
-    address of --post is a secret: it is shown and logged nowhere.
+    Open actions come from the last audit kept here, realised savings from a file of `trimtab verify -o json`. The
+    address of --post is a secret: it is never shown or logged.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `trimtab digest` does once its arguments are read: the week, the plan that is kept, and each digest in its form."""
+"""Runs `trimtab digest`: computes the week, reads the last audit, and writes each digest in its format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trimtab.sources.webhook import post_json
 
 _POSTED = (DigestForm.SLACK, DigestForm.TEAMS, DigestForm.JSON)
 _ENDINGS = {DigestForm.TABLE: "txt", DigestForm.MARKDOWN: "md", DigestForm.HTML_MAIL: "html"}
-NO_AUDIT = "Not known: no audit is kept here. Run `trimtab audit` on this history, or give one with --audit."
+NO_AUDIT = "Unknown: no audit is kept here. Run `trimtab audit` on this history, or give one with --audit."
 
 
 def run_digest(options: DigestOptions) -> None:
@@ -52,7 +52,7 @@ def run_digest(options: DigestOptions) -> None:
 
 
 def _address(options: DigestOptions, form: DigestForm) -> str | None:
-    """Return where to post, None where nothing is posted; raises UsageError, which does not show it."""
+    """Return where to post, None if not requested. Raises UsageError, which does not show the address."""
     if options.post is None:
         return None
     if form not in _POSTED:
@@ -64,7 +64,7 @@ def _address(options: DigestOptions, form: DigestForm) -> str | None:
 
 
 def _check(options: DigestOptions, form: DigestForm, url: str | None) -> None:
-    """Refuse, before the work and not after it, an answer that could not be given; raises UsageError."""
+    """Reject, before any work is done, an output that cannot be written. Raises UsageError."""
     if options.each and options.team is not None:
         raise UsageError("--each is every team, --team is one: give one of them")
     if options.each and form is not DigestForm.JSON and url is None and options.out is None:
@@ -97,18 +97,18 @@ def _teams(options: DigestOptions, known: Sequence[str]) -> Sequence[str | None]
 
 
 def _last_audit(fleet: Fleet) -> tuple[AuditDocument | None, str]:
-    """Return the last kept audit, or why it is not taken: there is none, or none of its workloads ran in this fleet."""
+    """Return the last kept audit, or why it is not used: there is none, or none of its workloads ran in this fleet."""
     kept = kept_audits()
     if not kept:
         return None, NO_AUDIT
     try:
         audit = recall(kept[-1])
     except InputError as error:
-        return None, f"Not known: the last kept audit cannot be read: {error}"
+        return None, f"Unknown: the last kept audit cannot be read: {error}"
     if {verdict.workload for verdict in audit.verdicts} & {workload.name for workload in fleet.workloads}:
         return audit, ""
     return None, (
-        f"Not known: the last audit kept here is of another fleet ({audit.fleet}). Run `trimtab audit` on this history, or "
+        f"Unknown: the last audit kept here is of another fleet ({audit.fleet}). Run `trimtab audit` on this history, or "
         "give one with --audit."
     )
 
@@ -132,7 +132,7 @@ def _write(document: DigestDocument, form: DigestForm, options: DigestOptions) -
 
 
 def _texts(document: DigestDocument, form: DigestForm, *, screen: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield each digest's name, as of a file, and its text; JSON is one text of them all."""
+    """Yield each digest's file name and text; JSON is one text for all."""
     if form is DigestForm.JSON:
         yield "digest", render_digest_json(document)
         return
@@ -160,7 +160,7 @@ def _text(page: Page, form: DigestForm, screen: bool) -> str:
 
 
 def _file_names(teams_shown: Sequence[str | None]) -> list[str]:
-    """Return a name a digest, safe in every file system and each once."""
+    """Return a file name per digest, valid on every file system and unique."""
     names: list[str] = []
     for team in teams_shown:
         plain = (

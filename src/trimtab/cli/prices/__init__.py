@@ -1,4 +1,4 @@
-"""`trimtab prices`: list and filter what GPUs cost, and show the GPU matrix."""
+"""`trimtab prices`: lists and filters GPU prices, and shows the GPU matrix."""
 
 from __future__ import annotations
 
@@ -42,31 +42,34 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesOptions:
-    """What was asked of `trimtab prices`."""
+    """Arguments of `trimtab prices`."""
 
     gpu: str | None = option(
         "--gpu", shell_complete=completed_from(gpu_names),
         help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.",
     )  # fmt: skip
     provider: str | None = option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
-    region: str | None = option("--region", help="Only this region, with the rates that hold in any region.")
+    region: str | None = option("--region", help="Only this region, including rates that hold in any region.")
     instance_type: str | None = option("--type", help="Only this instance type: p5.48xlarge.")
     buying: str | None = option(
-        "--option", type=click.Choice([option.value for option in BuyingOption]), help="Only this way of buying."
+        "--option", type=click.Choice([option.value for option in BuyingOption]), help="Only this buying option."
     )
     at: date = today_option()
     matrix: bool = option("--gpus", help="Show the GPU matrix instead: rates, memory, links, price a month.")
-    everything: bool = option("--all", help="Also rates that a list states but nobody can buy.")
+    everything: bool = option("--all", help="Include listed rates that cannot be bought.")
     own: Path | None = option(
-        "--prices", type=NEW_FILE, envvar="TRIMTAB_PRICES", help="Your own rates, CSV or YAML; they go over the list."
+        "--prices",
+        type=NEW_FILE,
+        envvar="TRIMTAB_PRICES",
+        help="Your own rates, CSV or YAML; they override the price list.",
     )
     stale_days: int = option(
         "--stale-days", type=click.IntRange(min=1), default=STALE_DAYS, show_default=True,
-        help="Warn of rates last confirmed longer ago.",
+        help="Warn about rates last confirmed more than this many days ago.",
     )  # fmt: skip
     limit: int = option(
         "--limit", type=click.IntRange(min=0), default=SHOWN_SHAPES, show_default=True,
-        help="Most shapes in a table; 0 for all.",
+        help="Maximum number of shapes in a table; 0 for all.",
     )  # fmt: skip
     answer: AnswerOptions = answer_options()
 
@@ -102,13 +105,11 @@ def command(options: PricesOptions) -> None:
     _warn_of_stale(chosen, prices)
     if catalog.questions:
         asked = "".join(f"\n  - {question}" for question in catalog.questions)
-        click.echo(
-            f"warning: {len(catalog.questions)} question(s) about own rates, used as they stand:{asked}", err=True
-        )
+        click.echo(f"warning: {len(catalog.questions)} question(s) about own rates, used unchanged:{asked}", err=True)
 
 
 def found_prices(options: PricesOptions) -> tuple[Catalog, Selection, tuple[Price, ...]]:
-    """Return the price list, what of it is asked for, and its rates, the cheapest GPU-hour first; raises TrimtabError."""
+    """Return the price list, the selection, and its rates, cheapest GPU-hour first. Raises TrimtabError."""
     catalog = load_catalog(options.own)
     chosen = Selection(
         at=options.at,
@@ -141,7 +142,7 @@ def _sheet(
 
 
 def _check_names(catalog: Catalog, chosen: Selection) -> None:
-    """Raise UnknownName with near matches for a provider, region or type that no row knows."""
+    """Raise UnknownName with near matches for an unknown provider, region or type."""
     known = [key for key in catalog.prices.keys if chosen.provider in (None, key[0])]
     if not known:
         raise UnknownName("provider", str(chosen.provider), sorted({key[0] for key in catalog.prices.keys}))
@@ -153,13 +154,13 @@ def _check_names(catalog: Catalog, chosen: Selection) -> None:
 
 
 def _nothing(catalog: Catalog, chosen: Selection) -> str:
-    """Say that no rate fits, and which date would have had one."""
+    """Say that no rate matches, and which date would have one."""
     asked = (chosen.gpu, chosen.provider, chosen.instance_type, chosen.region, chosen.option and chosen.option.value)
     what = f"no price for {', '.join(word for word in asked if word) or 'anything'} at {chosen.at}"
     first = first_day(catalog, chosen)
     if first is None:
-        return f"{what}: nobody is known to sell it that way; drop a filter, or add your own rate with --prices FILE"
-    return f"{what}: the first known row is of {first}; ask for a later date, or add your own rate with --prices FILE"
+        return f"{what}: not known to be sold that way; drop a filter, or add your own rate with --prices FILE"
+    return f"{what}: the first known rate is of {first}; ask for a later date, or add your own rate with --prices FILE"
 
 
 def _warn_of_stale(chosen: Selection, prices: Sequence[Price]) -> None:
@@ -168,6 +169,6 @@ def _warn_of_stale(chosen: Selection, prices: Sequence[Price]) -> None:
         oldest = min(price.as_of for price in old)
         click.echo(
             f"warning: {len(old)} of {len(prices)} rates were last confirmed more than {chosen.stale_days} days before "
-            f"{chosen.at} (oldest {oldest}); trimtab prices refresh reads them anew, and --prices FILE lays your own over them",
+            f"{chosen.at} (oldest {oldest}); update them with trimtab prices refresh, or override them with --prices FILE",
             err=True,
         )

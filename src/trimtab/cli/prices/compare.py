@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Price, PriceBasis, load_catalog
+from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Precision, Price, PriceBasis, load_catalog
 from trimtab.cli.options import (
     AnswerOptions,
     answer_options,
@@ -24,7 +24,8 @@ from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.emit.blocks import Tone
 from trimtab.errors import MissingPrice, UnknownName
-from trimtab.units import HR_PER_YEAR
+from trimtab.physics.fabrics import BITS_PER_BYTE, published_fabric
+from trimtab.units import BYTES_PER_GB, HR_PER_MO, HR_PER_YEAR
 
 _OPTIONS = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
 _TITLES = {
@@ -35,9 +36,10 @@ _TITLES = {
 }
 _CENTS = 2
 STALE_DAYS = 120
-"""Rates last confirmed longer ago are told of."""
+"""Rates last confirmed longer ago than this are reported."""
 
 _rate = fixed(3)
+_rate_two = fixed(2)
 _dollars = fixed(0)
 _TERMS = {
     "on-demand": BuyingOption.ON_DEMAND,
@@ -51,7 +53,7 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceComparison:
-    """What to compare: boards, the way of buying, how many, when and where."""
+    """What to compare: GPUs, the buying option, how many, when and where."""
 
     gpus: tuple[str, ...]
     option: BuyingOption
@@ -63,20 +65,20 @@ class PriceComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """An instance type in a region with its rates, one per way of buying."""
+    """An instance type in a region with its rates, one per buying option."""
 
     gpu: str
     boards: float
     rates: dict[BuyingOption, Price]
 
     def usd_year(self, option: BuyingOption, count: int) -> float | None:
-        """Return what so many boards cost for a year, in whole nodes; None where there is no rate."""
+        """Return the cost of this many GPUs for a year, in whole nodes; None if there is no rate."""
         price = self.rates.get(option)
         return None if price is None else math.ceil(count / self.boards) * price.usd_hr * HR_PER_YEAR
 
 
 def boards_named(catalog: Catalog, name: str) -> tuple[str, ...]:
-    """Return the boards that a name means: one exactly, or every memory and form factor of a name such as A100.
+    """Return the GPUs that a name matches: one exactly, or every memory size and form factor of a name such as A100.
 
     Raises UnknownName with near matches.
     """
@@ -91,9 +93,9 @@ def boards_named(catalog: Catalog, name: str) -> tuple[str, ...]:
 
 
 def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, for_people: bool) -> Sheet:
-    """Return one row a provider, region and board: the shape that gives so many boards for the least.
+    """Return one row per provider, region and GPU: the shape that gives this many GPUs at the lowest cost.
 
-    What is sold elsewhere and has no rate here under the way of buying asked for comes last, its rate shown as missing.
+    Places without a rate under the requested buying option come last, with the rate shown as missing.
     """
     best = _best(catalog, asked)
     rows = [_row(catalog, shape, asked, for_people) for shape in best]
@@ -105,16 +107,19 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
         *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
         SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
         SheetColumn(key="saving_frac", title="off", right=True, show=_percent),
+        SheetColumn(key="usd_mo_per_tflops", title="$ per TFLOPS, a month", right=True, show=_rate_two),
+        SheetColumn(key="usd_mo_per_gb_s", title="$ per GB/s, a month", right=True, show=_rate_two),
+        SheetColumn(key="network_gbit_s", title="network Gbit/s", right=True, show=_dollars),
         SheetColumn(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     if not for_people:
-        more = ("gpu", "gpu_count", "nodes", "option", "basis", "source", "note")
+        more = ("gpu", "gpu_count", "nodes", "interconnect", "network_source", "option", "basis", "source", "note")
         columns = [*columns, *(SheetColumn(key=key, title=key) for key in more)]
     return Sheet(columns=columns, rows=shown, section="gpu" if for_people else "", notes=_notes(shown, rows, asked))
 
 
 def _best(catalog: Catalog, asked: PriceComparison) -> list[_Shape]:
-    """Return the cheapest shape of each provider, region and board, the cheapest first within a board."""
+    """Return the cheapest shape of each provider, region and GPU, cheapest first per GPU."""
     by_place: dict[tuple[str, str, str], list[_Shape]] = {}
     for shape in _shapes(catalog, asked):
         some = next(iter(shape.rates.values()))
@@ -141,7 +146,7 @@ def _shapes(catalog: Catalog, asked: PriceComparison) -> Iterable[_Shape]:
 
 
 def _rank(shape: _Shape, asked: PriceComparison) -> tuple[bool, float, float, tuple[str, str, str]]:
-    """Order shapes: those with the rate asked for, the cheapest year first; then the others by their cheapest rate."""
+    """Sort key of shapes: those with the requested rate, cheapest year first; then the others by their cheapest rate."""
     year = shape.usd_year(asked.option, asked.count)
     least = min(price.usd_hr / shape.boards for price in shape.rates.values())
     some = next(iter(shape.rates.values()))
@@ -162,6 +167,8 @@ def _row(catalog: Catalog, shape: _Shape, asked: PriceComparison, for_people: bo
         **rates,
         "usd_year": None if year is None else round(year, _CENTS),
         "saving_frac": None if saving is None else round(saving, 4),
+        **_per_unit(catalog, shape, taken),
+        **_links(catalog, some),
         "as_of": oldest.strftime("%Y-%m") if for_people else oldest.isoformat(),
         "gpu": shape.gpu,
         "gpu_count": shape.boards,
@@ -173,8 +180,30 @@ def _row(catalog: Catalog, shape: _Shape, asked: PriceComparison, for_people: bo
     }
 
 
+def _per_unit(catalog: Catalog, shape: _Shape, price: Price | None) -> dict[str, Cell]:
+    """Return what a month of one dense 16-bit TFLOPS and of one GB/s of memory costs; None where there is no rate."""
+    gpu = catalog.gpu(shape.gpu)
+    tflops = gpu.tflops(Precision.BF16) or gpu.tflops(Precision.FP16)
+    month = None if price is None else usd_gpu_hr(catalog, price) * HR_PER_MO
+    return {
+        "usd_mo_per_tflops": None if month is None or not tflops else round(month / tflops, 4),
+        "usd_mo_per_gb_s": None if month is None else round(month / gpu.mem_bw_gb_s, 4),
+    }
+
+
+def _links(catalog: Catalog, price: Price) -> dict[str, Cell]:
+    """Return what connects the GPUs of a node and the node to others; None where no figure is published."""
+    instance = catalog.instance_type(price.provider, price.instance_type)
+    fabric = published_fabric(price.provider, price.instance_type)
+    return {
+        "interconnect": instance.interconnect or None,
+        "network_gbit_s": None if fabric is None else round(fabric.node_byte_s * BITS_PER_BYTE / BYTES_PER_GB, 1),
+        "network_source": None if fabric is None else fabric.source,
+    }
+
+
 def _gpu_hr(catalog: Catalog, price: Price | None, for_people: bool) -> Cell:
-    """Return the rate of one board an hour; for people a derived one is marked."""
+    """Return the rate of one GPU an hour; for people, derived rates are marked."""
     if price is None:
         return None
     rate = usd_gpu_hr(catalog, price)
@@ -193,15 +222,17 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
     term = _TITLES[asked.option]
     priced = sum(row["usd_year"] is not None for row in rows)
     notes = [
-        f"USD an hour of one GPU; the year is of {asked.count} GPUs in whole nodes, {term}; off: against on demand there.",
-        f"{priced} of {len(rows)} places have a known rate for {term}; – is missing: not sold, or in no list that we have.",
+        f"USD an hour of one GPU; the year is of {asked.count} GPUs in whole nodes, {term}; off: compared with on demand "
+        "there.",
+        "TFLOPS (dense, 16 bit) and GB/s of memory: what a month of one costs; network: of a whole node, where published.",
+        f"{priced} of {len(rows)} places have a known rate for {term}; – is missing: not sold, or not in our price lists.",
     ]
     if any(str(row[_key(option)]).endswith("~") for row in shown for option in _OPTIONS):
         notes.append("~ derived from a published average saving, not observed.")
     old = asked.at - timedelta(days=STALE_DAYS)
     stale = sum(str(row["as_of"]) < old.isoformat()[: len(str(row["as_of"]))] for row in shown)
     if stale:
-        notes.append(f"{stale} of the rates shown are older than {STALE_DAYS} days: trimtab prices refresh.")
+        notes.append(f"{stale} of the rates shown are older than {STALE_DAYS} days: run trimtab prices refresh.")
     if len(shown) < len(rows):
         notes.append(f"{len(shown)} of {len(rows)} places shown: narrow with --provider, --region, or --limit 0.")
     return notes
@@ -209,23 +240,23 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesCompareOptions:
-    """What was asked of `trimtab prices compare`."""
+    """Arguments of `trimtab prices compare`."""
 
     gpu: str = argument()
     term: str = option(
         "--term", type=click.Choice(list(_TERMS)), default="on-demand", show_default=True,
-        help="The way of buying that the year is counted under.",
+        help="The buying option for the year's cost.",
     )  # fmt: skip
     count: int = option(
         "--count", type=click.IntRange(min=1), default=8, show_default=True, help="How many GPUs, for a year."
     )
-    providers: tuple[str, ...] = option("--provider", help="Only this provider; repeat it for several.")
-    regions: tuple[str, ...] = option("--region", help="Only this region; repeat it for several.")
+    providers: tuple[str, ...] = option("--provider", help="Only this provider; repeat for several.")
+    regions: tuple[str, ...] = option("--region", help="Only this region; repeat for several.")
     at: date = today_option()
-    own: Path | None = prices_option("Your own rates, or those of a refresh; they go over the list.")
+    own: Path | None = prices_option("Your own rates, or those of a refresh; they override the price list.")
     limit: int = option(
         "--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
-        help="Most places in a table; 0 for all.",
+        help="Maximum number of places in a table; 0 for all.",
     )  # fmt: skip
     answer: AnswerOptions = answer_options()
 

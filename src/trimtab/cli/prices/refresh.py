@@ -1,4 +1,5 @@
-"""`trimtab prices refresh`: read the clouds' price lists into a file that `--prices` takes; what is new, changed, gone."""
+"""`trimtab prices refresh`: reads the clouds' price lists into a file for `--prices`, and shows what was added, changed or
+removed."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ from trimtab.safe_text import csv_text
 from trimtab.sources.price_lists import PriceReading
 
 SAME_FRAC = 1e-4
-"""Rates this near one another are one rate, rounded otherwise: the packaged list has four digits of some."""
+"""Rates this close are considered equal: the packaged list rounds some to four digits."""
 
 
 class ChangeKind(Enum):
-    """How a rate stands against the one that held."""
+    """How a rate compares with the previous one."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -59,14 +60,14 @@ class OfferingChange:
 
     @property
     def change_frac(self) -> float | None:
-        """Return the rise as a share of the rate before."""
+        """Return the relative change against the previous rate."""
         if self.before is None or self.after is None:
             return None
         return self.after.usd_hr / self.before.usd_hr - 1
 
 
 def buyable_as_before(listed: Iterable[Price], packaged: PriceBook) -> list[Price]:
-    """Return list rates, those marked that nobody can buy: what the packaged book says of a type and a way of buying."""
+    """Return list rates, with those that cannot be bought marked as the packaged price book does."""
     known: dict[tuple[str, str, BuyingOption], bool] = {}
     for price in packaged.offerings(purchasable_only=False):
         key = (price.provider, price.instance_type, price.option)
@@ -83,9 +84,9 @@ def changes(
     book: PriceBook,
     scopes: Collection[tuple[str, str, BuyingOption]],
 ) -> list[OfferingChange]:
-    """Return how listed rates differ from those in force in a book, and which former ones the list no longer has.
+    """Return how listed rates differ from the current rates of a book, and which current ones are no longer listed.
 
-    `scopes` are (provider, region, option) that the list covers in full; only there can a former rate have vanished.
+    `scopes` are (provider, region, option) that the list covers completely; only there can a rate have vanished.
     """
     found = [_against(price, book) for price in listed]
     keys = {price.key for price in listed}
@@ -116,7 +117,7 @@ def newest(prices: Iterable[Price]) -> list[Price]:
 
 
 def without_own(listed: Iterable[Price], own: Iterable[Price]) -> list[Price]:
-    """Return list rates without those of which a person stated a rate of their own, in that region or in any."""
+    """Return list rates without those overridden by a person's own rate, in that region or in any."""
     mine = {price.key for price in own}
     return [
         price
@@ -126,7 +127,7 @@ def without_own(listed: Iterable[Price], own: Iterable[Price]) -> list[Price]:
 
 
 def merged_history(former: Iterable[Price], found: Iterable[OfferingChange], today: date) -> list[Price]:
-    """Return all rows after a refresh: a rate confirmed again keeps its first and its last day, one that vanished ends."""
+    """Return all rows after a refresh: a confirmed rate extends its period, a vanished one ends."""
     rows: dict[PriceKey, list[Price]] = {}
     for price in sorted(former, key=lambda price: price.as_of):
         rows.setdefault(price.key, []).append(price)
@@ -168,9 +169,9 @@ class PriceFile:
 
 
 def read_price_file(path: Path, catalog: Catalog, refreshed: Sequence[str]) -> PriceFile:
-    """Read the file of an earlier refresh, or of a person; empty where there is none. Raises InputError.
+    """Read the file of an earlier refresh, or of a person; empty if it does not exist. Raises InputError.
 
-    `refreshed` are the beginnings of the sources of rates that a refresh wrote.
+    `refreshed` are the source prefixes of rates that a refresh wrote.
     """
     if not path.exists():
         return PriceFile()
@@ -186,7 +187,7 @@ def read_price_file(path: Path, catalog: Catalog, refreshed: Sequence[str]) -> P
 
 
 def write_price_file(path: Path, former: PriceFile, prices: Iterable[Price]) -> None:
-    """Write rates beside a person's own rows, whole or not at all. Raises UsageError."""
+    """Write rates together with a person's own rows, atomically. Raises UsageError."""
     rows: list[Mapping[str, object]] = [*former.own_rows, *(_file_row(price) for price in prices)]
     text = _yaml_text(rows, former.owned_rows) if path.suffix in _YAML else _csv_text(rows)
     beside = path.with_name(f".{path.name}.new")
@@ -198,7 +199,7 @@ def write_price_file(path: Path, former: PriceFile, prices: Iterable[Price]) -> 
 
 
 def _rows(path: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of a file that was read before, as they stand: rates and owned nodes."""
+    """Return the rows of the previous file unchanged: rates and owned nodes."""
     text = read_text(path)
     if path.suffix not in _YAML:
         return [dict(row) for row in csv_rows(text, str(path))], []
@@ -235,15 +236,15 @@ def _yaml_text(rows: Sequence[Mapping[str, object]], owned: Sequence[Mapping[str
 
 
 def found_changes(reading: PriceReading, former: PriceFile, packaged: Catalog) -> list[OfferingChange]:
-    """Return what the lists change against the packaged rates with the former file over them."""
+    """Return the changes of the lists against the packaged rates overridden by the previous file."""
     listed = without_own(reading.prices, former.own)
-    reading.skip("rate of the list where yours stands in the file", len(reading.prices) - len(listed))
+    reading.skip("list rate replaced by your own", len(reading.prices) - len(listed))
     book = packaged.prices.overridden(former.listed)
     return changes(buyable_as_before(listed, packaged.prices), former.listed, book, reading.scopes)
 
 
 def refresh_sheet(found: Sequence[OfferingChange], *, for_people: bool) -> Sheet:
-    """Return one row a rate that is not as it was, the largest change first; people see the first of them."""
+    """Return one row per changed rate, largest change first; people see the first of them."""
     shown = [change for change in found if change.kind is not ChangeKind.CONFIRMED]
     shown.sort(key=lambda change: (_ORDER.index(change.kind), -abs(change.change_frac or 0.0), change.price.key[:3]))
     rows = [_row(change) for change in (shown[:_SHOWN] if for_people else shown)]
@@ -286,7 +287,7 @@ def _percent(cell: Cell) -> str:
 
 
 def summary(found: Sequence[OfferingChange], reading: PriceReading) -> Iterator[str]:
-    """Yield how many rates stand how, and how many rows of the lists were left out for which reason."""
+    """Yield counts of rates by status, and counts of list rows left out by reason."""
     kinds = Counter(change.kind for change in found)
     yield f"{len(reading.prices):,} rates read: " + ", ".join(f"{kinds[kind]:,} {kind.value}" for kind in _ORDER)
     for reason, number in reading.skipped.most_common():
@@ -295,13 +296,13 @@ def summary(found: Sequence[OfferingChange], reading: PriceReading) -> Iterator[
 
 
 def refuse_a_broken_list(found: Sequence[OfferingChange], former: PriceFile) -> None:
-    """Raise SourceError where most of a file's rates vanished: lists do not do that, broken answers do."""
+    """Raise SourceError if most of a file's rates vanished: that suggests a broken answer, not a changed list."""
     gone = sum(change.kind is ChangeKind.VANISHED for change in found)
     had = sum(price.purchasable for price in newest(former.listed))
     if gone >= _FEW and gone > had * _MOST_VANISHED_FRAC:
         raise SourceError(
-            f"{gone} of {had} rates of the file are in no list any more, so the answer looks broken; the file stays as it "
-            "was (--accept-vanished writes all the same)"
+            f"{gone} of {had} rates of the file are no longer listed, so the answer looks broken; the file stays "
+            "unchanged (--accept-vanished writes it anyway)"
         )
 
 
@@ -313,35 +314,35 @@ _KEY, _TOKEN = "TRIMTAB_GCP_API_KEY", "TRIMTAB_GCP_TOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesRefreshOptions:
-    """What was asked of `trimtab prices refresh`."""
+    """Arguments of `trimtab prices refresh`."""
 
     path: Path = option(
         "--to", type=NEW_FILE, default=Path("prices.csv"), show_default=True,
-        help="The price file to bring up to date, .csv or .yaml; rates of your own in it stay.",
+        help="The price file to update, .csv or .yaml; your own rates in it stay.",
     )  # fmt: skip
     providers: tuple[str, ...] = option(
-        "--provider", type=click.Choice(PRICE_LISTED), show_default="aws, azure, and gcp where its key or token is set",
+        "--provider", type=click.Choice(PRICE_LISTED), show_default="aws, azure, and gcp if its key or token is set",
         help="Read this list; repeatable.",
     )  # fmt: skip
     regions: tuple[str, ...] = option(
-        "--region", help="Only this region; repeatable. AWS: else those of the price book."
+        "--region", help="Only this region; repeatable. AWS default: the regions of the price book."
     )
     dry_run: bool = option("--dry-run", help="Show what would change, and write nothing.")
     aws_via: str = option(
         "--aws", type=click.Choice(["bulk", "query"]), default="bulk", show_default=True,
-        help="AWS's public offer files, or its Query API (credentials, much less to read).",
+        help="AWS's public offer files, or its Query API (needs credentials, reads much less).",
     )  # fmt: skip
     spot_via: str = option(
         "--aws-spot", type=click.Choice(["advisor", "history", "none"]), default="advisor", show_default=True,
-        help="Derived from the Spot Advisor, or observed (credentials).",
+        help="Derived from the Spot Advisor, or observed (needs credentials).",
     )  # fmt: skip
     endpoints: tuple[str, ...] = option(
         "--endpoint", metavar="NAME=URL", envvar="TRIMTAB_PRICE_ENDPOINTS",
         help="Another address: aws-bulk, aws-advisor, aws-pricing, aws-ec2, gcp or azure.",
     )  # fmt: skip
-    keep_going: bool = option("--keep-going", help="Where a provider's list fails, write the others' all the same.")
+    keep_going: bool = option("--keep-going", help="If one provider's list fails, write the others anyway.")
     accept_vanished: bool = option(
-        "--accept-vanished", help="Write also where most rates of the file are no longer listed."
+        "--accept-vanished", help="Write even if most rates of the file are no longer listed."
     )
     answer: AnswerOptions = answer_options()
 
@@ -351,8 +352,8 @@ class PricesRefreshOptions:
 def command(options: PricesRefreshOptions) -> None:
     """Read the price lists of AWS, Google and Azure into a price file, and say what changed.
 
-    The file then goes over the packaged list with --prices or TRIMTAB_PRICES; each rate names its list and its day. Where a
-    list fails the file stays as it was. Google's list needs an API key in TRIMTAB_GCP_API_KEY or a token in TRIMTAB_GCP_TOKEN.
+    Pass the file with --prices or TRIMTAB_PRICES to override the packaged list; each rate names its list and its day. If a
+    list fails the file stays unchanged. Google's list needs an API key in TRIMTAB_GCP_API_KEY or a token in TRIMTAB_GCP_TOKEN.
 
     \b
     Examples:
@@ -381,7 +382,7 @@ def command(options: PricesRefreshOptions) -> None:
         say(f"{provider}: {error}", err=True)
     if failed and not (options.keep_going and reading.prices):
         raise SourceError(
-            f"{options.path} stays as it was: {', '.join(failed)} failed; --keep-going writes what there is"
+            f"{options.path} stays unchanged: {', '.join(failed)} failed; --keep-going writes the other lists"
         )
     found = found_changes(reading, former, packaged)
     people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
@@ -420,7 +421,7 @@ def _request(options: PricesRefreshOptions) -> RefreshRequest:
 
 
 def _gcp_headers() -> dict[str, str]:
-    """Return what lets us in to Google's list, from the environment."""
+    """Return the credentials for Google's list, from the environment."""
     if os.environ.get(_TOKEN):
         return {"Authorization": f"Bearer {os.environ[_TOKEN]}"}
     return {"X-Goog-Api-Key": os.environ[_KEY]} if os.environ.get(_KEY) else {}

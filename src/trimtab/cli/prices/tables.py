@@ -1,4 +1,4 @@
-"""The price list as sheets: a row a rate for programs, a row a shape for people."""
+"""The price list as tables: one row per rate for programs, one row per shape for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WAYS = {
     "spot": (BuyingOption.SPOT,),
     "committed": (BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y),
 }
-"""The ways of buying that the GPU matrix prices."""
+"""The buying options that the GPU matrix prices."""
 _NOTES = (
     "FP32 ... FP4: dense TFLOPS (INT8: TOPS), never the figure for 2:4 sparsity; FP32 is the rate outside tensor cores.",
     "GiB: what the driver reports. NVLink: GB/s of one GPU, both directions. MIG: most instances of one GPU.",
@@ -41,7 +41,7 @@ _NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What of the price book to show, and as of when."""
+    """Which part of the price book to show, and for which date."""
 
     at: date
     stale_days: int
@@ -51,15 +51,15 @@ class Selection:
     option: BuyingOption | None = None
     instance_type: str | None = None
     everything: bool = False
-    """Also rates that a list states but nobody can buy."""
+    """Include listed rates that cannot be bought."""
 
     def is_stale(self, price: Price) -> bool:
-        """Tell whether a rate was last confirmed too long before the date asked for."""
+        """Return whether a rate was last confirmed too long before the requested date."""
         return price.as_of < self.at - timedelta(days=self.stale_days)
 
 
 def selected(catalog: Catalog, chosen: Selection) -> tuple[Price, ...]:
-    """Return the rates of a selection, the cheapest board-hour first."""
+    """Return the rates of a selection, cheapest GPU-hour first."""
     found = (
         price
         for price in catalog.prices.offerings(
@@ -76,13 +76,13 @@ def selected(catalog: Catalog, chosen: Selection) -> tuple[Price, ...]:
 
 
 def first_day(catalog: Catalog, chosen: Selection) -> date | None:
-    """Return the first day on which any rate of a selection is known; None where none ever is."""
+    """Return the first day with any known rate of a selection; None if there is none."""
     later = {price.key for price in selected(catalog, replace(chosen, at=date.max))}
     return min((price.as_of for price in catalog.prices.prices if price.key in later), default=None)
 
 
 def long_sheet(catalog: Catalog, chosen: Selection, prices: Iterable[Price]) -> Sheet:
-    """Return one row a rate, with all that is known of it: what programs read."""
+    """Return one row per rate, with everything known about it, for programs."""
     keys = (
         "provider", "instance_type", "region", "option", "gpu", "gpu_count", "gpu_frac", "usd_hr", "usd_gpu_hr", "usd_mo",
         "as_of", "stale", "basis", "source", "interruption", "purchasable", "note",
@@ -92,9 +92,9 @@ def long_sheet(catalog: Catalog, chosen: Selection, prices: Iterable[Price]) -> 
 
 
 def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
-    """Return one row a shape and region, with a column a buying option: what people read.
+    """Return one row per shape and region, with a column per buying option, for people.
 
-    A trailing ~ marks a derived rate, ! one that nobody can buy; the date is that of the oldest rate. `limit` 0 shows all.
+    A trailing ~ marks a derived rate, ! one that cannot be bought; the date is that of the oldest rate. `limit` 0 shows all.
     """
     shapes: dict[tuple[str, str, str], dict[BuyingOption, Price]] = {}
     for price in prices:
@@ -165,7 +165,7 @@ def _wide_notes(rows: Sequence[dict[str, Cell]], total: int) -> list[str]:
     if any("~" in rate for rate in rates):
         notes.append("~ derived from a published average saving, not observed.")
     if any("!" in rate for rate in rates):
-        notes.append("! listed, but nobody can buy it.")
+        notes.append("! listed, but cannot be bought.")
     if len(rows) < total:
         notes.append(
             f"{len(rows)} of {total} shapes, cheapest GPU-hour first: narrow with --gpu, --provider, or --limit 0."
@@ -174,14 +174,14 @@ def _wide_notes(rows: Sequence[dict[str, Cell]], total: int) -> list[str]:
 
 
 def usd_gpu_hr(catalog: Catalog, price: Price) -> float:
-    """Return the rate of one whole board; a slice counts as its share."""
+    """Return the rate of one whole GPU; a slice counts as its share."""
     return price.usd_hr / catalog.instance_type(price.provider, price.instance_type).board_count
 
 
 def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
-    """Return the GPU matrix: one row a board, dense rates only, with a month from its cheapest seller under each buying option.
+    """Return the GPU matrix: one row per GPU, dense rates only, with a month from its cheapest seller under each buying option.
 
-    The last two columns divide the month on demand by what a board does: dense FP16 products, and memory traffic.
+    The last two columns divide the month on demand by what a GPU does: dense FP16 throughput, and memory bandwidth.
     """
     columns = [
         SheetColumn(key="gpu", title="GPU", strong=True, repeat=True, whole=True),
@@ -207,18 +207,18 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
 
 
 def with_provenance(sheet: Sheet) -> Sheet:
-    """Return the matrix for programs: with the offering behind each price, and the figures that no second source confirmed."""
+    """Return the matrix for programs, with the offering behind each price and the figures lacking a second source."""
     keys = (*(f"{name}_{what}" for name in _WAYS for what in ("basis", "offering")), "unverified_fields")
     return replace(sheet, columns=[*sheet.columns, *(SheetColumn(key=key, title=key) for key in keys)])
 
 
 def with_doubt_shown(sheet: Sheet) -> Sheet:
-    """Return the matrix for people: a figure that no second source confirmed ends in ?, a derived price in ~."""
+    """Return the matrix for people: a figure without a second source ends in ?, a derived price in ~."""
     return replace(sheet, rows=[{**row, **_doubtful(sheet, row)} for row in sheet.rows])
 
 
 def _doubtful(sheet: Sheet, row: Mapping[str, Cell]) -> dict[str, Cell]:
-    """Return the cells of a row that carry a mark, as text."""
+    """Return the cells of a row that have a mark, as text."""
     listed = row["unverified_fields"]
     marks = dict.fromkeys(listed if isinstance(listed, list) else [], "?")
     marks |= {f"{name}_usd_mo": "~" for name in _WAYS if row[f"{name}_basis"] == PriceBasis.DERIVED.value}
@@ -258,7 +258,7 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
 
 
 def _seller(catalog: Catalog, chosen: Selection, gpu: Gpu) -> str | None:
-    """Return who sells a board most cheaply: on demand, else on spot, else committed; None where nobody does.
+    """Return who sells a board most cheaply: on demand, else on spot, else committed; None where no provider does.
 
     All prices of a row are this seller's: across sellers a commitment may look more expensive than on demand.
     """
@@ -267,12 +267,12 @@ def _seller(catalog: Catalog, chosen: Selection, gpu: Gpu) -> str | None:
 
 
 def _per(usd: Cell, amount: float | None) -> float | None:
-    """Return dollars per unit of what a board does; None where it is not sold or does none."""
+    """Return dollars per unit of performance; None if it is not sold or has no figure."""
     return round(usd / amount, 4) if isinstance(usd, float) and amount else None
 
 
 def _cheapest(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[BuyingOption]) -> Price | None:
-    """Return the cheapest rate of one whole GPU under any of the options; None where none is sold."""
+    """Return the cheapest rate of one whole GPU under any of the options; None if none is sold."""
     found = (
         price
         for option in options
@@ -285,12 +285,12 @@ def _cheapest(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[B
 
 
 def _figure(cell: Cell) -> str:
-    """Show a figure: without decimals from 100 on, as it is below."""
+    """Format a figure: no decimals from 100 on."""
     if not isinstance(cell, float):
         return str(cell)
     return f"{cell:,.0f}" if cell >= 100 else f"{cell:g}"
 
 
 def _figure_or_none(cell: Cell) -> str:
-    """Show a figure, and a dash where the board has no such thing."""
+    """Format a figure; a dash if the GPU does not have it."""
     return _figure(cell) if cell else "–"

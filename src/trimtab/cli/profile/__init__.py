@@ -1,4 +1,4 @@
-"""`trimtab profile`: what the GPUs of this machine do while a program runs, what that costs, and why it is not more."""
+"""`trimtab profile`: what the GPUs of this machine do while a program runs, what that costs, and what limits them."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from trimtab.cli.options import FILE, Format, argument, format_option, option, o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
-    """What was asked of `trimtab profile`."""
+    """Arguments of `trimtab profile`."""
 
     program: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
-    pid: int | None = option(
-        "--pid", type=click.IntRange(min=1), help="Watch a process that runs already, until it ends."
-    )
+    pid: int | None = option("--pid", type=click.IntRange(min=1), help="Watch a running process until it ends.")
     watch: bool = option("--watch", help="Watch all GPUs, until Ctrl-C.")
-    span: str | None = option("--for", metavar="SPAN", help="With --watch or --pid: stop after so long (30s, 10m, 2h).")
+    span: str | None = option(
+        "--for", metavar="SPAN", help="With --watch or --pid: stop after this time (30s, 10m, 2h)."
+    )
     read_from: Path | None = option(
         "--read", type=FILE, metavar="FILE",
-        help="Judge a profile that was written before, also one of `with trimtab.profile(out=FILE)`.",
+        help="Judge an existing profile, also one of `with trimtab.profile(out=FILE)`.",
     )  # fmt: skip
     every: str = option("--every", default="200ms", show_default=True, metavar="SPAN", help="Time between samples.")
     trace: Path | None = option(
         "--trace", type=FILE, metavar="FILE",
-        help="A torch.profiler Chrome trace: kernel gaps, copies and loader waits join the evidence.",
+        help="A torch.profiler Chrome trace: adds kernel gaps, copies and loader waits to the evidence.",
     )  # fmt: skip
     usd_hr: float | None = option(
-        "--usd-hr", type=click.FloatRange(min=0), help="What the machine costs an hour; else the catalog's."
+        "--usd-hr", type=click.FloatRange(min=0), help="Cost of the machine per hour; by default from the catalog."
     )
     expect: str | None = option(
-        "--expect", metavar="SPAN", help="How long the whole run will take: its dollars to the end."
+        "--expect", metavar="SPAN", help="Expected duration of the whole run, to estimate its total cost."
     )
     tokens: str | None = option(
-        "--tokens", metavar="2M", help="Tokens that the program processes: the rate that `fit --calibrate` takes."
+        "--tokens",
+        metavar="2M",
+        help="Tokens that the program processes, to compute the rate that `fit --calibrate` reads.",
     )
     workload: str = option("--workload", default="local/run", show_default=True, help="Name of the run in a bundle.")
     out: Path | None = option(
         "--out", type=click.Path(path_type=Path), metavar="PATH",
-        help="Write the profile: NAME.json, or a folder for a fleet bundle that `audit` takes.",
+        help="Write the profile: NAME.json, or a folder for a fleet bundle that `audit` reads.",
     )  # fmt: skip
     form: Format = format_option(Format.TABLE, Format.JSON)
     quiet: bool = quiet_option("No live view.")
@@ -50,9 +52,9 @@ class ProfileOptions:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @options_from(ProfileOptions)
 def command(options: ProfileOptions) -> int:
-    """Say what the GPUs do while a program runs, what it costs, and which cause keeps them from doing more.
+    """Show what the GPUs do while a program runs, what it costs, and what limits their use.
 
-    Reads NVIDIA's driver library in process; needs no DCGM and no root. The exit code is that of the program.
+    Reads NVIDIA's driver library in-process; needs neither DCGM nor root. The exit code is that of the program.
 
     \b
     Examples:

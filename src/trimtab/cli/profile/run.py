@@ -1,4 +1,4 @@
-"""Run or watch what `trimtab profile` is asked to, judge it, and show it: as a page, as JSON, and live on stderr."""
+"""Runs or watches a program for `trimtab profile`, judges the profile, and shows it: as a page, as JSON, and live on stderr."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _COLUMNS = ("GPU", "state", "busy", "SM", "tensor", "DRAM", "memory", "power", "
 
 
 def percent(share: float | None) -> str:
-    """Show a share; unknown is a dash."""
+    """Format a share; unknown is a dash."""
     return "–" if share is None else f"{share:.0%}"
 
 
 def span(seconds: float) -> str:
-    """Show a length of time."""
+    """Format a duration."""
     if seconds < 2 * S_PER_MIN:
         return f"{seconds:.1f} s"
     if seconds < 2 * S_PER_HR:
@@ -53,7 +53,7 @@ def span(seconds: float) -> str:
 
 
 def cost_line(wall_s: float, usd_hr: float | None, expected_s: float | None) -> str:
-    """Say the dollars so far, and to the end where the end is known."""
+    """Give the cost so far, and the total if the duration is known."""
     if usd_hr is None:
         return f"{span(wall_s)}; no price is known: give --usd-hr"
     line = f"{span(wall_s)} at ${usd_hr:,.2f} an hour: ${usd_hr * wall_s / S_PER_HR:,.4f} so far"
@@ -65,7 +65,7 @@ def cost_line(wall_s: float, usd_hr: float | None, expected_s: float | None) -> 
 def profile_page(
     profile: ProfileFile, verdict: RunVerdict, usd_hr: float | None, because: str, expected_s: float | None
 ) -> Page:
-    """Return the page: devices, cost, phases, roofline, verdict, what was not seen."""
+    """Return the page: devices, cost, phases, roofline, verdict, gaps in the data."""
     sections = (
         Section(title="GPUs", name="gpus", blocks=(_sheet(profile.devices).table(),)),
         Section(
@@ -153,7 +153,7 @@ def _findings(findings: Sequence[CauseFinding]) -> list[Words]:
 
 
 def _unseen(profile: ProfileFile) -> list[str]:
-    """Say what was not seen: absent readings, failed calls, lost time."""
+    """Report what was not observed: absent readings, failed calls, lost time."""
     absent: dict[str, list[str]] = {}
     for device in profile.devices:
         for what, why in device.absent.items():
@@ -170,7 +170,7 @@ def _unseen(profile: ProfileFile) -> list[str]:
     if profile.samples_missed:
         lines.append(f"{profile.samples_missed} samples missed; the slowest took {profile.longest_sample_s:.2f} s")
     if profile.unobserved_s and profile.unobserved_s > profile.interval_s:
-        lines.append(f"{span(profile.unobserved_s)} that nobody saw")
+        lines.append(f"{span(profile.unobserved_s)} without any observation")
     return lines
 
 
@@ -210,7 +210,7 @@ def verdict_document(
 def live_view(
     seen: Profile, rate: Callable[[Mapping[str, object]], float | None], expected_s: float | None, *, shown: bool
 ) -> Iterator[None]:
-    """Show the view while the block runs, where stderr is a terminal."""
+    """Show the live view while the block runs, if stderr is a terminal."""
     if not shown or not sys.stderr.isatty() or seen.problem is not None:
         yield
         return
@@ -253,7 +253,7 @@ def live_table(profile: ProfileFile, usd_hr: float | None, expected_s: float | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """What an hour of the machine costs, and why it is taken to."""
+    """What an hour of the machine costs, and where that figure comes from."""
 
     usd_hr: float | None
     because: str
@@ -281,7 +281,7 @@ def _expected(options: ProfileOptions) -> float | None:
 
 
 def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:
-    """Return what the machine costs an hour: as told, or the cheapest on-demand shape with its GPUs."""
+    """Return the machine's cost per hour: as given, or the cheapest on-demand shape with its GPUs."""
     if usd_hr is not None:
         return Rate(usd_hr=usd_hr, because="as given with --usd-hr")
     name, gpus = document.get("gpu"), document.get("gpus")
@@ -296,19 +296,19 @@ def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:
         return Rate(usd_hr=None, because=f"no cloud sells {gpu.name} on demand; give --usd-hr")
     exact = [(rate, candidate) for rate, candidate in priced if candidate.gpus == gpus] or priced
     rate, offer = min(exact, key=lambda pair: (pair[0], pair[1].where))
-    because = f"{gpus} of the GPUs of {offer.where}, on demand: the cheapest that carries {gpu.name}"
+    because = f"{gpus} of the GPUs of {offer.where}, on demand: the cheapest with {gpu.name}"
     return Rate(usd_hr=rate * gpus, because=because, offer=offer)
 
 
 def known_board(name: str | None) -> Gpu | None:
-    """Return a board by the driver's name; None where no table has it."""
+    """Return a GPU by the driver's name; None if no table has it."""
     with suppress(UnknownName):
         return None if name is None else board(name)
     return None
 
 
 def report(document: Mapping[str, object], options: ProfileOptions) -> None:
-    """Judge a profile, write it where that was asked for, and show the answer."""
+    """Judge a profile, write it if requested, and show the answer."""
     profile = checked_profile(document, str(options.read_from or "the profile"))
     rate = rate_of(document, options.usd_hr)
     verdict = judge(

@@ -1,4 +1,4 @@
-"""`trimtab quality`: whether a candidate answers as well as a baseline: accept, reject, or how many more samples."""
+"""`trimtab quality`: whether a candidate answers as well as a baseline: accept, reject, or how many more samples are needed."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from trimtab.cli.options import (
 from trimtab.cli.output import ROW_FORMATS, Format
 
 EXIT_REJECTED = 4
-"""Exit code where the candidate is surely worse than the margin allows."""
+"""Exit code if the candidate is worse than the margin allows."""
 EXIT_UNDECIDED = 5
-"""Exit code where the samples do not tell."""
+"""Exit code if the samples do not decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOptions:
-    """What was asked of `trimtab quality`."""
+    """Arguments of `trimtab quality`."""
 
     baseline: Path = option(
-        "--baseline", type=FILE_OR_FOLDER, required=True, help="Answers of what is served today: a file or a folder."
+        "--baseline", type=FILE_OR_FOLDER, required=True, help="Answers of the model served today: a file or a folder."
     )
     candidate: Path = option(
         "--candidate",
         type=FILE_OR_FOLDER,
         required=True,
-        help="Answers of what would replace it, to the same questions.",
+        help="Answers of the candidate to the same questions.",
     )
     metric: str | None = option(
-        "--metric", metavar="NAME", help="Which score, where a log has several; the first by default."
+        "--metric", metavar="NAME", help="Which score, if a log has several; the first by default."
     )
     margin: float = option(
         "--margin", type=click.FloatRange(0, 50, min_open=True), default=1.0, show_default=True, metavar="POINTS",
-        help="The loss that is tolerated, in hundredths of the score's scale.",
+        help="The tolerated loss, in hundredths of the score's scale.",
     )  # fmt: skip
     scale: float | None = option(
         "--scale", type=click.FloatRange(0, min_open=True), help="Width of the scale, for scores outside 0..1."
     )
     lower_is_better: bool = option("--lower-is-better", help="A lower score is better (errors, perplexity).")
     slices: tuple[str, ...] = option(
-        "--slice", metavar="FIELD", help="Slice by a field too; task, subject and category are where they are there."
+        "--slice", metavar="FIELD", help="Also slice by a field; task, subject and category are sliced if present."
     )
     drop_unpaired: bool = option("--drop-unpaired", help="Leave out answers without a partner; they are counted.")
     after: Path | None = option(
         "--after", type=FILE, metavar="VERDICT",
-        help="The verdict file of the look before: its questions are left out, and less error may be spent.",
+        help="The verdict file of the previous look: its questions are left out, and the error budget is reduced.",
     )  # fmt: skip
     format: str | None = option("--format", metavar="fp8", help="How the candidate stores weights: fp8, awq, gptq, ...")
     model: str | None = option("--model", metavar="NAME", help="The model: sizes of what to try next.")
@@ -63,13 +63,17 @@ class QualityOptions:
     )
     watch_drop: float | None = option(
         "--watch-drop", type=click.FloatRange(0, 100, min_open=True, max_open=True), metavar="POINTS",
-        help="Say how many requests a day to check in production to notice such a drop.",
+        help="Compute how many requests a day to check in production to detect such a drop.",
     )  # fmt: skip
     watch_days: int = option(
-        "--watch-days", type=click.IntRange(min=1), default=7, show_default=True, help="Days in which to notice it."
+        "--watch-days", type=click.IntRange(min=1), default=7, show_default=True, help="Days within which to detect it."
     )
     limit: int = option(
-        "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="Most slices shown; -o json has all."
+        "--limit",
+        type=click.IntRange(min=0),
+        default=10,
+        show_default=True,
+        help="Maximum number of slices shown; -o json has all.",
     )
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.GITHUB_COMMENT)
 
@@ -77,10 +81,10 @@ class QualityOptions:
 @click.command()
 @options_from(QualityOptions)
 def command(options: QualityOptions) -> int:
-    """Judge by paired tests whether a candidate answers as well as a baseline.
+    """Test with paired samples whether a candidate answers as well as a baseline.
 
-    Accept: it loses less than the margin, wrong in at most 5 % of such verdicts. Reject: it surely loses more, over all
-    questions or in a slice. Else: how many more samples would tell. Reads samples_*.jsonl of lm-evaluation-harness
+    Accept: it loses less than the margin, wrong in at most 5 % of such verdicts. Reject: it clearly loses more, over all
+    questions or in a slice. Otherwise: how many more samples would decide. Reads samples_*.jsonl of lm-evaluation-harness
     (--log_samples), HELM's per_instance_stats.json, and JSONL with id and score.
 
     Exit code 0: accept. 4: reject. 5: more samples are needed. 1: the files cannot be read or do not pair. 2: wrong options.

@@ -41,7 +41,7 @@ from trimtab.units import BYTES_PER_GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCandidate:
-    """What was found of a candidate, and what is said about it."""
+    """The verdict on a candidate, and the notes about it."""
 
     finding: QualityFinding
     evidence: QualityEvidence
@@ -73,7 +73,7 @@ COLUMNS = (
 
 
 def quality_sheet(found: JudgedCandidate, limit: int | None) -> Sheet:
-    """Return a row for all questions and one a slice, worst first and at most `limit`; as notes what it means."""
+    """Return a row for all questions and one per slice, worst first and at most `limit`, with notes that explain them."""
     rows = list(_rows(found.finding))
     shown = rows if limit is None else rows[: limit + 1]
     hidden = [f"{len(rows) - len(shown)} more slices (--limit)"] if len(rows) > len(shown) else []
@@ -81,13 +81,13 @@ def quality_sheet(found: JudgedCandidate, limit: int | None) -> Sheet:
 
 
 def quality_comment(found: JudgedCandidate, limit: int) -> str:
-    """Return a comment for a pull request: the verdict, the slices, what it means."""
+    """Return a pull request comment: the verdict, the slices, what it means."""
     sheet = quality_sheet(found, limit)
     return write_comment("quality", str(sheet.notes[0]), [sheet.table(), bullets(sheet.notes[1:])])
 
 
 def quality_document(found: JudgedCandidate) -> dict[str, object]:
-    """Return everything for programs."""
+    """Return everything, for programs."""
     watch = found.watch
     return {
         "schema_version": SCHEMA_VERSION,
@@ -124,7 +124,7 @@ def _row(name: str, loss: LossInterval) -> dict[str, Cell]:
         "pairs": loss.pairs,
         "baseline_frac": round(loss.baseline_frac, 6),
         "candidate_frac": round(loss.candidate_frac, 6),
-        "change_points": round(-100 * loss.loss_frac, 4) + 0.0,  # no minus before 0
+        "change_points": round(-100 * loss.loss_frac, 4) + 0.0,  # avoid -0
         "low_points": round(-100 * loss.high_frac, 4) if finite else None,
         "high_points": round(-100 * loss.low_frac, 4) if finite else None,
     }
@@ -146,8 +146,8 @@ def _notes(found: JudgedCandidate) -> Iterator[str]:
     )
     if finding.slices:
         yield (
-            f"A slice can refuse, not accept; its limits are corrected for {len(finding.slices)} slices (Bonferroni). One "
-            "whose low end lies below the margin may hide such a loss."
+            f"A slice can reject, not accept; its limits are corrected for {len(finding.slices)} slices (Bonferroni). A slice "
+            "whose low end is below the margin may hide such a loss."
         )
     metrics = ", ".join(found.metrics[:4]) + (" and others" if len(found.metrics) > 4 else "")
     yield f"Judged by {metrics}; every question counts once, so large tasks weigh more."
@@ -161,13 +161,13 @@ def _what_next(found: JudgedCandidate) -> Iterator[str]:
     if finding.verdict is QualityVerdict.MORE:
         if finding.more_pairs is None:
             yield (
-                "No number of samples that anybody has would tell: the loss seen lies too near the margin. Try the next "
-                "method, or state another margin and judge fresh samples by it."
+                "No realistic number of samples would decide: the observed loss is too close to the margin. Try the next "
+                "method, or choose another margin and judge fresh samples by it."
             )
         else:
             yield (
                 f"Evaluate {finding.more_pairs:,} fresh questions on both sides and judge them with --after (write this "
-                f"verdict with --verdict): if the loss is what was seen here, they tell in {POWER:.0%} of cases"
+                f"verdict with --verdict): if the true loss is as observed here, they decide in {POWER:.0%} of cases"
                 f"{_equal(finding)}. Questions judged here do not count again: looking twice at the same ones would break the "
                 "error rate."
             )
@@ -213,7 +213,7 @@ _EXIT = {QualityVerdict.ACCEPT: 0, QualityVerdict.REJECT: EXIT_REJECTED, Quality
 def run_quality(options: QualityOptions) -> int:
     """Run the command and return its exit code."""
     if options.format is not None:
-        next_quantizers(options.format)  # before any work: a format that is none is refused
+        next_quantizers(options.format)  # checked first, so that an invalid format fails before any work
     model = model_named(options.model) if options.model else None
     before = read_evidence(options.after) if options.after else None
     _fits_look_before(options, before)
@@ -248,14 +248,14 @@ def run_quality(options: QualityOptions) -> int:
 
 
 def _fits_look_before(options: QualityOptions, before: QualityEvidence | None) -> None:
-    """Refuse a second look that would not add up with the first; raises UsageError."""
+    """Reject a second look that does not fit the first. Raises UsageError."""
     if before is None:
         return
     if before.verdict != "more samples":
         raise UsageError(f"{options.after} is decided ({before.verdict}): a further look would break its error rate")
     if abs(before.margin_frac - options.margin / 100) > 1e-9:
         raise UsageError(
-            f"{options.after} was judged at a margin of {100 * before.margin_frac:g} points: keep it, or begin anew"
+            f"{options.after} was judged at a margin of {100 * before.margin_frac:g} points: keep it, or start over"
         )
     if options.format and before.format and options.format.casefold() != before.format.casefold():
         raise UsageError(f"{options.after} is of {before.format}, not of {options.format}: judge each format by itself")
@@ -291,12 +291,12 @@ def _evidence(
 
 
 def _next(evidence: QualityEvidence) -> tuple[Quantizer, ...]:
-    """Return what to try after a candidate that was rejected, where its format is known."""
+    """Return what to try after a rejected candidate, if its format is known."""
     return next_quantizers(evidence.format) if evidence.verdict == "reject" and evidence.format else ()
 
 
 def _watch(options: QualityOptions, pairs: PairedAnswers) -> WatchPlan | None:
-    """Return the plan for production that was asked for; raises UsageError for scores other than right and wrong."""
+    """Return the requested plan for production. Raises UsageError for scores other than right and wrong."""
     if options.watch_drop is None:
         return None
     if not is_binary(pairs.baseline, pairs.candidate):

@@ -67,31 +67,31 @@ SPOT_COLUMNS = (
     SheetColumn(key="lost_replicas", title="lost", show=fixed(0), right=True, whole=True),
 )
 TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "workload")
-"""A table heads each service's rows with its name; machines get every column."""
+"""In tables, each service's name is the heading of its rows; programs get every column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What was asked of `trimtab replay`."""
+    """Arguments of `trimtab replay`."""
 
     bundle: Path | None = bundle_argument()
-    demo: str | None = demo_option("Replay a demonstration fleet; two-hundred-k where no name is given.")
+    demo: str | None = demo_option("Replay a demonstration fleet; two-hundred-k by default.")
     demo_trace: Path | None = option(
         "--demo-trace", type=FILE, metavar="FILE", help="Replay a recorded request trace (Parquet)."
     )
     policies: tuple[str, ...] = option(
-        "--policy", metavar="NAME[:N]", help="A policy to replay; give several. Without any: a usual selection."
+        "--policy", metavar="NAME[:N]", help="A policy to replay; repeat for several. Default: a usual selection."
     )
     sweeps: tuple[str, ...] = option(
         "--sweep", metavar="NAME:FROM..TO[:STEP]", help="A policy over a range, such as hpa:50..90:5."
     )
-    only: tuple[str, ...] = option("--workload", metavar="NAME", help="Only this service; give several.")
+    only: tuple[str, ...] = option("--workload", metavar="NAME", help="Only this service; repeat for several.")
     picture: Path | None = option(
         "--picture", type=NEW_FILE, metavar="FILE.svg", help="Draw capacity against demand of the first service."
     )
     floors: tuple[str, ...] = option(
         "--spot", metavar="one-in-N|all",
-        help="Replay each policy on spot too: one replica in N on demand, or all on spot; give several.",
+        help="Replay each policy on spot too: one replica in N on demand, or all on spot; repeat for several.",
     )  # fmt: skip
     loss: str = option(
         "--loss", default="0.1/hr", show_default=True, help="How often an hour a zone takes its spot nodes back."
@@ -100,7 +100,11 @@ class ReplayOptions:
         "--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over."
     )
     outage_hr: float = option(
-        "--outage-hr", type=float, default=1.5, show_default=True, help="How long a zone then gives none, on average."
+        "--outage-hr",
+        type=float,
+        default=1.5,
+        show_default=True,
+        help="How long a zone then has no capacity, on average.",
     )
     availability: Path | None = option(
         "--availability", type=FILE, metavar="FILE",
@@ -203,19 +207,22 @@ def _sheet(found: list[ServiceRuns]) -> Sheet:
         rows=rows,
         section="workload",
         notes=(
-            f"Replayed over {found[0].span}; policies are tuned on what came before.",
-            "x best: replica-hours over the least that would have served every step, had the future been known.",
+            f"Replayed over {found[0].span}; policies are tuned on the history before it.",
+            "x best: replica-hours over the fewest that could have served every step with the future known.",
         ),
     )
 
 
 def _remarks(found: list[ServiceRuns]) -> Iterator[str]:
-    """Yield what a reader must know beside the figures: runs that stand out, gaps, targets that nothing keeps."""
+    """Yield notes on the figures: unusual runs, gaps, targets that no run keeps."""
     for service in found:
         gaps = service.runs[0].replay.gap_steps
         if gaps:
             share = gaps / len(service.history.arrivals)
-            yield f"{service.workload}: {share:.1%} of the time has no record: nothing arrives then, what runs is billed."
+            yield (
+                f"{service.workload}: {share:.1%} of the time has no record: no arrivals are replayed then, but running "
+                "replicas are billed."
+            )
         yield from (f"{service.workload}: {remark}." for remark in service.impossible)
         for row in service.rows():
             if row.notes:

@@ -1,4 +1,4 @@
-"""A replay as one self-contained page of figures, and the pictures on it: capacity, waits, cost against requests in time."""
+"""A replay as one self-contained page of figures and charts: capacity, waits, cost against requests in time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def capacity_picture(service: ServiceRuns) -> str:
 
 
 def capacity_chart(service: ServiceRuns, *, name: str) -> Html:
-    """Draw demand and the replicas of the first runs, each column the mean of its stretch."""
+    """Draw demand and the replicas of the first runs, each column the mean of its interval."""
     demand = _means(service.history.load(service.model), service.history.step_s)
     lines = [_means(run.replay.replicas.astype(float), service.history.step_s) for run in service.runs[:MOST_LINES]]
     frame = _frame(len(demand), [demand, *lines])
@@ -65,7 +65,7 @@ def capacity_chart(service: ServiceRuns, *, name: str) -> Html:
 
 
 def waits_chart(service: ServiceRuns, *, name: str) -> Html:
-    """Draw the longest wait in the queue of each stretch, under each policy."""
+    """Draw the longest wait in the queue of each interval, under each policy."""
     lines = [highest(run.replay.queued_s, MOST_COLUMNS) for run in service.runs[:MOST_LINES]]
     frame = _frame(max(len(line) for line in lines), lines, least=0.1)
     return picture(
@@ -82,7 +82,7 @@ def waits_chart(service: ServiceRuns, *, name: str) -> Html:
 
 
 def front_chart(service: ServiceRuns, *, name: str) -> Html:
-    """Draw every run as a dot, late requests against cost, those that no other beats ringed and joined."""
+    """Draw every run as a dot, late requests against cost, with the Pareto front highlighted."""
     rows, front = service.rows(), service.front()
     most_usd = max(row.usd_mo for row in rows) * 1.05 or 1.0
     most_late = max(1 - row.attained_frac for row in rows) * 1.15 or 0.01
@@ -126,7 +126,7 @@ def front_chart(service: ServiceRuns, *, name: str) -> Html:
 
 
 def _dot_names(best: Sequence[Row], x: Callable[[float], float], frame: Frame) -> Iterator[Html]:
-    """Name the dots of the front, each beside its dot, or above the last name where they would touch."""
+    """Label the dots of the front, each beside its dot, or above the previous label if they would overlap."""
     taken: list[tuple[float, float, float]] = []
     for row in best:
         wide = _LETTER * len(row.name)
@@ -159,7 +159,7 @@ def _frame(count: int, lines: Sequence[FloatArray], least: float = 1.0) -> Frame
 
 
 def _means(values: FloatArray, step_s: float) -> FloatArray:
-    """Return means by the hour, or by as short a stretch as the picture has columns for."""
+    """Return means by the hour, or by the shortest interval that the picture has columns for."""
     stretch = max(1, min(round(S_PER_HR / step_s), -(-len(values) // MOST_COLUMNS)))
     whole = len(values) // stretch * stretch
     grouped = values[:whole].reshape(-1, stretch)
@@ -175,7 +175,7 @@ def _series(values: FloatArray) -> list[float | None]:
 
 
 def lines(service: ServiceRuns, width: int) -> str:
-    """Draw a service's demand and each run on one scale; a column shows the highest of its stretch, a gap a dot."""
+    """Draw a service's demand and each run on one scale; a column shows the maximum of its interval, a gap a dot."""
     columns = max(10, width - _NAME - 12)
     demand = highest(service.history.load(service.model), columns)
     runs = [(run, highest(run.replay.replicas.astype(float), columns)) for run in service.runs]
@@ -201,7 +201,7 @@ def lines(service: ServiceRuns, width: int) -> str:
 
 
 def highest(values: FloatArray, columns: int) -> FloatArray:
-    """Return the highest value of each of so many stretches of equal length; NaN where a stretch knows none."""
+    """Return the maximum of each of this many equal intervals; NaN if an interval has no data."""
     edges = np.linspace(0, len(values), min(columns, len(values)) + 1).astype(int)
     return np.array(list(_highest(values, edges)))
 
@@ -251,7 +251,7 @@ def replay_page(found: Sequence[ServiceRuns], sheet: Sheet) -> str:
         title="What would have happened under other policies",
         notes=tuple(sheet.notes),
         sections=tuple(_service(at, service, sheet) for at, service in enumerate(found)),
-        foot="Demand is taken as it was recorded.",
+        foot="Demand is replayed as recorded.",
     )
     return html.write_page(page, style=CHART_STYLE + _STYLE)
 

@@ -1,4 +1,4 @@
-"""Replay services under named policies, tuned on what came before: those of a fleet, or of a trace too short for a plan."""
+"""Replays services under named policies, tuned on earlier history: services of a fleet, or of a trace too short for a plan."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ROOM_TO_GROW = 4
 WAIT_LIMIT_S = 1.0
 REQUIRED_FRAC = 0.99
 SHORT_S = 2 * S_PER_DAY
-"""A history of fewer whole days has no room for a plan and its proof."""
+"""A history of fewer whole days is too short for a plan and its proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One policy's outcome for one service as people and programs read it; None where nobody can say."""
+    """One policy's outcome for one service, for people and programs; None for unknown values."""
 
     name: str
     usd_mo: float
@@ -68,9 +68,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServiceRuns:
-    """One service's runs over the replayed span, and what a node of its costs in micro-dollars an hour, on demand and on spot.
+    """One service's runs over the replayed window, and the cost of its nodes in micro-dollars an hour, on demand and on spot.
 
-    `impossible` says which targets no capacity keeps, and the nearest that can be kept.
+    `impossible` lists targets that no capacity can keep, with the nearest target that can be kept.
     """
 
     workload: str
@@ -89,7 +89,7 @@ class ServiceRuns:
         return [*(self._row(run) for run in self.runs), *(self._spot_row(run) for run in self.spot)]
 
     def front(self) -> set[str]:
-        """Return the names of runs that no other beats in both cost and requests in time."""
+        """Return the names of runs on the Pareto front of cost and requests in time."""
         rows = self.rows()
         return {
             row.name
@@ -157,7 +157,7 @@ def replay_services(
     tell: Callable[[str, float], None],
     asked: SpotAsked | None = None,
 ) -> list[ServiceRuns]:
-    """Replay each judged service of a bundle, or those named, under each policy; raises where there is none."""
+    """Replay each judged service of a bundle, or those named, under each policy. Raises if there is none."""
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     tell("reading the fleet", 0.0)
@@ -250,14 +250,14 @@ def _replay_case(
 
 
 def out_of_reach(names: Sequence[str], required_frac: FloatArray, model: ServiceModel) -> Iterator[str]:
-    """Yield each target that even replicas at their best load miss, with the nearest share that can be kept."""
+    """Yield each target that replicas miss even at their best load, with the nearest share that can be kept."""
     for name, required, best in zip(names, required_frac, model.ok_frac.max(axis=1), strict=True):
         if best < required:
             yield f"no capacity keeps {name}: at best {best:.2%} are in time, which is the nearest target that can be kept"
 
 
 def _later(case: Case, rest: Fleet) -> ServiceObservation:
-    """Return what came to the same service in the window that is replayed."""
+    """Return the demand of the same service in the replayed window."""
     for workload in rest.workloads:
         if workload.name == case.workload.name:
             return demand_of(
@@ -274,7 +274,7 @@ def _later(case: Case, rest: Fleet) -> ServiceObservation:
 
 
 def _history(case: Case, demand: ServiceObservation, window: Window) -> ServiceHistory:
-    """Return a window's demand as audits replay it: requests by decision, drawn alike."""
+    """Return a window's demand as audits replay it: requests per decision, with the same random draws."""
     within = None
     if case.workload.service is not None:
         within = arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=seed_of(case, window))
@@ -284,7 +284,7 @@ def _history(case: Case, demand: ServiceObservation, window: Window) -> ServiceH
 
 
 def is_short(path: Path) -> bool:
-    """Tell whether a trace has no two whole days."""
+    """Return whether a trace has fewer than two whole days."""
     return max(len(series.arrivals) * series.interval_s for series in read_series(path)) < SHORT_S
 
 
@@ -296,7 +296,7 @@ def replay_trace(
     tell: Callable[[str, float], None],
     asked: SpotAsked | None,
 ) -> list[ServiceRuns]:
-    """Replay each series of a short trace under each policy; raises where there is nothing to replay."""
+    """Replay each series of a short trace under each policy. Raises if there is nothing to replay."""
     machine = FLEET.machine
     market = Market(catalog=load_catalog(), at=FLEET.start.date(), max_term_years=1, assumptions=settings.assumptions)
     pool = Pool(machine.provider, machine.instance_type, machine.region)

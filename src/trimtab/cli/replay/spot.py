@@ -1,4 +1,4 @@
-"""Replay services on spot with an on-demand floor: the market that the options of `trimtab replay` describe, and the runs."""
+"""Replays services on spot with an on-demand floor, under the spot market that the options of `trimtab replay` describe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOSS = re.compile(r"(\d+(?:\.\d+)?)(?:/hr)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotAsked:
-    """Floors on demand to replay with (one replica in so many; 0: none), and the market."""
+    """On-demand floors to replay (one replica in so many; 0: none), and the market."""
 
     floors: tuple[int, ...]
     market: SpotMarket
@@ -45,7 +45,7 @@ class SpotRun:
 def spot_asked(
     floors: Sequence[str], loss: str, zones: int, outage_hr: float, availability: Path | None
 ) -> SpotAsked | None:
-    """Return what the options ask for; None where no floor was named. Raises UsageError for what they do not mean."""
+    """Return the spot options; None if no floor was given. Raises UsageError for invalid values."""
     if not floors:
         return None
     if availability is not None:
@@ -65,7 +65,8 @@ def _floor(text: str) -> int:
 
 
 def read_availability(path: Path) -> RecordedZones:
-    """Read probes of several zones (`zone`, `t_s`, `available_nodes`); of several traces, the one with most zones.
+    """Read probes of several zones (`zone`, `t_s`, `available_nodes`). If there are several traces, use the one with most
+    zones.
 
     Zones that were probed for less than half as long as the longest are left out.
     """

@@ -1,4 +1,4 @@
-"""`trimtab what-if`: another demand, other prices or targets, no spot, a budget, a deadline, beside the world as it is."""
+"""`trimtab what-if`: plans a fleet under other demand, prices, targets or limits, beside the baseline."""
 
 from __future__ import annotations
 
@@ -27,17 +27,15 @@ from trimtab.cli.scenario_options import ScenarioOptions, cloud_option, quota_op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfOptions:
-    """What was asked of `trimtab what-if`."""
+    """Arguments of `trimtab what-if`."""
 
     bundle: Path | None = bundle_argument()
     demo: str | None = demo_option("A demonstration fleet.")
     other: ScenarioOptions = group(ScenarioOptions)
-    quotas: tuple[str, ...] = quota_option(
-        "What if so many nodes were all one could get? p5.48xlarge=16, g6.xlarge@us-east-1:spot=40."
-    )
-    spot_max: float | None = spot_max_option("What if at most this share of node-hours could be on spot? 0.3")
+    quotas: tuple[str, ...] = quota_option("Scenario: a quota on nodes: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")
+    spot_max: float | None = spot_max_option("Scenario: at most this share of node-hours on spot, such as 0.3.")
     clouds: tuple[str, ...] = cloud_option(
-        "What if work could move to another cloud? gcp, azure, ...; may be repeated."
+        "Scenario: work may move to another cloud: gcp, azure, ...; repeat for several."
     )
     owned: Path | None = owned_option()
     prices: Path | None = prices_option()
@@ -51,9 +49,10 @@ class WhatIfOptions:
 @click.command()
 @options_from(WhatIfOptions)
 def command(options: WhatIfOptions) -> None:
-    """Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.
+    """Plan a fleet under changed demand, prices or limits, and show both plans side by side.
 
-    What the last audits replayed is looked up, so that another price, quota, budget or deadline is answered in seconds.
+    Without BUNDLE, uses the fleet of the last audit. Replays of earlier audits are reused, so another price, quota, budget
+    or deadline takes seconds.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `trimtab what-if` does once its arguments are read: open the history, plan it twice, show both."""
+"""Runs `trimtab what-if`: opens the history, plans it twice, shows both."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def run_what_if(options: WhatIfOptions) -> None:
 
 
 def asked_scenario(options: WhatIfOptions) -> Scenario:
-    """Return the world that was asked about; raises UsageError where nothing is different, InputError for what has no sense."""
+    """Return the scenario. Raises UsageError if nothing is changed, InputError for invalid values."""
     scenario = options.other.scenario(
         quotas=", ".join(options.quotas) or None, spot_max_frac=options.spot_max, clouds=options.clouds
     )
     if scenario is None:
         raise UsageError(
-            "what is different? give --demand, --price, --target, --no-spot, --quota, --spot-max, --budget or --deadline"
+            "what should change? give --demand, --price, --target, --no-spot, --quota, --spot-max, --budget or --deadline"
         )
     quotas_of(scenario.quotas or "")
     return scenario
@@ -51,7 +51,7 @@ def asked_scenario(options: WhatIfOptions) -> Scenario:
 def planned_otherwise(
     options: WhatIfOptions, scenario: Scenario, opened: Callable[[], Bundle], tell: Tell, *, keep_outcomes: bool = True
 ) -> WhatIf:
-    """Plan a history in the world as it is and in the scenario; raises TrimtabError."""
+    """Plan a history in the baseline and in the scenario. Raises TrimtabError."""
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
     with outcome_cache(keep=keep_outcomes) as store:
         tell("opening the fleet", 0.0)
@@ -81,11 +81,13 @@ def _history(options: WhatIfOptions) -> Bundle:
         return open_demo(name.removeprefix(DEMO_PREFIX))
     if Path(name).is_dir():
         return open_fleet(name)
-    raise UsageError(f"the last audit was of {name}, which is no folder here; name a bundle (trimtab what-if fleet/)")
+    raise UsageError(
+        f"the last audit was of {name}, which is not a folder here; name a bundle (trimtab what-if fleet/)"
+    )
 
 
 def what_if_sheet(found: WhatIf, *, people: bool) -> Sheet:
-    """Return a row a figure: formatted for people, raw with its unit for programs."""
+    """Return one row per figure: formatted for people, raw with its unit for programs."""
     rows = compared(found)
     plain = (
         SheetColumn(key="what", title=""),

@@ -1,12 +1,11 @@
-"""The audit as a document: what every face shows, JSON publishes, and a later command reads back.
+"""The audit as a document: what every output shows, JSON publishes, and later commands read back.
 
-`audit_document.audit_document` builds it from an `Audit`; money is rounded there, once, so that all faces agree to the cent.
-The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
+`audit_document.audit_document` builds it from an `Audit`. Money is rounded there and nowhere else, so all outputs agree to the
+cent. The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
 """
 
 from __future__ import annotations
 
-from trimtab.emit.document.actions import ActionPart, ChangePart, TargetPart
 from trimtab.emit.document.audit import (
     SCHEMA_VERSION,
     AuditDocument,
@@ -35,6 +34,8 @@ from trimtab.emit.document.bill import (
 )
 from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.emit.document.plan import (
+    ActionPart,
+    ChangePart,
     EffortSensitivityPart,
     LimitPart,
     NotWorthPart,
@@ -42,6 +43,7 @@ from trimtab.emit.document.plan import (
     RoadmapPart,
     SchedulePart,
     StepPart,
+    TargetPart,
     VenturePart,
 )
 from trimtab.emit.document.proof import (

@@ -1,11 +1,10 @@
-"""The whole document of an audit, with its scenario, the series behind its pictures, and the price of what was not declared."""
+"""The whole document of an audit, with its scenario, the series behind its charts, and the price of missing declarations."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Literal
 
-from trimtab.emit.document.actions import ActionPart
 from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
@@ -20,34 +19,34 @@ from trimtab.emit.document.bill import (
     WastePart,
 )
 from trimtab.emit.document.part import Part
-from trimtab.emit.document.plan import PlanPart
+from trimtab.emit.document.plan import ActionPart, PlanPart
 from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
 
 
 class ComparedPart(Part):
-    """One figure in the world as it is and in the scenario."""
+    """One figure in the baseline and in the scenario."""
 
     section: str
     """What it belongs to: the plan, actions, limits, budget or deadline."""
     what: str
-    """The figure."""
+    """The name of the figure."""
     unit: str
     """usd_mo, frac, weeks, count or text."""
     base: float | str | None
-    """As it is; null where that world has none."""
+    """In the baseline; null if it has no value there."""
     scenario: float | str | None
-    """In the scenario; null where that world has none."""
+    """In the scenario; null if it has no value there."""
 
 
 class WhatIfPart(Part):
-    """A scenario planned beside the world as it is."""
+    """A scenario planned beside the baseline."""
 
     scenario: tuple[str, ...]
-    """What is different."""
+    """What is changed."""
     refused: str
-    """Why there is no plan in that world; empty where there is one."""
+    """Why no plan is possible in it; empty if there is one."""
     figures: tuple[ComparedPart, ...]
-    """Both worlds, figure by figure."""
+    """Both plans, figure by figure."""
 
 
 class BillByHour(Part):
@@ -56,7 +55,7 @@ class BillByHour(Part):
     start: datetime
     """The first hour."""
     before_usd: tuple[float, ...]
-    """As it was."""
+    """Without the plan."""
     after_usd: tuple[float, ...]
     """Under the plan."""
 
@@ -67,7 +66,7 @@ class HeatMapPart(Part):
     rows: tuple[str, ...]
     """What each row is."""
     activity_frac: tuple[tuple[float | None, ...], ...]
-    """168 values a row, from Monday 00:00 UTC; null where nothing was held or measured."""
+    """168 values per row, from Monday 00:00 UTC; null if nothing was held or measured."""
 
 
 class CapacityPart(Part):
@@ -78,7 +77,7 @@ class CapacityPart(Part):
     start: datetime
     """The first hour."""
     demand_gpus: tuple[float | None, ...]
-    """What its requests needed; null where not measured."""
+    """What its requests needed; null if not measured."""
     before_gpus: tuple[float | None, ...]
     """What was held."""
     after_gpus: tuple[float | None, ...]
@@ -86,21 +85,21 @@ class CapacityPart(Part):
 
 
 class Pictures(Part):
-    """The series behind the pictures of the HTML report."""
+    """The series behind the charts of the HTML report."""
 
     bill_by_hour: BillByHour
     """Bill before and after."""
     heat_map: HeatMapPart
     """Utilization through the week."""
     capacity: tuple[CapacityPart, ...]
-    """Demand against capacity, one entry a service."""
+    """Demand against capacity, one entry per service."""
 
 
 class UndeclaredPart(Part):
     """What was not declared in workloads.yaml, and what the plan would save if it were."""
 
     workloads: tuple[str, ...]
-    """Whom it concerns: one, or several that it takes together."""
+    """The workloads concerned: one, or several that are priced together."""
     permission: str
     """interruptible, latency, min_replicas, quantize, open_hours or isolation."""
     known: str
@@ -110,11 +109,12 @@ class UndeclaredPart(Part):
     gives_up: str
     """What the owner accepts with it."""
     saves_usd_mo: float
-    """Dollars a month beside the plan, the rest of it as it is; alternatives, which do not add up."""
+    """Dollars a month saved in addition to the plan, with the rest of it unchanged. The entries are alternatives and do not add
+    up."""
     declaration: str
-    """YAML to put under `workloads:` in workloads.yaml, or into the entry that is there."""
+    """YAML to put under `workloads:` in workloads.yaml, or into an existing entry."""
     saves_once_bought_usd_mo: float | None = None
-    """The same once the plan's commitments are bought, below 0 where it then costs; null where it needs all of them."""
+    """The same once the plan's commitments are bought, below 0 if it then costs money; null if it needs all of them."""
 
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -128,47 +128,47 @@ class AuditDocument(Part):
     trimtab_version: str
     """The program that wrote it."""
     fleet: str
-    """Where the history came from: a bundle's path or a demonstration's name."""
+    """Source of the history: a bundle's path or a demonstration's name."""
     coverage: CoveragePart
-    """How much history the answer rests on."""
+    """How much history was available."""
     degraded: tuple[str, ...]
-    """Why the answer is weaker than asked; empty when it is not."""
+    """Reasons why the answer is less certain than requested; empty if there are none."""
     bill_usd_mo: float
     """Today's bill: the fit window, scaled to a month of 730 hours."""
     spend: SpendTables
     """Where it goes."""
     product_form: ProductFormPart
-    """How much of what is paid does work."""
+    """How much of the paid GPU-hours does work."""
     waste: tuple[WastePart, ...]
-    """What it buys and does not buy; sums to the bill."""
+    """What the bill pays for, useful work and waste; sums to the bill."""
     verdicts: tuple[VerdictPart, ...]
-    """What each workload's activity says."""
+    """What each workload's activity shows."""
     plan: PlanPart
-    """What to do."""
+    """The plan."""
     proof: ProofPart
     """Whether it holds on history that the planner never saw."""
     unjudged: tuple[UnjudgedPart, ...]
     """Workloads left out of the plan, with cost and reason."""
     pictures: Pictures
-    """Series behind the report's pictures."""
+    """Series behind the report's charts."""
     owned: tuple[OwnedPart, ...] = ()
-    """Commitments that run already."""
+    """Active commitments to nodes."""
     owned_spend: tuple[OwnedSpendPart, ...] = ()
-    """Commitments to spend that run already."""
+    """Active commitments to spend."""
     laws: tuple[LawPart, ...] = ()
-    """What the plan takes a replica of each service to serve, and how that did against history."""
+    """The assumed capacity of a replica of each service, and its back-test."""
     undeclared: tuple[UndeclaredPart, ...] = ()
-    """What owners did not declare, and what the plan would save if they did; alternatives, the most first."""
+    """What owners did not declare, and what the plan would save if they did; alternatives, largest first."""
     broken: tuple[BrokenPart, ...] = ()
-    """What was broken over the whole history, the most dollars first."""
+    """What was broken over the whole history, most expensive first."""
     hygiene: tuple[HygienePart, ...] = ()
-    """What is untidy in the cluster, offender by offender, the most dollars first."""
+    """What is untidy in the cluster, by offender, most expensive first."""
     robustness: RobustnessPart | None = None
-    """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
+    """The plan under stress: other speeds and demand than it was made for; null in documents made before this was computed."""
     tokens: tuple[TokenCostPart, ...] = ()
-    """What services' tokens cost, the largest share of the bill first; services whose tokens were read."""
+    """Token costs of services whose tokens were read, largest share of the bill first."""
     what_if: WhatIfPart | None = None
-    """A scenario beside the world as it is; null where none was asked for."""
+    """A scenario beside the baseline; null if none was requested."""
 
     def action(self, name: str) -> ActionPart | None:
         """Return an action by its id, or None."""

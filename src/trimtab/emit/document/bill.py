@@ -1,4 +1,4 @@
-"""What was seen, where the money goes, what it buys, and what each workload's activity says."""
+"""What was observed, where the money goes, what it buys, and what each workload's activity shows."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from trimtab.emit.document.part import EvidencePart, Part, WindowPart
 
 
 class CoveragePart(Part):
-    """What was seen of what there was."""
+    """How much of the fleet and its history was observed."""
 
     summary: str
-    """One line for people."""
+    """A one-line summary for people."""
     window: WindowPart
     """The history that was read."""
     asked_days: float
-    """Days that were asked for."""
+    """Days that were requested."""
     device_hours_seen_frac: float
     """Share of the GPU-hours in use that have readings."""
     sm_active_frac: float
-    """Share of those that carry SM activity, and not only the coarser GPU_UTIL."""
+    """Share of those that have SM activity, not only the coarser GPU_UTIL."""
     gpus: int
     """GPUs on them."""
     nodes: int
-    """Nodes billed in the fit window, those that came and went included."""
+    """Nodes billed in the fit window, including those that came and went."""
     notes: tuple[str, ...]
-    """What was missing, and what that costs in certainty."""
+    """What was missing, and how that reduces certainty."""
     counts: dict[str, int]
-    """Reason -> readings or rows that were clamped or dropped."""
+    """Reason -> number of readings or rows that were clamped or dropped."""
 
 
 class SpendPart(Part):
@@ -40,11 +40,11 @@ class SpendPart(Part):
     gpu_hours: float
     """GPU-hours held over the fit window."""
     activity_frac: float | None
-    """Mean activity of the GPUs held; null where not measured."""
+    """Mean activity of the GPUs held; null if not measured."""
     team: str | None = None
-    """A workload's team; null in the other tables, and in documents made before it was kept."""
+    """A workload's team; null in the other tables, and in documents made before it was recorded."""
     kind: str | None = None
-    """A workload's type; null in the other tables, and in documents made before it was kept."""
+    """A workload's type; null in the other tables, and in documents made before it was recorded."""
 
 
 class SpendTables(Part):
@@ -59,7 +59,7 @@ class SpendTables(Part):
 
 
 class TokenCostPart(Part):
-    """A service's share of the bill over its tokens; the dollars sum to its share to the cent."""
+    """A service's share of the bill by token; the dollars sum to its share to the cent."""
 
     service: str
     """Namespace and name."""
@@ -68,42 +68,43 @@ class TokenCostPart(Part):
     usd_mo: float
     """Dollars a month: the service's row in the bill by workload."""
     input_usd_mo: float
-    """Of prompt tokens that had to be computed."""
+    """For prompt tokens that had to be computed."""
     output_usd_mo: float
-    """Of tokens answered."""
+    """For generated tokens."""
     cached_usd_mo: float
-    """Of prompt tokens found in the prefix cache."""
+    """For prompt tokens found in the prefix cache."""
     unread_usd_mo: float
-    """Of hours of which no tokens were read."""
+    """For hours without token readings."""
     input_mtok_mo: float
     """Million prompt tokens computed a month, as far as they were read."""
     output_mtok_mo: float
-    """Million tokens answered a month."""
+    """Million tokens generated a month."""
     cached_mtok_mo: float | None
-    """Million prompt tokens found in the prefix cache a month; null where the server does not count them."""
+    """Million prompt tokens found in the prefix cache a month; null if the server does not count them."""
     input_usd_per_mtok: float | None
-    """Dollars per million prompt tokens computed; null where there were none."""
+    """Dollars per million prompt tokens computed; null if there were none."""
     output_usd_per_mtok: float | None
-    """Dollars per million tokens answered."""
+    """Dollars per million tokens generated."""
     cached_usd_per_mtok: float | None
     """Dollars per million prompt tokens found in the prefix cache."""
     rule: str
-    """How the share was divided: measured (by the engine's step times), modelled (by the model's), blended (one price)."""
+    """How the share was divided: measured (step times of the engine), modelled (step times of the model), blended (one price).
+    """
     because: str
-    """What that rests on."""
+    """The basis of that rule."""
 
 
 class ProductFormPart(Part):
-    """GPU-hours paid that did work, as a product of three shares."""
+    """The share of paid GPU-hours that did work, as a product of three shares."""
 
     allocation_frac: float
     """Share of the paid GPU-hours that a workload held."""
     busy_frac: float | None
-    """Share of the held GPU-hours in which the GPU ran anything; null where not measured."""
+    """Share of the held GPU-hours in which the GPU ran anything; null if not measured."""
     efficiency_frac: float | None
-    """How much of the GPU was in use while it ran; null where not measured."""
+    """How much of the GPU was in use while it ran; null if not measured."""
     product_frac: float | None
-    """The three multiplied; null where one is."""
+    """The product of the three; null if one is."""
 
 
 class WastePart(Part):
@@ -116,34 +117,34 @@ class WastePart(Part):
     share_frac: float
     """Share of the bill."""
     meaning: str
-    """The kind in plain words."""
+    """The kind in words."""
     where: tuple[str, ...]
-    """The workloads that carry most of it."""
+    """The workloads that account for most of it."""
 
 
 class FoundPart(Part):
-    """Something broken or untidy: what it is, of whom, where, what it cost, and who can end it."""
+    """Something broken or untidy: what and where it is, who owns it, what it cost, and who can fix it."""
 
     kind: str
-    """Of something broken, the kind of waste that its dollars of the fit window are counted under; else what is untidy."""
+    """If broken, the kind of waste that its dollars of the fit window are counted under; else what is untidy."""
     subject: str
     """The workload, the node or the group of nodes."""
     nodes: tuple[str, ...]
-    """Nodes on which it is or happened."""
+    """Affected nodes."""
     items: tuple[str, ...]
-    """Runs, pods, nodes or GPUs, those that lost most first."""
+    """Affected runs, pods, nodes or GPUs, largest loss first."""
     usd: float
-    """Dollars over the whole history, the proof window included."""
+    """Dollars over the whole history, including the proof window."""
     usd_mo: float
     """The same as dollars a month."""
     gpu_hours: float
-    """GPU-hours that it took over the whole history."""
+    """GPU-hours lost over the whole history."""
     usd_hr: float | None
-    """Dollars an hour while it lasts; null where it does not cost without a break up to the end of the history."""
+    """Dollars an hour while it lasts; null if it does not continue to the end of the history."""
     call: str
-    """Who can end it: workload owner, platform team or cloud provider's support."""
+    """Who can fix it: workload owner, platform team or cloud provider's support."""
     evidence: str
-    """What it rests on."""
+    """The evidence."""
 
 
 class BrokenPart(FoundPart):
@@ -152,35 +153,35 @@ class BrokenPart(FoundPart):
     what: str
     """What it is."""
     retried: str
-    """What failed attempts add to the cost of runs that completed; empty where it is no workload's."""
+    """What failed attempts add to the cost of runs that completed; empty if it belongs to no workload."""
 
 
 class HygienePart(FoundPart):
-    """An offender: a workload or a group of nodes that is untidy. Its dollars are part of waste that is counted already."""
+    """An offender: a workload or a group of nodes that is untidy. Its dollars are already counted as waste."""
 
     owner_kind: str
-    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or where nobody told."""
+    """Kubernetes kind that runs the workload's pods; empty for a group of nodes, or if unknown."""
     counted_in: str
-    """The kind of waste that its dollars are part of; empty where it costs nothing."""
+    """The kind of waste that its dollars are part of; empty if it costs nothing."""
     unschedulable: tuple[str, ...]
     """Workloads that its patch keeps off these nodes until they tolerate the taint."""
     daemons: tuple[str, ...]
-    """DaemonSets on these nodes, which belong there."""
+    """DaemonSets on these nodes, which are expected there."""
 
 
 class VerdictPart(Part):
-    """What a workload's activity says."""
+    """What a workload's activity shows."""
 
     workload: str
     """Namespace and name."""
     headline: str
     """The verdict in one line."""
     evidence: tuple[EvidencePart, ...]
-    """What it rests on."""
+    """The evidence."""
 
 
 class UnjudgedPart(Part):
-    """A workload that no plan was made for."""
+    """A workload that could not be planned for."""
 
     workload: str
     """Namespace and name."""
@@ -191,7 +192,7 @@ class UnjudgedPart(Part):
 
 
 class OwnedPart(Part):
-    """A commitment that runs already, judged on the fit window's use."""
+    """An active commitment, judged on usage in the fit window."""
 
     name: str
     """Its name in the file."""
@@ -204,21 +205,21 @@ class OwnedPart(Part):
     used_frac: float
     """Share of what it pays for that was in use."""
     sunk_usd_mo: float
-    """Paid a month for nodes that nothing ran on, whatever is planned, until it ends."""
+    """Paid a month for nodes that nothing ran on, until it ends; no plan can change that."""
 
 
 class OwnedSpendPart(Part):
-    """A commitment to spend that runs already, judged on the fit window's use."""
+    """An active commitment to spend, judged on usage in the fit window."""
 
     name: str
     """Its name in the file."""
     provider: str
-    """With whom."""
+    """The provider."""
     usd_hr: float
-    """What it pays an hour, used or not."""
+    """Cost an hour, used or not."""
     end: str
     """The first day after it."""
     used_frac: float
-    """Share of the spend that bought node time."""
+    """Share of the commitment that paid for node time."""
     sunk_usd_mo: float
-    """Paid a month for nothing, until it ends."""
+    """Paid a month without use, until it ends."""

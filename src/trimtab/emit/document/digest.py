@@ -1,4 +1,4 @@
-"""The document of a weekly digest: what a fleet or a team cost, what changed, what to do, and what was realised."""
+"""The document of a weekly digest: cost of a fleet or a team, changes, open actions, realised savings."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class FormerWeekPart(Part):
     window: WindowPart
     """Its hours that history covers."""
     whole: bool
-    """Whether these are all of it."""
+    """True if these are all of its hours."""
     usd: float
-    """What it cost, at its rate over as many hours as this week covers."""
+    """Its cost, scaled to as many hours as this week covers."""
     gpu_hours: float
-    """GPU-hours held, scaled alike."""
+    """GPU-hours held, scaled the same way."""
 
 
 class MovedPart(Part):
-    """What a workload or shared row has in a cause."""
+    """The contribution of a workload or shared row to a cause."""
 
     name: str
-    """Workload, of a fleet with its team, or shared row."""
+    """Workload (with its team in the fleet's digest), or shared row."""
     usd: float
     """What it added; negative where it saved."""
 
 
 class CausePart(Part):
-    """One cause of the change; all of them sum to it to the cent."""
+    """One cause of the change. The causes sum to the change to the cent."""
 
     cause: str
     """GPU-hours held, other nodes, price, workloads that began or ended, idle nodes and the like."""
     usd: float
     """What it added; negative where it saved."""
     mostly: tuple[MovedPart, ...]
-    """Who it is owed to, the most first."""
+    """Main contributors, largest first."""
 
 
 class PayerPart(Part):
@@ -50,19 +50,19 @@ class PayerPart(Part):
     name: str
     """Team, workload or shared row."""
     shared: bool
-    """True for what is nobody's: idle nodes, tax, credits."""
+    """True for costs without an owner: idle nodes, tax, credits."""
     usd: float
-    """What it cost; the rows sum to the whole to the cent."""
+    """Its cost; the rows sum to the total to the cent."""
     micro_usd: int
-    """The same exactly."""
+    """The same, exactly."""
     share_frac: float | None
-    """Share of the whole; null where the whole is nothing."""
+    """Share of the total; null if the total is zero."""
     former_usd: float | None
-    """The week before, over as many hours; null where there is none to compare with."""
+    """Cost in the previous week, scaled to as many hours; null if there is nothing to compare with."""
     gpu_hours: float
     """GPU-hours held."""
     idle_frac: float | None
-    """Share of its measured GPU-hours in which its GPUs did nothing; null where none was measured."""
+    """Share of its measured GPU-hours in which its GPUs did nothing; null if none was measured."""
 
 
 class TodoPart(Part):
@@ -71,53 +71,53 @@ class TodoPart(Part):
     id: str
     """As `trimtab explain` takes it."""
     subject: str
-    """What it is done to."""
+    """What it changes."""
     effect: str
     """What to do, in words."""
     saving_usd_mo: float
-    """Its share of the plan's saving, dollars a month, other teams' part included."""
+    """Its share of the plan's saving, dollars a month, including other teams' part."""
     effort_weeks: float
     """Engineer-weeks."""
     risk: str
     """low, medium or high."""
     others: bool
-    """Whether it touches workloads of other teams too."""
+    """True if it also changes workloads of other teams."""
 
 
 class TodosPart(Part):
-    """What to do first, of the plan of a kept audit."""
+    """The first open actions of the last audit's plan."""
 
     fleet: str
     """The history that was audited."""
     until: str
     """The last day of that history."""
     saving_usd_mo: float
-    """What all that is left to do saves, dollars a month."""
+    """What all open actions save, dollars a month."""
     actions: tuple[TodoPart, ...]
-    """The first ones, in the plan's order; those that are on track are not repeated."""
+    """The first ones, in the plan's order, without those already on track."""
     left: int
     """How many more there are."""
 
 
 class RealisedActionPart(Part):
-    """An action of the plan, afterwards."""
+    """A verified action of the plan."""
 
     id: str
     """As `trimtab explain` takes it."""
     subject: str
-    """What it was done to."""
+    """What it changed."""
     status: str
     """on track, short or not enacted."""
     predicted_usd_mo: float
-    """What the plan said that it would save, dollars a month."""
+    """The predicted saving, dollars a month."""
     realised_usd_mo: float
-    """What it saved."""
+    """The realised saving."""
     cause: str
-    """Why it is short; empty where it is not."""
+    """Why it is short; empty if it is not."""
 
 
 class RealisedPart(Part):
-    """What the plan saved since, as `trimtab verify` found it."""
+    """What the plan has saved since, as found by `trimtab verify`."""
 
     window: WindowPart
     """The history that was verified."""
@@ -126,9 +126,9 @@ class RealisedPart(Part):
     realised_usd_mo: float
     """The sum over the actions."""
     on_track: int
-    """Actions that save what they should."""
+    """Number of actions on track."""
     actions: tuple[RealisedActionPart, ...]
-    """Each of them, the largest prediction first."""
+    """The actions, largest prediction first."""
 
 
 class DigestPart(Part):
@@ -143,52 +143,52 @@ class DigestPart(Part):
     window: WindowPart
     """Its hours that history covers."""
     whole: bool
-    """Whether these are all of it."""
+    """True if these are all of its hours."""
     basis: str
     """What was charged: a bill's charges, or list prices."""
     usd: float
-    """What it cost."""
+    """Its cost."""
     micro_usd: int
-    """The same exactly."""
+    """The same, exactly."""
     share_frac: float | None
     """A team's share of the fleet's bill; null for the fleet."""
     gpu_hours: float
     """GPU-hours held."""
     idle_nodes_usd: float | None
-    """What nodes cost that nobody held; null for a team."""
+    """Cost of nodes that no workload held; null for a team."""
     idle_frac: float | None
-    """Share of the measured GPU-hours held in which the GPUs did nothing; null where none was measured."""
+    """Share of the measured GPU-hours held in which the GPUs did nothing; null if none was measured."""
     measured_frac: float | None
-    """Share of the GPU-hours held that have readings; null where none was held."""
+    """Share of the GPU-hours held that have readings; null if none was held."""
     former: FormerWeekPart | None
-    """The week before; null where there is none to compare with."""
+    """The previous week; null if there is nothing to compare with."""
     no_former: str
-    """Why there is none; empty where there is one."""
+    """Why there is none; empty if there is one."""
     causes: tuple[CausePart, ...]
-    """What changed, the largest first; empty without a former week."""
+    """Causes of the change, largest first; empty without a previous week."""
     payers: tuple[PayerPart, ...]
     """Teams of the fleet, or workloads of the team, the most expensive first."""
     todos: TodosPart | None
-    """What to do; null where no audit is kept."""
+    """Open actions; null if no audit was kept."""
     no_todos: str
-    """Why there is nothing, and how to get it; empty where there is something."""
+    """Why there are none, and how to get them; empty if there are some."""
     realised: RealisedPart | None
-    """What was realised; null where nothing was verified."""
+    """Realised savings; null if nothing was verified."""
     no_realised: str
-    """How to get it; empty where it is there."""
+    """How to get them; empty if they are there."""
 
     @property
     def change_usd(self) -> float | None:
-        """Return what it cost more than the week before; None where there is none."""
+        """Return the change against the previous week; None if there is none."""
         return None if self.former is None else round(self.usd - self.former.usd, 2)
 
 
 class DigestDocument(Part):
-    """What `trimtab digest` found: the digests that were asked for."""
+    """What `trimtab digest` found: the requested digests."""
 
     schema_version: Literal[1]
     """Version of this layout; a key is never renamed or removed within a version."""
     trimtab_version: str
     """The program that wrote it."""
     digests: tuple[DigestPart, ...]
-    """The fleet's first."""
+    """The fleet's digest first."""

@@ -1,4 +1,4 @@
-"""What every part of the document is made of, and the two that stand in several of them."""
+"""Base class of all parts of the document, and the two parts used in several places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Part(BaseModel):
-    """A part of the document: frozen, and a key that it does not know is a fault."""
+    """A part of the document: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -25,15 +25,15 @@ class WindowPart(Part):
 
 
 class EvidencePart(Part):
-    """What a statement rests on: a statistic of the history, over a window, against a threshold."""
+    """Evidence for a statement: a statistic of the history, over a window, compared with a threshold."""
 
     what: str
     """The statistic, in words."""
     query: str
-    """How it was read."""
+    """How it was measured."""
     window: str
-    """Over which hours."""
+    """The hours it covers."""
     value: str
-    """What was seen."""
+    """The observed value."""
     threshold: str
-    """What it was held against; empty where there is none."""
+    """The threshold it is compared with; empty if there is none."""

@@ -1,24 +1,24 @@
-"""Whether the plan holds: on history that the planner never saw, where the world departs, and how services answer."""
+"""Whether the plan holds: on history that the planner never saw, under stress, and how services respond to load."""
 
 from __future__ import annotations
 
-from trimtab.emit.document.actions import TargetPart
 from trimtab.emit.document.part import Part, WindowPart
+from trimtab.emit.document.plan import TargetPart
 
 
 class ActionProofPart(Part):
-    """One action's predicted saving beside what its replay over the proof window saves."""
+    """One action's predicted saving, and its saving in the replay of the proof window."""
 
     id: str
     """The action."""
     measure: str
-    """`share`: of the joint saving, which sums to it; `last in`: what is lost without it alone."""
+    """`share`: its share of the joint saving; `last in`: what is lost if it alone is left out."""
     predicted_usd_mo: float
     """From the fit window, dollars a month."""
     replayed_usd_mo: float
     """On the proof window, dollars a month."""
     held: bool | None
-    """Whether the replayed share lies in the predicted 80% interval; null where shares were not replayed."""
+    """True if the replayed share lies in the predicted 80% interval; null if shares were not replayed."""
 
 
 class PromisePart(Part):
@@ -31,28 +31,31 @@ class PromisePart(Part):
     targets: int
     """How many there are."""
     untouched: int
-    """How many of them belong to workloads that the plan leaves as they are."""
+    """How many of them belong to workloads that the plan does not change."""
 
 
 class RepairPart(Part):
-    """A workload whose first planned way missed targets on the proof window, or cost more there than history: planned again."""
+    """A workload that was planned again, because its first option missed targets on the proof window or cost more than
+    history."""
 
     workload: str
     """Namespace and name."""
     was: tuple[str, ...]
     """What the plan did first."""
     now: tuple[str, ...]
-    """What it does instead; empty where the workload stays as it is."""
+    """What it does instead; empty if the workload stays unchanged."""
     missed: tuple[TargetPart, ...]
-    """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    """The targets that the first option missed, with what it reached; empty if it cost more than history instead."""
     when_slow: bool = False
-    """Whether they were missed only with the new GPUs at the low end of their predicted speed; what was attained is of that."""
+    """True if they were missed only with the new GPUs at the low end of their predicted speed; the attained values are from
+    that replay."""
     extra_usd: float = 0.0
-    """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
+    """What the first option, with its dependent changes, cost beyond history over the proof window, if that is the reason."""
 
 
 class ProofPart(Part):
-    """The plan replayed over the proof window. The planner never saw it, but for vetoes of what failed there (`repairs`)."""
+    """The plan replayed over the proof window. The planner did not see it, except to reject options that failed there
+    (`repairs`)."""
 
     window: WindowPart
     """The proof window."""
@@ -63,7 +66,7 @@ class ProofPart(Part):
     moving_usd: float = 0.0
     """Moving and traffic, within that."""
     clairvoyant_usd: float
-    """A bound on what any plan could have cost with the future known."""
+    """A lower bound of what any plan could have cost with the future known."""
     before_usd_mo: float
     """What the window cost, scaled to a month."""
     after_usd_mo: float
@@ -77,24 +80,24 @@ class ProofPart(Part):
     interruptions: int
     """Spot interruptions in the replay."""
     lost_gpu_hr: float
-    """GPU-hours of work done twice because of them."""
+    """GPU-hours of work repeated because of them."""
     notes: tuple[str, ...]
-    """What the reader should know of the proof."""
+    """Notes on the proof."""
     actions: tuple[ActionProofPart, ...] = ()
-    """Action by action; empty where it was not worked out."""
+    """Action by action; empty if not computed."""
     given_up: tuple[str, ...] = ()
-    """Targets that the plan keeps with less to spare than history did: what it takes from users within what was declared."""
+    """Targets that the plan meets with less margin than history did, within what was declared."""
     by_promise: tuple[PromisePart, ...] = ()
-    """The targets counted by kind; empty in documents made before kinds were told apart."""
+    """The targets counted by kind; empty in documents made before kinds were recorded."""
     repairs: tuple[RepairPart, ...] = ()
-    """What the plan does otherwise since its first form missed targets on this window. For these workloads the window is no
-    longer unseen: it refused a way, and chose none."""
+    """What the plan changed after its first version missed targets on this window. For these workloads the window is not a
+    longer unseen: it was used to reject an option, but not to choose one."""
     first_saving_usd_mo: float | None = None
-    """What the plan claimed to save a month before the repairs; null where nothing was repaired."""
+    """The saving a month before the repairs; null if there were none."""
 
 
 class StressedTargetPart(Part):
-    """What a target becomes where the world departs."""
+    """A target under one stress test."""
 
     workload: str
     """Namespace and name."""
@@ -103,95 +106,95 @@ class StressedTargetPart(Part):
     required_frac: float
     """Share that is required."""
     attained_frac: float
-    """Share that the plan attains there."""
+    """Share that the plan reaches there."""
     kept: bool
-    """Whether attained is not below required."""
+    """True if attained is at least required."""
 
 
 class StressedPart(Part):
-    """The proof again in a world that departs from what the plan was made for."""
+    """The proof repeated under conditions that differ from what the plan assumes."""
 
     departure: str
-    """What departs: speeds of replicas and of moved runs, demand, or what capacity is there."""
+    """What differs: speeds of replicas and of moved runs, demand, or available capacity."""
     saving_frac: float
-    """Share of the bill that the plan saves there, against the fleet run as today."""
+    """Share of the bill that the plan saves there, compared with the fleet run as today."""
     targets_kept: int
-    """Targets kept there."""
+    """Targets met there."""
     targets: int
     """Targets in all."""
     missed: tuple[str, ...]
-    """Workloads that miss a target which they keep where nothing departs."""
+    """Workloads that miss a target only under this stress test."""
     bill_usd_mo: float | None = None
-    """The bill under the plan there, dollars a month; null in documents made before it was told."""
+    """The bill under the plan there, dollars a month; null in documents made before it was recorded."""
     attained: tuple[StressedTargetPart, ...] = ()
     """Every target there."""
     runs_without_node: int = 0
-    """Runs that wait while no node can be had."""
+    """Runs that wait while no node is available."""
     longest_without_node_s: float = 0.0
     """The longest of these waits, in seconds."""
 
 
 class RobustnessPart(Part):
-    """What the plan is worth where the world departs, and what its headroom costs."""
+    """The plan's result under stress, and what its headroom costs."""
 
     stressed: tuple[StressedPart, ...]
-    """One entry a departure."""
+    """One entry per stress test."""
     price_usd_mo: float
-    """Dollars a month that a plan without headroom for demand, speed and targets would save besides."""
+    """Dollars a month that a plan without headroom for demand, speed and targets would save in addition."""
     notes: tuple[str, ...] = ()
-    """What no departure could be made of, such as start-up times that nobody measured."""
+    """Stress tests that were not possible, such as start-up times that were not measured."""
 
 
 class HeldPart(Part):
-    """A measure as a law foretold it and as it was."""
+    """A measure as predicted by a fitted model, and as observed."""
 
     foretold: float
-    """By the law fitted on the hours of less load."""
+    """Predicted by the model fitted on the less busy hours."""
     measured: float
-    """In the hours held out."""
+    """Observed in the hours held out."""
 
 
 class BackTestPart(Part):
-    """A law fitted on the hours of less load, held against those of more."""
+    """A back-test: the model fitted on the less busy hours, compared with the busier ones."""
 
     fitted_req_s: float
-    """Highest load of a replica that it was fitted on, requests/s."""
+    """Highest load of a replica used in the fit, requests/s."""
     tested_req_s: float
     """Highest load that it was tested on, requests/s."""
     limit_s: float | None
-    """The latency limit that came out worst; null where no target has one."""
+    """The latency limit with the worst result; null if no target has one."""
     in_time: HeldPart | None
-    """Shares of requests within it, 0..1; null where not measured."""
+    """Shares of requests within it, 0..1; null if not measured."""
     running: HeldPart | None
-    """Requests in work of a replica, mean; null where not measured."""
+    """Mean requests in progress per replica; null if not measured."""
     waiting: HeldPart | None
-    """Requests that wait, of a replica, mean; null where not measured."""
+    """Mean requests waiting per replica; null if not measured."""
     gpu_s: HeldPart | None
-    """GPU-seconds of activity per request; null where not measured."""
+    """GPU-seconds of activity per request; null if not measured."""
     error_frac: float
-    """How far it was off: of the GPU time per request or of requests in time, the larger share."""
+    """Its error: of the GPU time per request or of requests in time, whichever is larger."""
 
 
 class LawPart(Part):
-    """What the plan takes a replica of a service to serve."""
+    """The capacity that the plan assumes for a replica of a service."""
 
     workload: str
     """Namespace and name."""
     bound: str
-    """What told the most that a replica serves."""
+    """What determines the highest load of a replica."""
     unit: str
-    """Of the three loads: `requests/s`, or `GPUs at work` without request metrics."""
+    """Unit of the three loads: `requests/s`, or `GPUs at work` without request metrics."""
     planned: float
-    """The load of a replica that the plan aims at, at most."""
+    """The highest load of a replica that the plan aims at."""
     shown: float
     """The highest load that history shows a replica to sustain."""
     by_activity: float
-    """What it would serve at full GPU activity, if nothing else is full before."""
+    """What it would serve at full GPU activity, if no other limit is reached first."""
     back_test: BackTestPart | None
-    """Null where none was possible."""
+    """Null if no back-test was possible."""
     untested: str
-    """Why none was; empty where it was."""
+    """Why not; empty if it was."""
     load_test: str
-    """How to show that a replica serves more; empty where that would buy nothing."""
+    """How to show that a replica serves more; empty if that would save nothing."""
     load_test_saves_usd_mo: float | None
-    """Dollars a month that the plan could save with it, at most and before commitments; null where unknown."""
+    """Dollars a month that the plan could save with it, at most and before commitments; null if unknown."""

@@ -1,50 +1,50 @@
-"""The plan with some of its actions switched off: chosen again, billed again, proved again."""
+"""The plan with some of its actions switched off: chosen, billed and proved again."""
 
 from __future__ import annotations
 
-from trimtab.emit.document.actions import TargetPart
 from trimtab.emit.document.part import Part
+from trimtab.emit.document.plan import TargetPart
 
 
 class SwitchedActionPart(Part):
     """An action of the plan that was chosen again."""
 
     id: str | None
-    """Of the plan's action that it is; null where it takes the place of one that is off."""
+    """Id of the same action in the plan; null if it replaces an action that is off."""
     lever: str
-    """What the saving is owed to."""
+    """The lever that saves."""
     subject: str
-    """What it is done to."""
+    """What it changes."""
     effect: str
     """What to do, in words."""
     saving_usd_mo: float
-    """Its share of the joint saving; where `shares` is false, what is lost without it."""
+    """Its share of the joint saving; if `shares` is false, what is lost if it alone is left out."""
     risk: str
     """low, medium or high."""
 
 
 class SwitchedPart(Part):
-    """The best plan that does without some actions; with nothing off, the plan itself."""
+    """The best plan without some actions; with none off, the plan itself."""
 
     off: tuple[str, ...]
     """Ids of the actions that are off."""
     before_usd_mo: float
     """Today's bill at the plan's rates."""
     bill_usd_mo: float
-    """The bill with what is left, and with what takes the place of what is off."""
+    """The bill with the remaining actions and their replacements."""
     rest_usd_mo: float
-    """The bill with what is left and nothing in its place."""
+    """The bill with the remaining actions only."""
     joint_saving_usd_mo: float
     """`before_usd_mo` less `bill_usd_mo`, to the cent."""
     saving_frac: float
     """That as a share of the bill."""
     actions: tuple[SwitchedActionPart, ...]
-    """What is done, the most saving first."""
+    """The actions, largest saving first."""
     shares: bool
-    """Whether the actions' savings sum to the joint one."""
+    """True if the actions' savings sum to the joint saving."""
     proof_saving_frac: float
     """What the replay of the proof window saves, as a share of its bill."""
     targets: tuple[TargetPart, ...]
-    """What the targets attain there."""
+    """What the targets reach there."""
     targets_kept: int
-    """How many of them are kept."""
+    """How many of them are met."""

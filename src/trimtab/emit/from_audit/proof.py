@@ -17,7 +17,7 @@ from trimtab.emit.document import (
     StressedTargetPart,
     TargetPart,
 )
-from trimtab.emit.from_audit.actions import target_part
+from trimtab.emit.from_audit.plan import target_part
 from trimtab.emit.from_audit.shared import window_part
 from trimtab.emit.money import dollars, month_usd, percent
 from trimtab.emit.words import late_words

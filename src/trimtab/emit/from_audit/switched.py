@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.emit.document.switched import SwitchedActionPart, SwitchedPart
-from trimtab.emit.from_audit.actions import effect_words, target_part
+from trimtab.emit.from_audit.plan import effect_words, target_part
 from trimtab.emit.from_audit.shared import share
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.plan.proof.switched import Switched

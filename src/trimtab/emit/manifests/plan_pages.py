@@ -11,8 +11,7 @@ from trimtab.emit.manifests.cron_files import held_stretches, hours_in_words
 from trimtab.emit.manifests.emission import STAGE_MEANING, ApplyStage, Emission, ManifestFile
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.money import dollars, dollars_and_cents
-from trimtab.emit.rollout import canary_steps
-from trimtab.emit.words import risk_meaning
+from trimtab.emit.words import canary_steps, risk_meaning
 from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action, Change, Plan, Schedule, ScheduledAction
 from trimtab.units import HR_PER_MO, MICRO_PER_USD

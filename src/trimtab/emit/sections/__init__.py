@@ -1,1 +1,1 @@
-"""Reports as sections: made once from what was found, written by `writers` that know nothing of it."""
+"""Builds reports as sections. Writers that know nothing about audits turn them into text, Markdown and HTML."""

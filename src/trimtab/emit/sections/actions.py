@@ -1,4 +1,4 @@
-"""One action, explained: what it rests on, its arithmetic, how sure, what it must keep, how to try and undo it."""
+"""Explains one action: its evidence, arithmetic, certainty, the targets it must keep, how to try and undo it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BASIS_MEANING = {
 
 
 def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Section, ...]:
-    """Return the parts of the explanation; what owners are to be asked first only where there is something."""
+    """Return the parts of the explanation. Questions to owners appear only if there are any."""
     changes = bullets([f"{change.subject}: {change.summary}" for change in action.changes])
-    targets = [target_line(target) for target in action.targets] or ["No workload with a target is touched."]
+    targets = [target_line(target) for target in action.targets] or ["No workload with a target is affected."]
     canary = Bullets(numbered=True, items=tuple(ListItem(words=step) for step in action.canary))
     parts: tuple[tuple[str, tuple[Block, ...]], ...] = (
         ("What changes", (changes,)),
@@ -47,13 +47,13 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
 
 
 def evidence_item(row: EvidencePart) -> ListItem:
-    """Return what was read, from where, and what it is compared with."""
+    """Return the readings, their source, and the threshold they are compared with."""
     bound = f" (compared with: {row.threshold})" if row.threshold else ""
     return ListItem(words=(f"{row.what}: ", strong(row.value), bound), beneath=f"from {row.query}, {row.window}")
 
 
 def _arithmetic(document: AuditDocument, action: ActionPart) -> Table:
-    """Lay out before, alone, last in and share, and what the share is of the whole plan."""
+    """Return before, alone, last in and share, and the share as a part of the whole plan."""
     alone = action.standalone_usd_mo
     sums = [
         ("what the plan loses if it alone is left out", action.last_in_usd_mo),
@@ -63,7 +63,7 @@ def _arithmetic(document: AuditDocument, action: ActionPart) -> Table:
         sums.insert(0, ("what it saves if it is the only action", alone))
     else:
         sums = [
-            ("today's spend on what it touches", action.spend_usd_mo),
+            ("today's spend on what it changes", action.spend_usd_mo),
             ("- what it saves if it is the only action", alone),
             ("= that spend with this action alone", action.spend_usd_mo - alone),
             *sums,
@@ -83,7 +83,7 @@ def _arithmetic(document: AuditDocument, action: ActionPart) -> Table:
 def _gloss(document: AuditDocument, action: ActionPart) -> str:
     gloss = (
         f"Savings overlap, so stand-alone figures cannot be added up. The share ({document.plan.attribution}) is what the "
-        "action adds on average over the orders in which the actions could be taken; the shares sum to the joint saving."
+        "action adds on average over all orders in which the actions could be taken; the shares sum to the joint saving."
     )
     if action.enables:
         gloss += f" Without {action.id}, {', '.join(action.enables)} would miss a target."
@@ -98,7 +98,7 @@ def _basis(action: ActionPart) -> str:
 
 
 def target_line(target: TargetPart) -> str:
-    """Say what a target attains on the proof window, and before."""
+    """Say what a target reaches on the proof window, and before."""
     before = "" if target.before_frac is None else f"; before {percent(target.before_frac, 1)}"
     verdict = "kept" if target.kept else "MISSED"
     return (

@@ -1,4 +1,4 @@
-"""An audit as a page of sections, in the order in which every form shows them."""
+"""The audit as a page of sections, in the order used by every format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Made = Callable[[AuditDocument], Sequence[Block]]
 
 
 def audit_page(document: AuditDocument, *, next_steps: Sequence[tuple[str, str]] = ()) -> Page:
-    """Return the page. `next_steps` are pairs of a command and what it gives, shown last."""
+    """Return the page. `next_steps` are pairs of a command and what it does, shown last."""
     coverage, seen = document.coverage, document.coverage.window
     return Page(
         brand="trimtab audit",
@@ -37,14 +37,14 @@ def audit_page(document: AuditDocument, *, next_steps: Sequence[tuple[str, str]]
         headline=audit_headline(document),
         figures=audit_figures(document),
         sections=tuple(audit_sections(document, next_steps=next_steps)),
-        foot=f"trimtab {document.trimtab_version}. Reads only; people apply what it writes.",
+        foot=f"trimtab {document.trimtab_version}. Read-only: nothing was changed; people apply what it writes.",
     )
 
 
 def audit_sections(
     document: AuditDocument, only: Collection[str] | None = None, *, next_steps: Sequence[tuple[str, str]] = ()
 ) -> Iterator[Section]:
-    """Yield the sections that have something to show, in the one order of all forms; `only` those of these names."""
+    """Yield the sections that have content, in the order used by all formats; `only` those with these names."""
     bill = dollars(document.bill_usd_mo)
     what_if = "; ".join(document.what_if.scenario) if document.what_if else ""
     made: tuple[tuple[str, str, str, Made], ...] = (
@@ -69,9 +69,14 @@ def audit_sections(
             broken_blocks,
         ),
         ("hygiene", "What to tidy up", "offender by offender; part of the waste above", hygiene_blocks),
-        ("plan", "The plan", "what to do first stands first" if document.plan.actions else "", plan_blocks),
-        ("roadmap", "The year ahead", "one lever a month, finished before the next", roadmap_blocks),
-        ("closer-look", "Worth a closer look", "on stated assumptions, and no part of the plan", closer_look_blocks),
+        ("plan", "The plan", "in the order to do it" if document.plan.actions else "", plan_blocks),
+        ("roadmap", "The year ahead", "one lever a month, each finished before the next starts", roadmap_blocks),
+        (
+            "closer-look",
+            "Worth a closer look",
+            "depend on the stated assumptions; not part of the plan",
+            closer_look_blocks,
+        ),
         (
             "undeclared",
             "What was not declared",
@@ -80,19 +85,19 @@ def audit_sections(
         ),
         ("not-worth", "Not worth doing", "judged and refused", not_worth_blocks),
         ("unjudged", "Not judged", _unjudged_gloss(document), unjudged_blocks),
-        ("limits", "Limits", "what the plan may not exceed, and what that costs", _limits_blocks),
-        ("held", "Commitments held", "judged on the use as it was", _held_blocks),
+        ("limits", "Limits", "limits on the plan, and what each costs", _limits_blocks),
+        ("held", "Commitments held", "judged on usage before the plan", _held_blocks),
         ("proof", "The proof", "replayed on history that the planner never saw", proof_blocks),
         (
             "laws",
             "How services answer under load",
-            "what a replica is taken to serve, tested on busier hours than it was fitted on",
+            "assumed capacity of a replica, tested on busier hours than it was fitted on",
             laws_blocks,
         ),
         (
             "robustness",
             "Robustness",
-            "the proof again, where the world departs from what the plan was made for",
+            "the proof repeated under conditions that differ from the plan's assumptions",
             robustness_blocks,
         ),
         ("what-if", "What if", what_if, what_if_blocks),
@@ -106,7 +111,7 @@ def audit_sections(
 
 
 def audit_headline(document: AuditDocument) -> Words:
-    """Say what the bill is, what the plan saves of it, and what its proof showed."""
+    """Give the bill, the plan's saving, and what the proof showed."""
     plan, proof = document.plan, document.proof
     return (
         "The bill is ",
@@ -119,7 +124,7 @@ def audit_headline(document: AuditDocument) -> Words:
 
 
 def audit_figures(document: AuditDocument) -> tuple[Figure, ...]:
-    """Return the four figures that head an audit."""
+    """Return the four key figures of an audit."""
     plan, proof = document.plan, document.proof
     mood = Tone.GOOD if proof.targets_kept == len(proof.targets) else Tone.BAD
     return (
@@ -147,7 +152,7 @@ def audit_figures(document: AuditDocument) -> tuple[Figure, ...]:
 def _unjudged_gloss(document: AuditDocument) -> str:
     total = sum(row.usd_mo for row in document.unjudged)
     share = total / document.bill_usd_mo if document.bill_usd_mo else 0.0
-    return f"{percent(share, 1)} of the bill; left as it is"
+    return f"{percent(share, 1)} of the bill; left unchanged"
 
 
 def _limits_blocks(document: AuditDocument) -> list[Block]:
@@ -163,16 +168,17 @@ def _method_blocks(document: AuditDocument) -> list[Block]:
     plan = document.plan
     pruned = "; ".join(f"{count:,} dropped: {why}" for why, count in plan.pruned.items())
     steps = (
-        "The bill is worked out hour by hour from the nodes that were up and the prices that held, and divided among what ran "
-        "on them. What nothing ran on stays on the bill.",
-        "For each workload the possible changes are tried on its own past: the same requests and runs are played through the "
-        "changed fleet, which gives a cost and says whether its targets hold.",
-        f"One choice is made for all workloads together, because they share nodes and commitments. {plan.options:,} options "
-        f"were considered{f' ({pruned})' if pruned else ''}; a lower bound says how far from the best the choice can be.",
+        "The bill is computed hour by hour from the nodes that were up and the prices at that time, and divided among the "
+        "workloads "
+        "that ran on them. Hours without any workload stay on the bill.",
+        "Each possible change is tested on the workload's own history: the same requests and runs are replayed on the "
+        "changed fleet, which gives a cost and shows whether its targets are met.",
+        f"All workloads are decided together, because they share nodes and commitments. {plan.options:,} options "
+        f"were considered{f' ({pruned})' if pruned else ''}; a lower bound shows how far from the optimum the plan can be.",
         f"The joint saving is shared among the actions ({plan.attribution}): what an action adds on average over the orders "
         "in which they could be taken. Shares add up; stand-alone savings do not.",
-        "A workload for which nobody declared a target must stay no worse than it was observed to be.",
-        "The last part of the history is kept from the planner. The proof replays the finished plan on it.",
+        "A workload without a declared target must stay no worse than it was observed to be.",
+        "The last part of the history is hidden from the planner. The proof replays the finished plan on it.",
         "Months have 730 hours. Prices are those of the price book at the date of the audit, or your own rates.",
     )
     terms = [(strong(term), f": {meaning}") for term, meaning in GLOSSARY.items()]

@@ -1,4 +1,4 @@
-"""Where the money goes, what it buys and how the GPUs are used, as sections."""
+"""Sections on where the money goes, what it buys and how the GPUs are used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ACTIVE = TableColumn(title="GPU active", right=True)
 
 
 def spend_blocks(document: AuditDocument) -> list[Block]:
-    """Return the bill by workload type, by team and by workload, there with what its readings say."""
+    """Return the bill by workload type, by team and by workload, with a summary of each workload's readings."""
     spend = document.spend
     return [
         _spend_table("workload type", spend.by_kind),
@@ -68,7 +68,7 @@ def _spend_table(title: str, rows: Sequence[SpendPart]) -> Table:
 
 
 def _rest(rows: Sequence[SpendPart], width: int) -> TableRow:
-    """Return the sum of rows in one."""
+    """Return the sum of rows as one row."""
     sums = (f"{len(rows)} more", Amount(sum(row.usd_mo for row in rows)), percent(sum(row.share_frac for row in rows)))
     return TableRow(cells=(*sums, *[""] * (width - len(sums))))
 
@@ -105,7 +105,7 @@ def _workload_table(document: AuditDocument) -> Table:
 
 
 def token_blocks(document: AuditDocument) -> list[Block]:
-    """Return what the tokens of each service cost, and by which rule its share was divided; nothing where none were read."""
+    """Return the token cost of each service and the rule that divided it; empty if no tokens were read."""
     rows = document.tokens
     if not rows:
         return []
@@ -135,7 +135,7 @@ def token_blocks(document: AuditDocument) -> list[Block]:
         of="services",
     )
     unread = [
-        f"{row.service}: {percent(row.unread_usd_mo / row.usd_mo)} of its share is of hours of which no tokens were read"
+        f"{row.service}: {percent(row.unread_usd_mo / row.usd_mo)} of its share is for hours without token readings"
         for row in rows
         if row.usd_mo > 0 and row.unread_usd_mo / row.usd_mo >= _UNREAD_FRAC
     ]
@@ -148,7 +148,7 @@ def _price(usd_per_mtok: float | None) -> str:
 
 
 def waste_blocks(document: AuditDocument) -> list[Block]:
-    """Return what the bill buys: kinds of waste and useful work, which sum to it."""
+    """Return what the bill pays for: useful work and each kind of waste, which sum to the bill."""
     shown = [row for row in document.waste if row.usd_mo > 0]
     most = max((row.share_frac for row in shown), default=0.0) or 1.0
     rows = tuple(
@@ -189,7 +189,7 @@ def _product_form(document: AuditDocument) -> str:
 
 
 def use_blocks(document: AuditDocument) -> list[Block]:
-    """Return the heat map of the week, and demand against capacity; nothing where nothing was measured."""
+    """Return the heat map of the week, and demand against capacity; empty if nothing was measured."""
     heat = _dearest_rows(document)
     services = sorted(document.pictures.capacity, key=_most_held, reverse=True)
     blocks: list[Block] = []
@@ -226,7 +226,7 @@ def _most_held(part: CapacityPart) -> float:
 
 
 def _dearest_rows(document: AuditDocument) -> HeatMapPart:
-    """Return the heat map's rows, dearest workload first, as many as a page can show."""
+    """Return the heat map's rows, most expensive workload first, as many as fit on a page."""
     spend = {row.name: row.usd_mo for row in document.spend.by_workload}
     whole = document.pictures.heat_map
     pairs = sorted(zip(whole.rows, whole.activity_frac, strict=True), key=lambda pair: -spend.get(pair[0], 0.0))

@@ -1,4 +1,4 @@
-"""A weekly digest as a page of sections: what it cost, what changed, what to do, what was realised."""
+"""The weekly digest as a page of sections: cost, changes, open actions, realised savings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trimtab.units import HR_PER_WEEK
 _BRIEF_PAYERS = 12
 _BRIEF_ACTIONS = 8
 _STEADY_FRAC = 0.005
-"""A week within half a percent of the one before is said to be about the same."""
+"""Weeks that differ by less than half a percent are called about the same."""
 _STATUS_TONE = {"on track": Tone.GOOD, "short": Tone.BAD, "not enacted": Tone.WARN}
 
 
@@ -53,12 +53,12 @@ def digest_page(digest: DigestPart, version: str) -> Page:
                 name="realised", title="What was realised", gloss=_realised_gloss(digest), blocks=(_realised(digest),)
             ),
         ),
-        foot=f"trimtab {version}. Reads only; people apply what it writes.",
+        foot=f"trimtab {version}. Read-only: nothing was changed; people apply what it writes.",
     )
 
 
 def _seen(digest: DigestPart) -> str:
-    covered = "" if digest.whole else f", a part of the week: {digest.window.hours} of {HR_PER_WEEK} h"
+    covered = "" if digest.whole else f", part of the week only: {digest.window.hours} of {HR_PER_WEEK} h"
     return f"Week {digest.week}, {days(digest.window.start, digest.window.end)} (UTC){covered}; {digest.basis}; {digest.fleet}."
 
 
@@ -67,11 +67,11 @@ def _notes(digest: DigestPart) -> Iterator[str]:
     if former is not None and not (former.whole and digest.whole):
         part = "" if former.whole else f" ({former.window.hours} of {HR_PER_WEEK} h of it are known)"
         yield (
-            f"Compared per hour covered: {former.week}{part} at its rate over {digest.window.hours} h. Days of the week "
-            "differ, so a part may cost more or less an hour than the whole."
+            f"Compared by cost per covered hour: {former.week}{part}, scaled to {digest.window.hours} h. Days of the week "
+            "differ, so part of a week may cost more or less per hour than the whole."
         )
     if digest.measured_frac is not None and digest.measured_frac < 1 - _STEADY_FRAC:
-        yield f"{percent(digest.measured_frac)} of the GPU-hours held have readings; idle shares are of those."
+        yield f"{percent(digest.measured_frac)} of the GPU-hours held have readings; idle shares refer to those."
 
 
 def _headline(digest: DigestPart) -> Words:
@@ -102,7 +102,7 @@ def _figures(digest: DigestPart) -> Iterator[Figure]:
     else:
         steady = abs(change) < _STEADY_FRAC * abs(digest.usd)
         tone = Tone.PLAIN if steady else Tone.BAD if change > 0 else Tone.GOOD
-        yield Figure(name="Change", value=_signed(change), note="on the week before", tone=tone)
+        yield Figure(name="Change", value=_signed(change), note="compared with the week before", tone=tone)
     yield _idle(digest)
     todos = digest.todos
     if todos is not None:
@@ -110,7 +110,7 @@ def _figures(digest: DigestPart) -> Iterator[Figure]:
 
 
 def _idle(digest: DigestPart) -> Figure:
-    """Return the idle share: of a fleet, nodes that nobody held and GPUs held that did nothing; of a team, the latter."""
+    """Return the idle share. Fleet: nodes held by no workload and held GPUs that did nothing. Team: the latter only."""
     held = "not measured" if digest.idle_frac is None else f"{percent(digest.idle_frac)} of GPU-hours held did nothing"
     if digest.idle_nodes_usd is None:
         return Figure(name="Idle while held", value=percent(digest.idle_frac), note="of the GPU-hours held")
@@ -119,11 +119,11 @@ def _idle(digest: DigestPart) -> Figure:
 
 
 def _commands(text: str) -> Words:
-    """Return a text whose parts between backticks are what people type."""
+    """Return a text with the parts between backticks marked as code."""
     return tuple(code(part) if index % 2 else part for index, part in enumerate(text.split("`")))
 
 
-# What it costs, and what changed
+# Cost, and changes
 
 
 def _cost_gloss(digest: DigestPart) -> str:
@@ -163,7 +163,7 @@ def _rest(rest: tuple[PayerPart, ...], digest: DigestPart) -> tuple[Cell, ...]:
     usd = sum(payer.usd for payer in rest)
     share = usd / digest.usd if digest.usd else None
     former = [payer.former_usd for payer in rest if payer.former_usd is not None]
-    # all of them have a former week, or none has
+    # either all rows have a previous week or none has
     change: list[Cell] = [_change_cell(usd - sum(former))] if len(former) == len(rest) else []
     hours = sum(payer.gpu_hours for payer in rest)
     return (f"{len(rest)} more", Amount(usd), percent(share, 1), *change, f"{hours:,.0f}", "")
@@ -188,7 +188,7 @@ def _change_cell(usd: float) -> StyledText:
 
 
 def _signed(usd: float) -> str:
-    """Show a change in whole dollars: `+$519`, `-$861`, `$0`."""
+    """Format a change in whole dollars: `+$519`, `-$861`, `$0`."""
     return f"+{dollars(usd)}" if round(usd) > 0 else dollars(usd)
 
 
@@ -196,7 +196,7 @@ def _change_gloss(digest: DigestPart) -> str:
     former = digest.former
     if former is None:
         return ""
-    scaled = "" if former.whole and digest.whole else f", at its rate over {digest.window.hours} h"
+    scaled = "" if former.whole and digest.whole else f", scaled to {digest.window.hours} h"
     return f"{dollars_and_cents(former.usd)} in {former.week}{scaled}; dollars, by cause; they sum to the change"
 
 
@@ -204,7 +204,7 @@ def _changes(digest: DigestPart) -> Block:
     if digest.former is None or digest.change_usd is None:
         return Paragraph(words=f"{digest.no_former[:1].upper()}{digest.no_former[1:]}.")
     if not digest.causes:
-        return Paragraph(words=f"Nothing: {digest.former.week} cost the same, to the cent.")
+        return Paragraph(words=f"None: {digest.former.week} cost the same, to the cent.")
     total = TableRow(cells=(strong("change"), _change_cell(digest.change_usd), ""))
     return Table(
         columns=(
@@ -218,13 +218,13 @@ def _changes(digest: DigestPart) -> Block:
 
 
 def _mostly(cause: CausePart) -> str:
-    """Name who moved a cause; with the amounts where there are several, which may go either way."""
+    """Name who contributed to a cause, with amounts if there are several, because they may have opposite signs."""
     if len(cause.mostly) == 1:
         return cause.mostly[0].name
     return ", ".join(f"{moved.name} {_signed(moved.usd)}" for moved in cause.mostly)
 
 
-# What to do, and what was realised
+# Open actions, and realised savings
 
 
 def _todo_gloss(digest: DigestPart) -> str:

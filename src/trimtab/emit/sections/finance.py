@@ -1,6 +1,6 @@
-"""An audit for those who pay: what a month costs and would cost, what is uncertain, and what one would be bound to.
+"""An audit for finance readers: what a month costs and would cost, what is uncertain, and what the commitments would be.
 
-No word of the trade but the names that the bill has too. Every figure is one of the audit's, in dollars a month.
+Uses no technical terms except the names on the bill. Every figure comes from the audit, in dollars a month.
 """
 
 from __future__ import annotations
@@ -39,54 +39,54 @@ PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
         "autoscaling": "Run as many copies of the service as its traffic needs, hour by hour",
         "batching": "Let the service answer several requests at once, so that it needs fewer machines",
         "capacity-block": "Book machines ahead for fixed days, at a lower price",
-        "closed-hours": "Turn the service off in hours when nobody uses it",
-        "commitment": "Promise to pay for machines for a longer time, at a lower price",
-        "gpu-count": "Give each job fewer GPUs, since it leaves the others unused",
+        "closed-hours": "Turn the service off in hours without users",
+        "commitment": "Agree to pay for machines for a longer time, at a lower price",
+        "gpu-count": "Give each job fewer GPUs, because it does not use the others",
         "idle-release": "Give machines back when nothing runs on them",
         "quantization": "Run the model in a smaller form that needs fewer machines",
         "relocation": "Move the work to where machines cost less",
         "replica-count": "Run fewer copies of the service",
-        "right-size": "Use a cheaper kind of machine that is enough for the work",
-        "scale-to-zero": "Turn the service off while nobody uses it",
+        "right-size": "Use a cheaper kind of machine that is good enough for the work",
+        "scale-to-zero": "Turn the service off while it is not used",
         "schedule": "Pay for machines in working hours and for planned jobs only",
         "sharing": "Let several pieces of work share one machine",
         "spot": "Use spare machines at a discount; the provider may take them back at short notice",
         "training-memory": "Train with less memory, so that a cheaper machine is enough",
     }
 )
-"""What a lever does, for somebody who pays for it."""
+"""What a lever does, for finance readers."""
 PLAIN_WASTE: Mapping[str, str] = MappingProxyType(
     {
         WasteKind.USEFUL.value: "Work that was needed",
         WasteKind.FAILED_RUNS.value: "Work that failed and was done again",
         WasteKind.FAULTY_NODES.value: "Machines that were broken or slow",
-        WasteKind.UNUSED_COMMITMENT.value: "Promised purchases that were not used",
-        WasteKind.UNALLOCATED_NODES.value: "Machines that nobody had asked for",
-        WasteKind.UNKNOWN_HOLDER.value: "Machines of which nobody knows who used them",
+        WasteKind.UNUSED_COMMITMENT.value: "Commitments that were not used",
+        WasteKind.UNALLOCATED_NODES.value: "Machines that were not reserved",
+        WasteKind.UNKNOWN_HOLDER.value: "Machines whose users are unknown",
         WasteKind.HOURS_NOT_USED.value: "Machines kept on between jobs, with nothing to do",
         WasteKind.NON_GPU_PODS.value: "GPU machines kept busy by work that needs no GPU",
         WasteKind.IDLE.value: "GPUs that somebody had reserved and did not use",
         WasteKind.OVER_PARALLEL.value: "More GPUs for a job than it could use",
         WasteKind.OVER_PROVISIONED.value: "More copies of a service than its traffic needed",
         WasteKind.OVER_SIZED.value: "Larger machines than the work needed",
-        WasteKind.BUYING_OPTION.value: "The same machines bought in a dearer way",
+        WasteKind.BUYING_OPTION.value: "The same machines bought at a higher price than necessary",
         WasteKind.UNMEASURED.value: "Machines whose use was not recorded",
     }
 )
-"""What a part of the bill went on, for the same reader."""
+"""What a part of the bill paid for, for finance readers."""
 _BASIS: Mapping[str, str] = MappingProxyType(
     {
         "measured": "were measured",
         "calibrated": "were computed from your own records of the past weeks",
-        "modelled": "come from a formula and were not seen on your machines",
-        "assumed": "rest on an assumption that somebody should confirm",
+        "modelled": "come from a formula and were not observed on your machines",
+        "assumed": "depend on an assumption that somebody should confirm",
     }
 )
 _RISK: Mapping[str, str] = MappingProxyType(
     {
         "low": "users would notice nothing if it went wrong",
         "medium": "a service could be slow for a while until it is undone",
-        "high": "it binds you for a term, or users would feel a mistake",
+        "high": "it commits you for a term, or users would notice a mistake",
     }
 )
 _MOST_TEAMS = 25
@@ -99,7 +99,7 @@ def finance_page(document: AuditDocument) -> Page:
         brand="trimtab audit",
         title="GPU costs, for finance",
         subject=document.fleet,
-        seen=f"From the records of {days(seen.start, seen.end)}. All amounts are US dollars a month, unless it says otherwise.",
+        seen=f"From the records of {days(seen.start, seen.end)}. All amounts are US dollars a month unless stated otherwise.",
         headline=finance_headline(document),
         figures=finance_figures(document),
         sections=finance_sections(document),
@@ -108,13 +108,13 @@ def finance_page(document: AuditDocument) -> Page:
 
 
 def finance_headline(document: AuditDocument) -> Words:
-    """Say what is paid, and what could be paid."""
+    """Say what is paid today, and what could be paid."""
     plan = document.plan
     if not plan.actions:
         return (
             "GPUs cost ",
             strong(f"{dollars(document.bill_usd_mo)} a month"),
-            ". Nothing was found that is worth changing.",
+            ". Nothing worth changing was found.",
         )
     many = f"the {len(plan.actions)} changes" if len(plan.actions) > 1 else "the one change"
     return (
@@ -156,7 +156,7 @@ def finance_sections(document: AuditDocument) -> tuple[Section, ...]:
         ("pays-for", "What the money buys", "together this is the bill", [_buys(document)]),
         ("who", "Who it is spent on", "", [_teams(document)]),
         ("months", "Month by month", "if the changes are made one after another", _months(document)),
-        ("changes", "What would change", "each amount is that change's part of the whole saving", _changes(document)),
+        ("changes", "What would change", "each amount is that change's share of the total saving", _changes(document)),
         ("certain", "What is certain and what is not", "", [bullets(list(_certain(document)))]),
         ("committed", "What is committed", "owed whether it is used or not", _committed(document)),
     )
@@ -227,9 +227,9 @@ def _months(document: AuditDocument) -> list[Block]:
             rows=tuple(rows),
         ),
         Paragraph(
-            words=f"Over these {months} months that is {dollars(found.course.year_usd)}, where going on as today would "
-            f"be {dollars(bills[0] * months)}. The work of your own engineers is not in these amounts: "
-            f"{sum(action.effort_weeks for action in document.plan.actions):.1f} weeks of one engineer in all."
+            words=f"Over these {months} months that is {dollars(found.course.year_usd)}; without changes it would "
+            f"be {dollars(bills[0] * months)}. The work of your own engineers is not included: "
+            f"{sum(action.effort_weeks for action in document.plan.actions):.1f} weeks of one engineer in total."
         ),
     ]
 
@@ -257,7 +257,7 @@ def _changes(document: AuditDocument) -> list[Block]:
     columns = (
         TableColumn(title="", whole=True),
         TableColumn(title="what"),
-        TableColumn(title="saves, $ a month", right=True, gloss="below each, what it is in 8 of 10 cases"),
+        TableColumn(title="saves, $ a month", right=True, gloss="below each, its range in 8 of 10 cases"),
     )
     total = TableRow(cells=("", strong("Together"), Amount(document.plan.joint_saving_usd_mo, strong=True)))
     return [Table(columns=columns, rows=tuple(rows), total=total)]
@@ -270,7 +270,7 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
         yield (strong("The saving"), f" is {dollars(plan.joint_saving_usd_mo)} a month{likely}.")
         yield (
             strong("It was tested"),
-            f" on the weeks of {days(proof.window.start, proof.window.end)}, which were not used to find it. There it was "
+            f" on the weeks of {days(proof.window.start, proof.window.end)}, which were not used to make it. There it saved "
             f"{percent(proof.saving_frac)} of the bill ({percent(plan.saving_frac)} was expected), and "
             f"{proof.targets_kept} of {len(proof.targets)} promises of speed to users were kept.",
         )
@@ -279,19 +279,19 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
         left_usd = sum(row.usd_mo for row in document.unjudged)
         yield (
             strong("Not looked into"),
-            f": {dollars(left_usd)} a month of work of which too little is known. It stays as it is.",
+            f": {dollars(left_usd)} a month of work that too little is known about. It stays as it is.",
         )
     yield (
         strong("Prices"),
-        " are those of the price list on the day of the audit, or your own rates where they were given. An invoice has taxes, "
-        "credits and services beside GPUs, which are not in these amounts.",
+        " are those of the price list on the day of the audit, or your own rates if you gave them. An invoice also has taxes, "
+        "credits and services other than GPUs, which are not in these amounts.",
     )
     for note in document.degraded:
         yield (strong("Weaker than asked"), f": {note}.")
 
 
 def _by_part(actions: Sequence[ActionPart]) -> Iterator[Words]:
-    """Say what part of the saving rests on what, and what part could go wrong in which way."""
+    """Say what the saving is based on, and what could go wrong."""
     for basis, words in _BASIS.items():
         saved_usd = sum(action.saving_usd_mo for action in actions if action.saving_basis == basis)
         if saved_usd > 0:
@@ -305,7 +305,7 @@ def _by_part(actions: Sequence[ActionPart]) -> Iterator[Words]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommitment:
-    """A purchase of the plan: what, for how many years, and dollars a month owed whether it is used or not."""
+    """A purchase of the plan: what, for how many years, and the dollars a month owed whether it is used or not."""
 
     action: ActionPart
     what: str
@@ -314,7 +314,7 @@ class NewCommitment:
 
     @property
     def total_usd(self) -> float:
-        """Return what is owed over the term."""
+        """Return the total to pay over the term."""
         return self.usd_mo * MO_PER_YEAR * self.term_years
 
 
@@ -355,15 +355,13 @@ def _committed(document: AuditDocument) -> list[Block]:
             strong(f"New: {bought.what}"),
             f" for {bought.term_years} year{'' if bought.term_years == 1 else 's'}, "
             f"{dollars(bought.usd_mo)} a month, {dollars(bought.total_usd)} over the term. It is owed even if the machines "
-            f"are not needed any more. Saves {dollars(bought.action.saving_usd_mo)} a month ({bought.action.id}).",
+            f"are no longer needed. Saves {dollars(bought.action.saving_usd_mo)} a month ({bought.action.id}).",
         )
         for bought in new_commitments(document.plan.actions)
     ]
     if not held and not new:
-        return [
-            Paragraph(words="Nothing is held, and nothing new would be promised: everything can be ended at any time.")
-        ]
-    rest = [] if new else ["No new promise would be made: all other changes can be undone at any time."]
+        return [Paragraph(words="There are no commitments, and none is proposed: everything can be ended at any time.")]
+    rest = [] if new else ["No new commitment is proposed: all other changes can be undone at any time."]
     return [bullets([*held, *new, *rest])]
 
 

@@ -46,16 +46,16 @@ def fit_page(document: FitDocument) -> Page:
         (
             "ranking",
             "What works, cheapest first",
-            "the best way on each GPU, with the interval of its cost",
+            "the best option on each GPU, with the interval of its cost",
             (ways_table(document.ways),),
         ),
         (
             "pareto",
             "Cost against time",
-            "each dot is a way that works; the line joins those that nothing beats in both",
+            "each dot is an option that works; the line joins those that no other beats in both cost and time",
             (Chart(draw=partial(cost_against_time, document.field)),),
         ),
-        ("value", "Tokens a second for a dollar an hour", "", (Chart(draw=partial(value_chart, shown)),)),
+        ("value", "Tokens per second for a dollar an hour", "", (Chart(draw=partial(value_chart, shown)),)),
         (
             "memory",
             "What fills the memory",
@@ -64,25 +64,25 @@ def fit_page(document: FitDocument) -> Page:
         ),
         (
             "roofline",
-            "Roofline of the first way",
-            "how much arithmetic a byte moved carries, and what the GPU can do with it",
+            "Roofline of the first option",
+            "arithmetic per byte moved, and what the GPU can do with it",
             tuple(Chart(draw=partial(roofline_chart, roof)) for roof in document.rooflines),
         ),
         (
             "buying",
-            f"What {'a run' if document.ways[0].unit == '$' else 'an hour'} costs under each way of buying",
-            "spot holds what lost nodes are expected to cost; a dash means that it is not sold there",
+            f"What {'a run' if document.ways[0].unit == '$' else 'an hour'} costs under each buying option",
+            "spot includes expected losses of nodes; a dash means that it is not sold there",
             (buying_table(document.ways),),
         ),
         (
             "cost",
-            f"What the first way costs all told, a {document.total.per}",
-            "nodes are billed whole; each figure besides is an assumption of the settings that can be overridden",
+            f"Full cost of the first option, per {document.total.per}",
+            "nodes are billed whole; every other figure is an assumption that settings can override",
             (_cost(document),),
         ),
         (
             "paste",
-            "To paste for the first way",
+            "Commands for the first option",
             "",
             (Code(text=document.paste), bullets(tuple(document.remarks))),
         ),
@@ -101,7 +101,7 @@ def fit_page(document: FitDocument) -> Page:
         sections=tuple(
             Section(name=name, title=title, gloss=gloss, blocks=blocks) for name, title, gloss, blocks in parts
         ),
-        foot="Intervals hold in 80 of 100 cases. Prices are those of the catalog at the date of asking.",
+        foot="Intervals are 80% intervals. Prices are those of the catalog on the date of asking.",
     )
 
 
@@ -119,7 +119,7 @@ def _figures(document: FitDocument) -> tuple[Figure, ...]:
 
 
 def ways_table(ways: Sequence[FitWay]) -> Table:
-    """Return a row a way, with cost, its interval, time and speed; there is at least one."""
+    """Return one row per option, with cost, its interval, time and speed. There is at least one."""
     unit, time_unit = ways[0].unit, ways[0].time_unit
     return table(("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h"), [*map(_way, ways)])
 
@@ -138,7 +138,7 @@ def _way(way: FitWay) -> tuple[Cell, ...]:
 
 
 def buying_table(ways: Sequence[FitWay]) -> Table:
-    """Return what each way of buying costs, where it is sold at all."""
+    """Return the cost under each buying option that is sold."""
     shown = [option for option in _BOUGHT if any(option in way.bought for way in ways)]
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The plan as sections: what to do, the year ahead, what is worth a closer look, what was refused or not judged."""
+"""Sections of the plan: what to do, the year ahead, alternatives worth a look, and what was rejected or not judged."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ _COLUMNS = (
 
 
 def bridge_blocks(document: AuditDocument) -> list[Block]:
-    """Return the picture of how the actions take the bill down; a form without pictures has the plan's table for it."""
+    """Return the chart of how the actions reduce the bill. Formats without pictures show the plan's table instead."""
     if not document.plan.actions:
         return []
     return [Chart(draw=lambda: waterfall(document), on_phone=lambda: phone_waterfall(document))]
 
 
 def plan_blocks(document: AuditDocument) -> list[Block]:
-    """Return the actions, and how near the best the plan is."""
+    """Return the actions, and how close to the optimum the plan is."""
     plan = document.plan
     if not plan.actions:
-        return [Paragraph(words="Nothing that is worth doing was found; what was judged and refused stands below.")]
+        return [Paragraph(words="Nothing worth doing was found; see below what was considered and rejected.")]
     wins = quick_wins(document)
-    star = " ★: a quick win, little work of low risk that is paid back within a month." if wins else ""
+    star = " ★: a quick win: little work, low risk, paid back within a month." if wins else ""
     rest = plan.actions[_BRIEF_ACTIONS:]
     return [
         Table(
@@ -84,13 +84,13 @@ def plan_blocks(document: AuditDocument) -> list[Block]:
 
 
 def _questions(actions: Sequence[ActionPart]) -> list[Block]:
-    """Return what to ask before purchases that cannot be taken back, each of them once."""
+    """Return the questions to ask before purchases that cannot be undone, each once."""
     asked: dict[str, list[str]] = {}
     for action in actions:
         for question in action.ask_first:
             asked.setdefault(question, []).append(action.id)
     lines = [
-        (strong(f"Before {' and '.join(ids)}"), f", which cannot be taken back, ask about {question}")
+        (strong(f"Before {' and '.join(ids)}"), f", which cannot be undone, ask about {question}")
         for question, ids in asked.items()
     ]
     return [Bullets(items=tuple(map(_item, lines)), brief_items=_BRIEF_LINES)] if lines else []
@@ -120,7 +120,7 @@ def _action_row(document: AuditDocument, action: ActionPart, quick_win: bool) ->
 
 
 def roadmap_blocks(document: AuditDocument) -> list[Block]:
-    """Return the year ahead, month by month; nothing where there is no roadmap."""
+    """Return the year ahead, month by month; empty if there is no roadmap."""
     found = document.plan.roadmap
     if found is None:
         return []
@@ -128,10 +128,10 @@ def roadmap_blocks(document: AuditDocument) -> list[Block]:
         Chart(
             draw=lambda: year_picture(found, document.plan.actions),
             on_phone=lambda: year_picture(found, document.plan.actions, width=PHONE_WIDTH),
-            keys=(("key-after", "in this order"), ("key-before", "in the fixed order")),
+            keys=(("key-after", "in this order"), ("key-before", "in the customary order")),
         ),
         bullets(roadmap_lines(found)),
-        Folded(title="Month by month, and how firm the order is", blocks=tuple(_year_tables(document, found))),
+        Folded(title="Month by month, and how robust the order is", blocks=tuple(_year_tables(document, found))),
     ]
 
 
@@ -166,18 +166,18 @@ def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
         table(
             ("#after months", "#bill $/month, this order", "#fixed order", "#difference"), months, title="Bill a month"
         ),
-        table(firm, sways, title="How firm the order is"),
+        table(firm, sways, title="How robust the order is"),
     ]
 
 
 def closer_look_blocks(document: AuditDocument) -> list[Block]:
-    """Return what is always judged and worth a closer look."""
+    """Return the alternatives that are worth a closer look."""
     items = [_venture(venture) for venture in document.plan.always_judged if venture.worth]
     return [Bullets(items=tuple(items))] if items else []
 
 
 def not_worth_blocks(document: AuditDocument) -> list[Block]:
-    """Return what was judged and refused, and why."""
+    """Return what was considered and rejected, and why."""
     ventures = [_venture(venture) for venture in document.plan.always_judged if not venture.worth]
     refused = [
         _reasoned(f"{row.lever} on {row.subject}", saves_words(row.saving_usd_mo), row.reason)
@@ -188,13 +188,13 @@ def not_worth_blocks(document: AuditDocument) -> list[Block]:
 
 
 def unjudged_blocks(document: AuditDocument) -> list[Block]:
-    """Return the workloads that the plan leaves as they are because they could not be judged."""
+    """Return the workloads that could not be judged and therefore stay unchanged."""
     lines = [_reasoned(row.workload, f"{dollars(row.usd_mo)} a month", row.reason) for row in document.unjudged]
     return [bullets(lines, brief=_BRIEF_LINES)] if lines else []
 
 
 def undeclared_blocks(document: AuditDocument) -> list[Block]:
-    """Return what was not declared, what declaring it would save, and the lines to paste."""
+    """Return missing declarations, what declaring them would save, and the lines to paste."""
     if not document.undeclared:
         return []
     items = tuple(ListItem(words=undeclared_line(part), code=part.declaration) for part in document.undeclared)
@@ -219,7 +219,7 @@ def _reasoned(what: str, money: str, reason: str) -> Words:
 
 
 def saves_words(usd_mo: float | None) -> str:
-    """Say what something saves or costs more; empty where that is not known."""
+    """Say what something saves or costs; empty if that is not known."""
     if usd_mo is None:
         return ""
     return f"saves {dollars(usd_mo)} a month" if usd_mo >= 0 else f"costs {dollars(-usd_mo)} a month more"

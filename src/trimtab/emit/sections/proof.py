@@ -1,4 +1,4 @@
-"""The proof as sections: the plan replayed on unseen history, under stress, and beside a scenario."""
+"""Sections of the proof: the plan replayed on unseen history, stress tests, and a comparison with a scenario."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TARGETS_UNFOLDED = 8
 
 
 def proof_blocks(document: AuditDocument) -> list[Block]:
-    """Return the replay of the proof window: bill, targets, what was planned again, each action's part."""
+    """Return the replay of the proof window: bill, targets, workloads planned again, the part of each action."""
     proof = document.proof
     all_kept = proof.targets_kept == len(proof.targets)
     window = days(proof.window.start, proof.window.end)
@@ -50,9 +50,9 @@ def proof_blocks(document: AuditDocument) -> list[Block]:
                 f"{window} cost {dollars(proof.before_usd)}; under the plan it would have cost "
                 f"{dollars(proof.after_usd)}{moving_in(proof.moving_usd)}: ",
                 strong(f"{percent(proof.saving_frac, 1)} less", Tone.GOOD),
-                f" (with the future known, no plan could go below {dollars(proof.clairvoyant_usd)}). "
+                f" (with the future known, no plan could cost less than {dollars(proof.clairvoyant_usd)}). "
                 f"{proof.interruptions} interruptions (spot, or a block that ended), {proof.lost_gpu_hr:.1f} GPU-hours of "
-                "work done twice.",
+                "work repeated.",
             )
         ),
         Chart(
@@ -81,7 +81,7 @@ def proof_blocks(document: AuditDocument) -> list[Block]:
 
 
 def _targets(targets: tuple[TargetPart, ...]) -> list[Block]:
-    """Return the table of targets: missed and declared ones first, the rest folded away where they are many."""
+    """Return the table of targets: missed and declared ones first, the others collapsed if there are many."""
     order = sorted(targets, key=lambda target: (target.kept, not target.declared))
     first = [target for target in order if target.declared or not target.kept]
     if len(order) <= _TARGETS_UNFOLDED or not first:
@@ -89,12 +89,12 @@ def _targets(targets: tuple[TargetPart, ...]) -> list[Block]:
     rest = order[len(first) :]
     if not rest:
         return [_target_table(first)]
-    title = f"{len(rest)} more that nobody declared, all kept: no worse than observed"
+    title = f"{len(rest)} more that were not declared, all met: no worse than observed"
     return [_target_table(first), Folded(title=title, blocks=(_target_table(rest),))]
 
 
 def _target_table(targets: list[TargetPart]) -> Table:
-    """Return targets before and with the plan; at the brief level those that are missed."""
+    """Return targets before and with the plan; at the brief level, only missed ones."""
     return Table(
         columns=(
             TableColumn(title="workload"),
@@ -122,13 +122,13 @@ def _target_table(targets: list[TargetPart]) -> Table:
 
 
 def _beneath(target: TargetPart) -> str:
-    left = "" if target.touched else "; the plan leaves it as it is"
+    left = "" if target.touched else "; the plan does not change it"
     late = late_words(target)
     return f"{target.because}{left}{f'; {late}' if late and target.touched else ''}"
 
 
 def _actions(document: AuditDocument) -> Table:
-    """Return predicted beside replayed saving of each action."""
+    """Return predicted and replayed savings of each action."""
     subjects = {action.id: f"{action.subject}: {action.lever}" for action in document.plan.actions}
     kind = "shares of the joint saving" if document.proof.actions[0].measure == "share" else "lost without it alone"
     return Table(
@@ -161,7 +161,7 @@ def _action_row(part: ActionProofPart, what: str) -> TableRow:
 
 
 def laws_blocks(document: AuditDocument) -> list[Block]:
-    """Return how services answer under load, the dearest first, and the load tests that buy more."""
+    """Return how services respond under load, most expensive first, and the load tests that could save more."""
     if not document.laws:
         return []
     spend = {row.name: row.usd_mo for row in document.spend.by_workload}
@@ -169,12 +169,12 @@ def laws_blocks(document: AuditDocument) -> list[Block]:
     tests = [soft(load_test_line(law)) for law in laws if law.load_test]
     blocks: list[Block] = [bullets([law_line(law) for law in laws], brief=_BRIEF_LINES)]
     if tests:
-        blocks.append(bullets(tests, title="Load tests that buy more", brief=_BRIEF_LINES))
+        blocks.append(bullets(tests, title="Load tests that could save more", brief=_BRIEF_LINES))
     return blocks
 
 
 def robustness_blocks(document: AuditDocument) -> list[Block]:
-    """Return the proof under stress."""
+    """Return the stress tests of the proof."""
     found = document.robustness
     if found is None:
         return []
@@ -184,7 +184,7 @@ def robustness_blocks(document: AuditDocument) -> list[Block]:
 
 
 def what_if_blocks(document: AuditDocument) -> list[Block]:
-    """Return both worlds side by side."""
+    """Return both scenarios side by side."""
     found = document.what_if
     if found is None:
         return []
@@ -194,5 +194,5 @@ def what_if_blocks(document: AuditDocument) -> list[Block]:
             TableRow(cells=(figure.what, *compared_cells(figure)), group=figure.section) for figure in found.figures
         ),
     )
-    refused = f"There is no plan in that world: {found.refused}."
+    refused = f"No plan is possible in this scenario: {found.refused}."
     return [figures, *([Paragraph(words=StyledText(refused, Tone.WARN))] if found.refused else [])]

@@ -1,4 +1,4 @@
-"""What was broken and what is untidy, offender by offender, as sections."""
+"""Sections on what was broken and what is untidy, offender by offender."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PAGE_ROWS = 50
 _NAMED = 4
 _MONEY = TableColumn(title="$/month", right=True)
 BROKEN_NOTE = (
-    "Measured over the whole history and scaled to a month. What fell into the days that the plan is made on is in “What it "
-    "buys”, under two kinds of its own, and in no other."
+    "Measured over the whole history and scaled to a month. The part that falls into the days the plan is made from is also in "
+    "“What it buys”, under its own two kinds only."
 )
 HYGIENE_NOTE = (
-    "These dollars are part of waste that “What it buys” has counted already, under the kind that each line names: they do not "
-    "come on top of it. `trimtab emit` writes the patches into the folder `hygiene`, apart from the plan's."
+    "These dollars are already part of the waste in “What it buys”, under the kind named on each line: do not add them "
+    "to it. `trimtab emit` writes the patches to the folder `hygiene`, separate from the plan's."
 )
 
 
 def broken_blocks(document: AuditDocument) -> list[Block]:
-    """Return what was broken, and whom to call."""
+    """Return what was broken, and who to contact."""
     if not document.broken:
         return []
     rows = [
@@ -39,7 +39,7 @@ def broken_blocks(document: AuditDocument) -> list[Block]:
     kept = len(rows) if len(rows) <= _BRIEF_ROWS else _BRIEF_ROWS - 1
     rest = (f"{len(rows) - kept} more", Amount(sum(row.usd_mo for row in document.broken[kept:])), "")
     table = Table(
-        columns=(TableColumn(title="what", readable=30), _MONEY, TableColumn(title="what it rests on", readable=30)),
+        columns=(TableColumn(title="what", readable=30), _MONEY, TableColumn(title="evidence", readable=30)),
         rows=tuple(rows),
         brief_rows=kept,
         rest=TableRow(cells=rest),
@@ -50,7 +50,7 @@ def broken_blocks(document: AuditDocument) -> list[Block]:
 
 
 def hygiene_blocks(document: AuditDocument) -> list[Block]:
-    """Return the offenders by kind, each named with what it costs, then one by one with what that rests on."""
+    """Return the offenders by kind: first each with its cost, then one by one with the evidence."""
     if not document.hygiene:
         return []
     kinds: dict[str, list[HygienePart]] = {}
@@ -66,7 +66,7 @@ def hygiene_blocks(document: AuditDocument) -> list[Block]:
         rows=tuple(_kind_row(kind, rows) for kind, rows in kinds.items()),
     )
     one_by_one = Table(
-        columns=(TableColumn(title="who", readable=30), _MONEY, TableColumn(title="what it rests on", readable=40)),
+        columns=(TableColumn(title="who", readable=30), _MONEY, TableColumn(title="evidence", readable=40)),
         rows=tuple(
             TableRow(
                 cells=(

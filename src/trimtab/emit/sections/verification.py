@@ -1,4 +1,4 @@
-"""A verification as a page of sections: what the plan saved since, what no longer holds, how it is bought."""
+"""A verification as a page of sections: what the plan has saved since, what no longer holds, and current buying options."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def verification_page(found: Verification, fleet: str) -> Page:
         brand="trimtab verify",
         title="Plan afterwards",
         subject=fleet,
-        seen=f"History of {days(found.window.start, found.window.end)}; the plan's rates against today's told apart.",
+        seen=f"History of {days(found.window.start, found.window.end)}; changes in rates are shown separately.",
         headline=(
             f"$/month: the bill then {found.then_usd_mo:,.0f}, {steps} = ",
             strong(f"{found.now_usd_mo:,.0f} now"),
-            f". Predicted to save {found.predicted_usd_mo:,.0f}; {found.outside_usd_mo:,.0f} of what was saved is of no "
+            f". Predicted saving {found.predicted_usd_mo:,.0f}; {found.outside_usd_mo:,.0f} of the saving did not come from "
+            "any "
             "action of the plan.",
         ),
         figures=_figures(found),
@@ -70,7 +71,7 @@ def verification_page(found: Verification, fleet: str) -> Page:
             Section(
                 name="buying",
                 title="How it is bought",
-                gloss="the nodes in use, at today's rates under every way of buying them; spot may be taken back",
+                gloss="the nodes in use, at today's rates under every buying option; spot nodes may be taken back",
                 blocks=(bullets([_purchase(purchase) for purchase in found.purchases]),),
             ),
         ),
@@ -138,12 +139,12 @@ def _action_row(action: ActionVerdict) -> TableRow:
 
 def _drifts(found: Verification) -> Block:
     if not found.drifts:
-        return Paragraph(words="Nothing: what was moved still fits, and commitments are used for more than pays them.")
+        return Paragraph(words="Nothing: relocated workloads still fit, and commitments are used enough to pay off.")
     return bullets([StyledText(drift_line(drift), Tone.WARN) for drift in found.drifts])
 
 
 def drift_line(drift: Drift) -> str:
-    """Say an alert in one line."""
+    """Describe an alert in one line."""
     action = f" ({drift.action})" if drift.action else ""
     side = "below" if drift.seen_frac < drift.limit_frac else "above"
     seen, limit = percent(drift.seen_frac), percent(drift.limit_frac)
@@ -151,7 +152,7 @@ def drift_line(drift: Drift) -> str:
 
 
 def _purchase(purchase: NodePurchase) -> Words:
-    """Say a pool's use and every way of buying it."""
+    """Describe a pool's usage and each buying option."""
     ways = ", ".join(map(_option_words, sorted(purchase.options, key=lambda option: option.usd_mo)))
     return (
         strong(purchase.instance_type),

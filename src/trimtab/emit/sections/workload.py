@@ -1,4 +1,4 @@
-"""One workload, explained: what it costs, what its readings say and why, what the plan does to it, and why not more."""
+"""Explains one workload: its cost, verdict and cause, what the plan changes, and why not more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trimtab.emit.words import law_line, undeclared_line
 
 
 def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
-    """Return the parts of the explanation that have something to say; none where the audit knows no such workload."""
+    """Return the parts of the explanation that have content; none if the audit does not know the workload."""
     if name not in workload_names(document):
         return ()
     row = next(row for row in document.spend.by_workload if row.name == name)
@@ -30,8 +30,8 @@ def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]
 
 
 def workload_names(document: AuditDocument) -> tuple[str, ...]:
-    """Return the names of the workloads that the bill is spent on, without the rows that nobody held."""
-    # documents made earlier name no kinds
+    """Return the names of the workloads on the bill, without unheld rows."""
+    # documents made by earlier versions have no kinds
     judged = {verdict.workload for verdict in document.verdicts} | {row.workload for row in document.unjudged}
     return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
 
@@ -52,19 +52,19 @@ def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
             yield Bullets(items=tuple(map(evidence_item, verdict.evidence)))
     for row in document.unjudged:
         if row.workload == name:
-            yield Paragraph(words=f"Not judged, and left as it is: {row.reason}.")
+            yield Paragraph(words=f"Could not be judged, and stays unchanged: {row.reason}.")
 
 
 def _done(document: AuditDocument, name: str) -> Iterator[Block]:
     items = [
         ListItem(
             words=(strong(action.id), f" {action.subject}: {summary}"),
-            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with all that it changes",
+            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with everything it changes",
         )
         for action in document.plan.actions
         if (summary := "; ".join(change.summary for change in action.changes if change.subject == name))
     ]
-    yield Bullets(items=tuple(items)) if items else Paragraph(words="Nothing: it stays as it is.")
+    yield Bullets(items=tuple(items)) if items else Paragraph(words="No change.")
 
 
 def _refused(document: AuditDocument, name: str) -> Iterator[Block]:

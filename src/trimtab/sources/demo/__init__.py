@@ -45,5 +45,5 @@ def demo_fleet(name: str, *, seed: int = 7) -> Fleet:
 
 
 def trace_fleet(path: Path | str, *, seed: int = 7) -> Fleet:
-    """Generate a fleet of fixed size that served a recorded trace (Parquet, see `trace`); raises InputError."""
+    """Generate a fleet of fixed size that served a recorded trace (Parquet, see `trace`). Raises InputError."""
     return trace.build(Path(path), seed)

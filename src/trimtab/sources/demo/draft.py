@@ -287,7 +287,7 @@ class FleetDraft:
         )
 
     def job(self, row: Row) -> None:
-        """Add a row of the `jobs` table as it stands."""
+        """Add a row of the `jobs` table unchanged."""
         self._rows["jobs"].append(row)
 
     def tables(self) -> dict[str, pa.Table]:

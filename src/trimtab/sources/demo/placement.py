@@ -260,7 +260,7 @@ def add_training(
 
 
 def add_nightly(draft: FleetDraft, calendar: Calendar, machine: Machine, home: Node) -> None:
-    """Run a batch by calendar on a node that is kept between runs, when nobody holds its GPUs."""
+    """Run a batch by calendar on a node that is kept between runs, when its GPUs are free."""
     node, devices = home
     on = np.zeros((len(devices), draft.span.minutes), dtype=np.bool_)
     for number, start in enumerate(_starts(draft, calendar)):
@@ -345,7 +345,7 @@ def add_notebook(
 
 
 def add_empty(draft: FleetDraft, machine: Machine, home: Node) -> None:
-    """Let the sensors of a node that nobody holds read nothing throughout the window."""
+    """Let the sensors of an unheld node read zero throughout the window."""
     shape = (machine.gpu_count, draft.span.minutes)
     draft.usage(
         UsageBlock(

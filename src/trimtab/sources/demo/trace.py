@@ -1,6 +1,6 @@
 """A fleet whose demand is a recorded request trace, served by a fixed number of replicas sized for the trace's own peak.
 
-A trace is a Parquet file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are known) or
+A trace is a Parquet file with `t_s` and either one row per request (`input_tokens` and `output_tokens` where they are known) or
 one row an interval with `requests_per_s`; a `model` column makes one service of each model. An interval that the file lacks is
 a gap: it has no demand row, and no reading either.
 """
@@ -60,11 +60,11 @@ FLEET = TraceFleet()
 _MOST_S = HR_PER_YEAR * S_PER_HR
 _MOST_REQ_S = 1e9
 _READINGS = frozenset({"pod", "zone"})
-"""Columns of samples that a monitor took of something, at moments that say nothing of demand."""
+"""Columns of samples that a monitor took of something, at moments unrelated to demand."""
 
 
 def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
-    """Return the tables, the content of workloads.yaml and the meta data of a trace's fleet; raises InputError."""
+    """Return the tables, the content of workloads.yaml and the meta data of a trace's fleet. Raises InputError."""
     series = read_series(path)
     hours = max(-(-len(model.arrivals) * model.interval_s // S_PER_HR) for model in series)
     end = Span(start=FLEET.start, proof=FLEET.start, end=FLEET.start).at(hours * S_PER_HR)
@@ -77,7 +77,7 @@ def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object]
 
 
 def read_series(path: Path, *, step_s: int = S_PER_MIN) -> list[RateSeries]:
-    """Read a trace as one series for each model, requests counted by `step_s`; raises InputError where it is no trace."""
+    """Read a trace as one series for each model, requests counted by `step_s`. Raises InputError if it is not a trace."""
     table = _read(path)
     if "model" not in table.column_names:
         return [_series(path, path.stem, table, step_s)]

@@ -7,7 +7,7 @@ The bill of the fit window, scaled to 730 hours, at the list prices of `machines
 | serving | 5 p4d.24xlarge | 21.957642 | 80,145.39 |
 | experiments | 9 p3.8xlarge | 12.24 | 80,416.80 |
 | production training | 1 p4d.24xlarge | 21.957642 | 16,029.08 |
-| held by nobody | 1 p3.8xlarge | 12.24 | 8,935.20 |
+| unheld | 1 p3.8xlarge | 12.24 | 8,935.20 |
 | notebooks | 8 g5.xlarge | 1.006 | 5,875.04 |
 | weekly evaluation | 2 p4d.24xlarge, 24 h a week | 21.957642 | 4,579.74 |
 | nightly batch | 1 g5.12xlarge | 5.672 | 4,140.56 |

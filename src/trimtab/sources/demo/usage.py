@@ -20,7 +20,7 @@ Readings = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
 
 NOBODY = -1
-"""Owner of a device that nobody holds."""
+"""Owner of a device without a holder."""
 SAMPLE_LOSS_FRAC = 0.003
 """Share of scrapes that fail."""
 _SIGNALS = ("gpu_util", "sm_active", "tensor_active", "dram_active")

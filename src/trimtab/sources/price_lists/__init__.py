@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from trimtab.catalog import BuyingOption, Price
 
 Scope = tuple[str, str, BuyingOption]
-"""Provider, region, buying option: what a list was asked for in full."""
+"""Provider, region, buying option: what a list was requested in full."""
 
 
 @dataclass(slots=True)

@@ -217,7 +217,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
 
 
 def _places(rows: Iterable[Sequence[str]], where: str) -> Mapping[str, int]:
-    """Return where each field stands; raises SourceError where the file has no such header."""
+    """Return where each field stands. Raises SourceError if the file has no such header."""
     for row in rows:
         names = [name.strip().lower() for name in row]
         if names[:1] != [_FIRST_COLUMN]:

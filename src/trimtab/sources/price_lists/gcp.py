@@ -1,7 +1,7 @@
 """Google's Billing Catalog: machines as sums of their parts: cores, memory, boards and the disks that come with them.
 
-GPU and machine are separate SKUs, so a machine's rate is a sum; where one part has no SKU in a region there is no rate there,
-because the sum without it would be several times too low. A price is `units` + `nanos` x 1e-9; in another currency it is
+GPU and machine are separate SKUs, so a machine's rate is a sum; where one part has no SKU in a region there is no rate
+there, because the sum without it would be several times too low. A price is `units` + `nanos` x 1e-9; in another currency it is
 divided by the list's own `currencyConversionRate`. Source: Cloud Billing API v1, services.skus.list.
 """
 
@@ -270,7 +270,7 @@ def _machine_prices(
 
 
 def _sum(amounts: dict[str, float], found: dict[str, float | None]) -> float | None:
-    """Return the sum of the parts; None where one has no price."""
+    """Return the sum of the parts; None if one has no price."""
     total = 0.0
     for name, amount in amounts.items():
         price = found[name]

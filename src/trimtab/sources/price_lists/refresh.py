@@ -1,4 +1,4 @@
-"""Read the price lists that were asked for, each from its own address."""
+"""Read the price lists that were requested, each from its own address."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RefreshRequest:
     gcp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def of(self, provider: str) -> tuple[str, ...]:
-        """Return the regions asked for that are spelled as a provider spells them."""
+        """Return the regions requested that are spelled as a provider spells them."""
         return tuple(region for region in self.regions if is_region(provider, region))
 
     def server(self, name: str, headers: Mapping[str, str] | None = None) -> WebServer:

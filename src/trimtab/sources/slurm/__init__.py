@@ -65,7 +65,7 @@ class SlurmDump:
 def read_slurm(paths: Iterable[Path], zone: ZoneInfo) -> SlurmDump:
     """Read dumps of jobs and nodes, in any order; `zone` is that of the cluster's clock, for moments that state none.
 
-    Raises InputError where a file is none of Slurm's, most lines cannot be understood, or no job holds a GPU.
+    Raises InputError if a file is none of Slurm's, most lines cannot be understood, or no job holds a GPU.
     """
     dump = SlurmDump()
     nodes: list[SlurmNode] = []
@@ -182,7 +182,7 @@ def _counts(dump: SlurmDump) -> dict[str, int]:
 
 
 def facts_gpu(kind: str, gpu_names: Mapping[str, str], catalog: Catalog) -> str | None:
-    """Return the catalog's name of a GRES type: as the user says, else as the catalog knows it; None where it is open."""
+    """Return the catalog's name of a GRES type: as the user says, else as the catalog knows it; None if it is open."""
     try:
         return catalog.gpu(gpu_names.get(kind, kind)).name if gpu_names.get(kind, kind) else None
     except UnknownName:
@@ -343,7 +343,7 @@ class SlurmNode:
 
     @property
     def shards_per_gpu(self) -> float:
-        """Return how many shards it makes of a board; 0 where it makes none."""
+        """Return how many shards it makes of a board; 0 if it makes none."""
         return self.gpus.shards / self.gpus.boards if self.gpus.boards else 0.0
 
 

@@ -66,7 +66,7 @@ class Account:
 
 
 def read_text(path: Path) -> str:
-    """Read a dump; raises InputError where it cannot be read or is empty."""
+    """Read a dump. Raises InputError if it cannot be read or is empty."""
     content = files.read_text(path, errors="replace")
     if not content.strip():
         raise InputError(f"{path}: the file is empty; write it again with: {SACCT}")
@@ -74,7 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def kind_of(path: Path, content: str) -> Dump:
-    """Tell which tool wrote a dump, by its first line; raises InputError with the commands that write one."""
+    """Tell which tool wrote a dump, by its first line. Raises InputError with the commands that write one."""
     first = content.lstrip().splitlines()[0]
     if first.startswith("{"):
         return _kind_of_json(path, content)
@@ -101,7 +101,7 @@ def _kind_of_json(path: Path, content: str) -> Dump:
 
 
 def parsed_json(path: Path, content: str) -> Mapping[str, object]:
-    """Return a JSON object; raises InputError."""
+    """Return a JSON object. Raises InputError."""
     parsed = load_json(content, str(path))
     if not isinstance(parsed, dict):
         raise InputError(f"{path}: JSON, but no object; write it with: sacct --json")
@@ -109,7 +109,7 @@ def parsed_json(path: Path, content: str) -> Mapping[str, object]:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone; raises UsageError."""
+    """Return a time zone. Raises UsageError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -117,9 +117,9 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def moment_of(text: str, zone: ZoneInfo) -> datetime | None:
-    """Return a moment that Slurm wrote (its own zone's wall clock, or seconds since 1970); None where there is none.
+    """Return a moment that Slurm wrote (its own zone's wall clock, or seconds since 1970); None if there is none.
 
-    Raises ValueError where the text is no moment.
+    Raises ValueError if the text is not a moment.
     """
     plain = text.strip()
     if plain.casefold() in _ABSENT:
@@ -140,7 +140,7 @@ def moment_of_seconds(seconds: float) -> datetime | None:
 
 
 def cells(line: str, header: Sequence[str]) -> dict[str, str] | None:
-    """Return a line's cells by column; None where there are too few. A separator within a job's name is put back."""
+    """Return a line's cells by column; None if there are too few. A separator within a job's name is put back."""
     values = line.split("|")
     over = len(values) - len(header)
     if over > 0 and values[-1] == "":
@@ -174,7 +174,7 @@ class Gpus:
 
     @property
     def kind(self) -> str:
-        """Return the type that most boards have; empty where none is stated."""
+        """Return the type that most boards have; empty if none is stated."""
         return max(sorted(self.by_type), key=lambda name: self.by_type[name], default="")
 
     def held(self, shards_per_gpu: float) -> float:
@@ -251,9 +251,9 @@ def _outside_brackets(text: str) -> Iterator[str]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Return the hosts of a host list such as `gpu[01-03,7],login1`; () where nobody was assigned.
+    """Return the hosts of a host list such as `gpu[01-03,7],login1`; () if none was assigned.
 
-    Raises ValueError where it is no host list, or names more than a hundred thousand.
+    Raises ValueError if it is not a host list, or names more than a hundred thousand.
 
     >>> hosts("gpu[08-10],a1")
     ('gpu08', 'gpu09', 'gpu10', 'a1')

@@ -58,7 +58,7 @@ class SlurmJob:
 
 
 def jobs_of_text(path: Path, content: str, zone: ZoneInfo, account: Account) -> Iterator[SlurmJob]:
-    """Read `sacct --parsable2`; raises InputError where columns that are needed are not there."""
+    """Read `sacct --parsable2`. Raises InputError if columns that are needed are not there."""
     lines = [line.rstrip("\r") for line in content.split("\n")]
     first = next(index for index, line in enumerate(lines) if line.strip())
     header = [name.strip().upper() for name in lines[first].split("|")]
@@ -201,7 +201,7 @@ def _of_record(record: Mapping[str, object], where: str, account: Account) -> Sl
 
 
 def seconds(record: object, *path: str) -> float:
-    """Return a number that Slurm writes plainly or as {"set": true, "number": n}; 0 where it is not set."""
+    """Return a number that Slurm writes plainly or as {"set": true, "number": n}; 0 if it is not set."""
     plain = number(record, *path)
     if plain is not None:
         return plain

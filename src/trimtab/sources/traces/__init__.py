@@ -6,14 +6,14 @@ not hold is judged.
 What is repeated is known twice: the proof then confirms the repetition, not the future. It is never done unasked.
 
 Philly (2017): training jobs with submit time, duration, GPUs and virtual cluster. The file does not say when a job started: it
-is taken to start at once, so waits are 0. Source: github.com/msr-fiddle/philly-traces (CC-BY-4.0), as reduced in
+is assumed to start at once, so waits are 0. Source: github.com/msr-fiddle/philly-traces (CC-BY-4.0), as reduced in
 siasosp23/artifacts.
 
 Alibaba openb (2023: pods with whole and shared GPUs) and DLRM (2025: instances of recommendation services): times are seconds
 from the start of the trace, shifted by their owners. Source: github.com/alibaba/clusterdata, cluster-trace-gpu-v2023 and
 cluster-trace-gpu-v2025 (no licence stated: to be tested with, not to be passed on).
 
-Alibaba GenTD26: readings of pods (GPU use in percent, memory in bytes). A pod is taken to hold one GPU for the whole series;
+Alibaba GenTD26: readings of pods (GPU use in percent, memory in bytes). A pod is assumed to hold one GPU for the whole series;
 the trace does not say which, and the assumed one must hold the memory seen. Source: github.com/alibaba/clusterdata,
 cluster-trace-v2026-GenAI (no licence stated: to be tested with, not to be passed on).
 
@@ -197,7 +197,7 @@ Row = dict[str, object]
 
 
 def build_gentd26(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
-    """Return the fleet; raises InputError where the assumed board has less memory than was seen in use."""
+    """Return the fleet. Raises InputError if the assumed board has less memory than was seen in use."""
     laid = machine or machine_of(GENTD26_MACHINE)
     t_s, use, memory_gib = _columns(table, path)
     most_gib = float(np.nanmax(memory_gib, initial=0.0))
@@ -306,7 +306,7 @@ ASSUMED = (
 
 
 def build_requests(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
-    """Return the fleet; raises InputError where a machine was named (its size follows the trace) or the file is no trace."""
+    """Return the fleet. Raises InputError if a machine was named (its size follows the trace) or the file is not a trace."""
     if machine is not None:
         raise InputError(f"{path}: --machine is for traces of jobs and pods; a trace of requests is served by A100s")
     return _collected(path, table.num_rows)
@@ -376,7 +376,7 @@ FORMATS = (
 def read_trace(path: Path, machine: TraceMachine | None = None) -> Collected:
     """Return the fleet of a trace in Parquet, on a stated machine or the format's own assumption.
 
-    Raises InputError where the file is no trace that is known, naming the columns of those that are.
+    Raises InputError if the file is not a trace that is known, naming the columns of those that are.
     """
     table = read_arrow_table(path)
     kind = next((form for form in FORMATS if form.columns <= set(table.column_names)), None)
@@ -395,7 +395,7 @@ _NEAR_A_DAY_HR = 20
 
 
 def repeated(collected: Collected, days: int) -> Collected:
-    """Return the fleet with its readings and demand repeated to so many days; raises InputError where runs come and go.
+    """Return the fleet with its readings and demand repeated to so many days. Raises InputError if runs come and go.
 
     A trace of nearly a day (20 h and more) is repeated once a day, so that hours of the day stay what they were.
     """

@@ -4,7 +4,7 @@ Events are those that `export_chrome_trace` writes: complete ones ("ph": "X") wh
 user_annotation or cpu_op, times in microseconds. The loader's wait is the event that torch.utils.data names
 `enumerate(DataLoader)#...__next__`.
 
-What nobody measured is stated as an assumption in the bundle's notes: the machine is taken for a shape on sale.
+What was not measured is stated as an assumption in the bundle's notes: the machine is taken for a shape on sale.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Span = tuple[float, float]
 
 
 def read_torch_trace(path: Path) -> TraceSigns:
-    """Read a trace, gzipped or not; raises InputError where it is damaged or holds no GPU work."""
+    """Read a trace, gzipped or not. Raises InputError if it is damaged or holds no GPU work."""
     events = [event for event in _events(path) if event.get("ph") == "X"]
     kernels = _spans(event for event in events if event.get("cat") in ("kernel", "gpu_memset"))
     copies = _spans(event for event in events if event.get("cat") == "gpu_memcpy" and "HtoD" in str(event.get("name")))

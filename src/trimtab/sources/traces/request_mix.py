@@ -1,6 +1,6 @@
 """What a request trace says of the demand to serve: its rate at the peak and on average, its tokens, its bursts.
 
-A trace is a Parquet or CSV file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are
+A trace is a Parquet or CSV file with `t_s` and either one row per request (`input_tokens` and `output_tokens` where they are
 known) or one row an interval with `requests_per_s` (by `client`, with `iat_cv`, where they are known); or it is the `demand`
 of a fleet bundle.
 """
@@ -75,7 +75,7 @@ def _rate(value: float) -> str:
 def read_request_mix(path: Path, *, workload: str | None = None) -> RequestMix:
     """Read a trace file or the demand of a fleet bundle; `workload` names one of several models or services.
 
-    Raises InputError where it is no trace, UnknownName for a workload that it lacks.
+    Raises InputError if it is not a trace, UnknownName for a workload that it lacks.
     """
     if path.is_dir():
         return _bundle_mix(path, workload)
@@ -105,7 +105,7 @@ def _one_of(table: pa.Table, column: str, wanted: str | None, path: Path) -> pa.
 
 
 def _floats(table: pa.Table, name: str, path: Path) -> Floats | None:
-    """Return a column as numbers, NaN where one is missing; None without the column. Raises InputError."""
+    """Return a column as numbers, NaN if one is missing; None without the column. Raises InputError."""
     return floats(table, name, str(path)) if name in table.column_names else None
 
 
@@ -194,7 +194,7 @@ def _block_tokens(tokens_in: Floats, counts: Floats, path: Path) -> float:
 
 
 def _longest(tokens: Floats, path: Path) -> int | None:
-    """Return the most tokens that a request and its answer have together; None where no row tells both."""
+    """Return the most tokens that a request and its answer have together; None if no row tells both."""
     known = tokens[np.isfinite(tokens)]
     if not len(known):
         return None

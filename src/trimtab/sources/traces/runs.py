@@ -41,7 +41,7 @@ class TraceMachine:
 def machine_of(text: str, catalog: Catalog | None = None) -> TraceMachine:
     """Return the machine that `TYPE` or `PROVIDER:TYPE[:REGION]` names; without a region the first that has a rate.
 
-    Raises UnknownName with near matches, InputError where a type is no whole number of boards or has no rate on demand.
+    Raises UnknownName with near matches, InputError where a type is not a whole number of boards or has no rate on demand.
     """
     facts = catalog or load_catalog()
     parts = text.split(":")
@@ -132,7 +132,7 @@ def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tupl
 
 
 LATEST = datetime(2026, 9, 28, tzinfo=UTC)
-"""The Monday before which a trace without dates is taken to end."""
+"""The Monday before which a trace without dates is assumed to end."""
 Row = dict[str, object]
 _MOST_NODES = 20_000
 MOST_YEARS = 10
@@ -156,7 +156,7 @@ class TraceRun:
 
     @property
     def is_job(self) -> bool:
-        """Tell whether it runs to an end, so that it is a row of `jobs`."""
+        """Return whether it runs to an end, so that it is a row of `jobs`."""
         return self.owner_kind == "Job"
 
 
@@ -170,9 +170,11 @@ def fleet_of(
     counts: Mapping[str, int],
     start: datetime | None = None,
 ) -> Collected:
-    """Return the tables of runs over `[0, length_s)`; raises InputError where none held a GPU within it."""
+    """Return the tables of runs over `[0, length_s)`. Raises InputError if none held a GPU within it."""
     if not 0 < length_s <= MOST_YEARS * HR_PER_YEAR * S_PER_HR:
-        raise InputError(f"{source}: spans {length_s:g} s; a trace spans up to {MOST_YEARS} years: mend its moments")
+        raise InputError(
+            f"{source}: spans {length_s:g} s; a trace spans up to {MOST_YEARS} years: correct its timestamps"
+        )
     hours = math.ceil(length_s / S_PER_HR)
     start = start or start_of(length_s)
     given = len(runs)
@@ -209,14 +211,14 @@ def fleet_of(
 
 
 def _is_possible(run: TraceRun) -> bool:
-    """Tell whether its moments and GPUs are numbers that a cluster can have."""
+    """Return whether its moments and GPUs are numbers that a cluster can have."""
     most_s = MOST_YEARS * HR_PER_YEAR * S_PER_HR
     times = [time_s for time_s in (run.submit_s, run.start_s, run.end_s) if time_s is not None]
     return all(abs(time_s) <= most_s for time_s in times) and 0 <= run.gpus <= _MOST_NODES
 
 
 def start_of(length_s: float) -> datetime:
-    """Return the Monday on which a trace without dates is taken to begin: whole weeks before `LATEST`, as few as hold it."""
+    """Return the Monday on which a trace without dates is assumed to begin: whole weeks before `LATEST`, as few as hold it."""
     return LATEST - timedelta(weeks=max(math.ceil(length_s / (S_PER_DAY * DAYS_PER_WEEK)), 1))
 
 

@@ -152,7 +152,7 @@ def _first_running_loop() -> asyncio.AbstractEventLoop:
 
 _running_loop: Callable[[], asyncio.AbstractEventLoop] = _first_running_loop
 _new_future: type[asyncio.Future[object]]
-"""Set with the first running loop, before which nobody needs one."""
+"""Set with the first running loop; not needed before."""
 
 
 def _close_elsewhere(engine: Engine) -> None:

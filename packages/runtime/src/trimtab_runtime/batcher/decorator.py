@@ -56,7 +56,7 @@ _making = threading.Lock()
 
 
 class BatchMethod(Generic[S, T, R]):
-    """A batched method: each object has a batcher of its own, made when the method is first asked for."""
+    """A batched method: each object has a batcher of its own, made when the method is first requested."""
 
     def __init__(self, function: Callable[[S, list[T]], object], options: Options) -> None:
         self.function = function
@@ -186,7 +186,7 @@ def batch(function: Callable[..., object] | None = None, /, **settings: object) 
     within_s: default deadline of a request: late work is refused before it runs.
     isolate: whether, or for which errors, a failed batch is split to find the items at fault.
     is_oom, on_oom: what counts as out of memory, and what to call then (`torch.cuda.empty_cache`).
-    run_limit_s: a worker process that takes longer over a batch is killed and replaced; 600 s where none is given.
+    run_limit_s: a worker process that takes longer over a batch is killed and replaced; 600 s by default.
     worker, workers: "thread" or "process", and how many; ordered=True runs the batches of a key one after another.
     on_batch: called with a `BatchReport` after each run. name: label in metrics and messages.
     """

@@ -192,7 +192,8 @@ class Engine:
     def next_step(self, here: AbstractEventLoop | None = None) -> Step:
         """Decide under the lock: a batch to run now, a wait, or the end.
 
-        `here` is the event loop that asks: one that is no longer the home gets nothing, since the callers of others wait too.
+        `here` is the event loop that asks: one that is no longer the home gets nothing, since the callers of others wait
+        too.
         """
         late: list[Request] = []
         with self.lock:
@@ -238,7 +239,7 @@ class Engine:
         return Step(None)
 
     def _could_wait(self, lane: Lane) -> bool:
-        """Say whether waiting is considered at all: others may join, and nobody else is kept waiting by it."""
+        """Return whether waiting is considered at all: others may join, and no other request is delayed by it."""
         if not self.traffic.may_wait:
             return False
         return not self.lanes.is_full(lane) and self.state is State.OPEN and self.lanes.only_one()

@@ -17,7 +17,7 @@ Where more than half as many stay, the next time is when their number has double
 
 
 class Lane:
-    """The requests of one key, what its batches take, and what memory allows them."""
+    """The requests of one key, the cost of its batches, and their memory limit."""
 
     __slots__ = ("cap", "count", "ended_s", "key", "lines", "running", "time", "total")
 

@@ -116,7 +116,7 @@ class LoopRunner:
             self._pump_at_home()
 
     def _end_runs_of_closed_loops(self) -> None:
-        """Close the books of batches whose loop was closed under them: nobody is left who could be answered."""
+        """Drop batches whose event loop was closed: there is no caller left to answer."""
         with self._lock:
             closed = [task for task in self._runs if task.get_loop().is_closed()]
             runs = [self._runs.pop(task) for task in closed]

@@ -20,7 +20,7 @@ from trimtab_runtime.batcher.recovery import Attempt
 from trimtab_runtime.errors import UsageError, WorkerLost
 
 RUN_LIMIT_S = 600.0
-"""How long a batch may take in a process, where the settings do not say: beyond it the process counts as hung."""
+"""Default time limit of a batch in a process; a process that exceeds it counts as hung."""
 START_LIMIT_S = 1800.0
 """How long a process may take to import its function and load its model: 140 GB at 125 MB/s take 19 minutes."""
 END_WAIT_S = 5.0

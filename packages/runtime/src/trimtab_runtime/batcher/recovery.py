@@ -63,7 +63,7 @@ class Part:
 
 
 def is_unwanted(request: Request) -> bool:
-    """Say whether nobody waits for the answer any more."""
+    """Return whether the caller has stopped waiting for the answer."""
     return request.reply.done()
 
 
@@ -124,6 +124,6 @@ def _blame_next(parts: list[Part], blame: Exception | None) -> None:
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Join all that is left, which lies to the right of what was found, into one part."""
+    """Join everything to the right of the found items into one part."""
     rest = [request for part in reversed(parts) for request in part.requests]
     return [Part(rest)] if rest else []

@@ -13,14 +13,14 @@ class Reply(Protocol):
     """Where an answer goes: an asyncio future, a concurrent future or a stream."""
 
     def done(self) -> bool:
-        """Say whether nobody wants an answer any more."""
+        """Return whether the answer is no longer wanted."""
 
     def set_result(self, result: object, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
 class Request(NamedTuple):
-    """One item, who waits for it, and what was asked of it."""
+    """One item, the caller that waits for it, and its options."""
 
     item: object
     reply: Reply
@@ -31,4 +31,4 @@ class Request(NamedTuple):
     size: int
     arrived_s: float
     deadline_s: float
-    """On the monotonic clock; infinite where there is none."""
+    """On the monotonic clock; infinite if there is none."""

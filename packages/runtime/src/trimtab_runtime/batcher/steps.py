@@ -36,7 +36,7 @@ ENDED = Step(None, 0.0, True)
 class Waker(NamedTuple):
     """How the engine reaches its runner.
 
-    `wake` is told the caller's event loop (None in a thread), and whether those expected are all here: then there is nobody
+    `wake` is told the caller's event loop (None in a thread), and whether all expected requests have arrived. Then none is
     left to join, and the runner need not give them a turn of the loop.
     """
 

@@ -2,7 +2,7 @@
 
 The batch function is a generator: each yield is a list with one part per item, in their order, `DONE` for an item that has
 ended. An exception among the parts ends that item's stream with it. What the caller holds is a reader; the request holds the
-channel behind it, so that a reader that nobody holds any more is seen to have gone.
+channel behind it, so that a garbage-collected reader is noticed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AsyncChannel:
         self.reader: Future[None] | None = None
 
     def done(self) -> bool:
-        """Say whether nobody reads the stream any more."""
+        """Return whether the stream has no reader left."""
         return self.left
 
     def feed(self, part: object) -> None:
@@ -91,7 +91,7 @@ class AsyncStream:
                 await channel.reader
                 woken = True
             finally:
-                channel.left = not woken  # cancelled: nobody will read on
+                channel.left = not woken  # cancelled: nothing reads on
         return channel.parts.popleft()
 
     async def aclose(self) -> None:
@@ -112,7 +112,7 @@ class ThreadChannel:
         self.left = False
 
     def done(self) -> bool:
-        """Say whether nobody reads the stream any more."""
+        """Return whether the stream has no reader left."""
         return self.left
 
     def feed(self, part: object) -> None:
@@ -180,7 +180,7 @@ class Sent:
         self._ended: set[int] = set()
 
     def has_ended(self, request: Request) -> bool:
-        """Say whether a request's stream is over, or nobody reads it any more."""
+        """Return whether a request's stream is over or has no reader left."""
         return id(request) in self._ended or request.reply.done()
 
     def end(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What a batcher tells of its runs: the user's callbacks, whose failure harms nobody, and warnings in the log."""
+"""Reports a batcher's runs: the user's callbacks, whose failures are contained, and warnings in the log."""
 
 from __future__ import annotations
 

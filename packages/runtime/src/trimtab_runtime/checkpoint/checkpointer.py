@@ -217,7 +217,7 @@ class Checkpointer:
         with _no_garbage_collection():
             pieces, values = self._job.capture()
             allocating_s = self._clock()
-            self._taker.prepare(pieces)  # slow the first time only, so it says nothing about later saves
+            self._taker.prepare(pieces)  # slow the first time only, so it does not predict later saves
             began_s += self._clock() - allocating_s
             snapshot = self._taker.take(step, pieces, values, whole=not wait)
         self._timing.assume_size(len(snapshot.data))
@@ -226,7 +226,7 @@ class Checkpointer:
         pending = self._pending = PendingSave(step)
         self._saved_step = step
         self._copy_s = self._clock() - began_s
-        if not wait:  # one that is waited for copies while it writes: it says nothing about the others
+        if not wait:  # one that is waited for copies while it writes: it does not predict the others
             self._timing.add_stall(self._copy_s)
         self._saver.save(snapshot, name, pending, wait=wait)
         if wait:

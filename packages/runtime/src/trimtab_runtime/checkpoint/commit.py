@@ -1,6 +1,6 @@
 """Make a save durable and visible in one atomic step: flush every file, flush the folder, rename it, flush its parent.
 
-Before the rename nobody looks at the folder, so a kill leaves only a leftover that the next start sweeps away. After
+Before the rename the folder is not read, so a kill only leaves a leftover that the next start removes. After
 the parent is flushed the checkpoint survives a power cut. With several ranks the shared folder is the meeting point:
 each rank's manifest appears by rename once its bytes are durable, and rank 0 commits when all are there; no
 collective runs in the background.

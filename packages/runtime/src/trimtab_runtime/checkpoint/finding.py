@@ -47,7 +47,7 @@ class FoundCheckpoint(NamedTuple):
 def find_newest(
     files: FileOperations, root: Path, ranks: Ranks, read: Reader, *, step: int | None = None
 ) -> tuple[FoundCheckpoint | None, tuple[Skipped, ...]]:
-    """Return the newest checkpoint (of that step, if one is asked for) that every rank can verify, with those passed over.
+    """Return the newest checkpoint (of that step, if one is requested) that every rank can verify, with those passed over.
 
     Damaged ones are set aside. Raise `CheckpointMismatch` for one that is intact but of another program, version or
     job, since passing over it silently would restart a job from an older step.
@@ -91,7 +91,7 @@ def _try(files: FileOperations, root: Path, name: CheckpointName, read: Reader) 
 
 
 def require_step(found: FoundCheckpoint | None, skipped: tuple[Skipped, ...], step: int | None, root: Path) -> None:
-    """Raise `CheckpointError` if a step was asked for by number and no good checkpoint of it is there."""
+    """Raise `CheckpointError` if a step was requested by number and no good checkpoint of it is there."""
     if step is not None and found is None:
         passed = "".join(f"\n  - {entry.folder}: {entry.reason}" for entry in skipped)
         raise CheckpointError(f"{root}: no good checkpoint of step {step}{passed}")

@@ -2,7 +2,7 @@
 
 torch copies with the job's OpenMP threads, which spin at a barrier: on processors that also feed a GPU (or are
 shared) one late thread holds up the copy. Measured on two busy cores: 0.9 to 1.3 s/GB by torch with two threads, 0.13
-to 0.20 s/GB by plain copies, which wait for nobody.
+to 0.20 s/GB by plain copies, which wait for no one.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def manifest_from_json(body: JsonObject, where: str) -> Manifest:
 def _layout_fault(manifest: Manifest) -> str:
     """Say what speaks against the places that a manifest gives; empty if nothing does.
 
-    Records fill the file but for their alignment, so that nobody is made to read what no tensor needs.
+    Records fill the file but for their alignment, so no bytes are read that no tensor needs.
     """
     if not BLOCK_BYTES <= manifest.chunk_bytes <= MOST_CHUNK_BYTES:
         return f"chunks of {manifest.chunk_bytes} bytes"

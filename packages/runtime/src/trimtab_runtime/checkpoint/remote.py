@@ -3,7 +3,7 @@
     parts/<sha256>-<bytes>           32 MiB of some file of some checkpoint
     step-000000001200.00000007.json  which parts make up which file; while it is absent, the checkpoint does not exist
 
-Naming parts by content makes an upload resumable (a part that is there is not sent again), incremental (a part that
+Naming parts by content makes an upload resumable (a part that exists is not sent again), incremental (a part that
 did not change since an earlier checkpoint is not sent again) and verifiable on the way back. One job writes to an
 address at a time.
 """
@@ -113,7 +113,7 @@ class RemoteFolder:
         return [_remote_file(entry, where) for entry in files]
 
     def remove_marker(self, name: CheckpointName) -> None:
-        """Withdraw a checkpoint; its parts are removed once nobody else needs them."""
+        """Withdraw a checkpoint; its parts are removed once no other checkpoint needs them."""
         self._file_system.rm_file(self._marker(name))
 
     def _marker(self, name: CheckpointName) -> str:

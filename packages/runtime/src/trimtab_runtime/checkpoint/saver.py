@@ -69,7 +69,7 @@ class PendingSave:
         return True
 
     def finish(self, seconds: float, error: CheckpointError | None = None) -> None:
-        """Record the end; called once by whoever runs the save."""
+        """Record the end; called once by the thread that runs the save."""
         self.seconds, self._error = seconds, error
         self._done.set()
 
@@ -119,7 +119,9 @@ class Saver:
         else:
             pending.finish(time.perf_counter() - began_s)
         finally:
-            if not pending.done:  # what is not ours to catch, such as MemoryError: whoever waits must not wait forever
+            if (
+                not pending.done
+            ):  # what is not ours to catch, such as MemoryError: a waiting caller must not wait forever
                 reason = CheckpointNotSaved(
                     f"{self._settings.root}: step {name.step} was not saved; the save broke off"
                 )
@@ -176,7 +178,7 @@ class Saver:
 
 
 def not_saved(root: Path, name: CheckpointName, error: OSError) -> CheckpointNotSaved:
-    """Return the error that says what the operating system refused and what to do."""
+    """Return an error with the operating system's reason and the fix."""
     cures = {
         errno.ENOSPC: "free space or keep fewer checkpoints",
         errno.EDQUOT: "raise the quota or keep fewer checkpoints",

@@ -73,7 +73,7 @@ def _read_chunks(
 
 
 def split_into_chunks(into: Sequence[Destination], size_bytes: int, chunk_bytes: int) -> list[list[memoryview | int]]:
-    """Return for each chunk what takes its bytes, in order: memory, or the length of a gap that nobody asked for."""
+    """Return for each chunk what takes its bytes, in order: memory, or the length of an unrequested gap."""
     chunks: list[list[memoryview | int]] = [[] for _ in range(-(-size_bytes // chunk_bytes))]
     position = 0
     for destination in [*into, Destination(size_bytes, memoryview(b""))]:

@@ -28,7 +28,8 @@ class Snapshot(NamedTuple):
     manifest: Manifest
     data: memoryview
     copies: Sequence[Sequence[CopyJob]] = ()
-    """By `COPY_BYTES`, the copies that are still to be made: whoever waits for the save leaves the state as it is meanwhile."""
+    """By `COPY_BYTES`, the copies that are still to be made: a caller waiting for the save must not change the state
+    meanwhile."""
 
 
 class SnapshotTaker:

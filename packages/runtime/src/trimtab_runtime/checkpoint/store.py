@@ -48,7 +48,7 @@ def sweep(files: FileOperations, root: Path) -> None:
 def set_aside(files: FileOperations, root: Path, name: CheckpointName, reason: str) -> None:
     """Rename a checkpoint that does not verify, so that no later start tries it again."""
     logger.warning("checkpoint %s is damaged and set aside: %s", name.folder, reason)
-    with suppress(OSError):  # a read-only folder: the checkpoint stays, and every start skips it anew
+    with suppress(OSError):  # a read-only folder: the checkpoint stays, and every start skips it again
         files.rename(root / name.folder, root / (DAMAGED_PREFIX + name.folder))
         flush_folder(files, root)
 

@@ -62,7 +62,7 @@ def decode(body: Json, leaf: Callable[[str], object]) -> object:
 
 
 def _is_deeper(body: Json, most: int) -> bool:
-    """Tell whether a form has more levels; asked of files of others, it does not rest on the interpreter's own limit."""
+    """Return whether a form has more levels; asked of files of others, it does not rest on the interpreter's own limit."""
     within = [body]
     for _ in range(most):
         within = [
@@ -115,7 +115,7 @@ class _Encoder:
         self._taken: set[str] = set()
         self._seen: dict[tuple[object, ...], str] = {}
         self._alive: list[object] = []
-        """What `_seen` tells apart by its address, which must not be given to another meanwhile."""
+        """Keeps alive what `_seen` identifies by address, so that the address is not reused meanwhile."""
         self._tensor = arrays.tensor_type()
         self._within: set[int] = set()
         """The containers that the walk is inside of, by identity."""

@@ -38,7 +38,7 @@ def _send_file(
         name = part_name(content)
         if name in there:
             return name, 0
-        there.add(name)  # should sending fail, the whole attempt does, and the next one lists anew
+        there.add(name)  # should sending fail, the whole attempt does, and the next one lists again
         remote.write_part(name, content)
         return name, len(content)
 

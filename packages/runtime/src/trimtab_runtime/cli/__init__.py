@@ -1,6 +1,6 @@
 """The command line of the runtimes: `trimtab-runtime`, or `python -m trimtab_runtime`. Standard library only.
 
-Each command is a module with `run(arguments, prog) -> exit code`, imported when it is asked for; `trimtab spot-run` calls the
+Each command is a module with `run(arguments, prog) -> exit code`, imported when it is requested; `trimtab spot-run` calls the
 same function.
 """
 

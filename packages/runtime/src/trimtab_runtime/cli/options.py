@@ -10,7 +10,7 @@ from trimtab_runtime.units import MS_PER_S, parse_span
 
 
 def command_parser(prog: str, description: str, examples: str) -> ArgumentParser:
-    """Return a parser for options and then a program with its own, from the first word that is no option on."""
+    """Return a parser for options and then a program with its own, from the first word that is not an option on."""
     made = ArgumentParser(
         prog=prog,
         usage=f"{prog} [OPTIONS] -- PROGRAM [ARGUMENTS]",

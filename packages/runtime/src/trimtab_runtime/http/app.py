@@ -72,7 +72,7 @@ class Exchange(Protocol):
     """A short way past `receive` and `send` for what most requests are: wholly here, and answered well."""
 
     def take_body(self) -> bytes | None:
-        """Return the request's body where all of it has come and nobody has asked for it, else None."""
+        """Return the request's body if all of it has arrived and it was not read yet, else None."""
 
     def answer(self, headers: Headers, body: bytes) -> bool:
         """Send a whole answer with status 200 in one write; say whether that was possible."""

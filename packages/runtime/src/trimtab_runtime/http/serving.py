@@ -34,7 +34,7 @@ LAST_RESORT_S = 5.0
 MOST_CONNECTIONS = 4096
 MOST_PIPELINED = 64
 """Requests that a client may send ahead on one connection. uvicorn reads on after each answer, up to 256 KiB a time, whatever
-still waits: 16 MiB of requests whose answers nobody read were taken in within a second."""
+still waits: 16 MiB of requests whose answers were not read were accepted within a second."""
 
 
 class WholeExchange:

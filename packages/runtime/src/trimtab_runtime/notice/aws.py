@@ -1,6 +1,6 @@
 """AWS: the spot instance action and the rebalance recommendation, from the instance metadata service (IMDSv2).
 
-EC2 sends the process no signal at the two-minute mark; whoever does not ask here learns nothing. An absent document
+EC2 sends the process no signal at the two-minute mark; it must be polled here. An absent document
 (404) means no notice. Sources: docs.aws.amazon.com, "Spot Instance interruption notices" (ask every 5 s; about two
 minutes ahead, best effort; none for hibernation) and "EC2 instance rebalance recommendations".
 """

@@ -57,7 +57,7 @@ def automatic_watcher(board: NoticeBoard, environment: Mapping[str, str] = os.en
 
 
 def signal_grace_s(environment: Mapping[str, str] = os.environ) -> float:
-    """Return how long after a signal the process may live; raise `UsageError` for a setting that is no number."""
+    """Return how long after a signal the process may live; raise `UsageError` for a setting that is not a number."""
     text = environment.get(GRACE_VARIABLE, str(KUBERNETES_GRACE_S))
     try:
         return float(text)

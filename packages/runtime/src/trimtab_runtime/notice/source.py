@@ -15,7 +15,7 @@ class NoticeSource(Protocol):
     def name(self) -> str: ...
     @property
     def pause_s(self) -> float:
-        """How long to wait between two looks; 0 where looking itself waits."""
+        """How long to wait between two looks; 0 if looking itself waits."""
         ...
 
     def look(self) -> Sequence[Notice]:

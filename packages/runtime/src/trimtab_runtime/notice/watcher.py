@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
 _ODD_ANSWERS = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError)
-"""What reading an answer that nobody foresaw may raise: the watch goes on, since the next answer may be the notice."""
+"""What reading an unexpected answer may raise: the watch goes on, since the next answer may be the notice."""
 
 
 class NoticeWatcher:

@@ -154,7 +154,7 @@ class Moment(NamedTuple):
     returned: int
     """Arrivals since that answer."""
     first_age_s: float
-    """Age of the arrival that ended idleness; infinite where the queue was not empty at the last answer."""
+    """Age of the arrival that ended idleness; infinite if the queue was not empty at the last answer."""
     followed: int
     """Arrivals after that one."""
 
@@ -213,11 +213,11 @@ def run_time_s(time: RunTime, size: float) -> float:
 
 
 def refusal_s(time: RunTime, size: float, idle_s: float) -> float:
-    """Return the run time by which to judge that a deadline cannot be met; 0 where nothing but its passing refuses a request.
+    """Return the run time by which to judge that a deadline cannot be met; 0 if nothing but its passing refuses a request.
 
     `idle_s` is the time since a batch of this kind last ran. Refusing needs more certainty than planning, since what is refused
-    teaches nothing: little seen refuses nobody; one run at the old speed ends a slow phase; and after a rest one batch goes
-    through as a probe.
+    teaches nothing: with few observations nothing is rejected; one run at the old speed ends a slow phase; and after a rest
+    one batch goes through as a probe.
     """
     predicted_s = run_time_s(time, size)
     if time.runs < SEEN_ENOUGH or idle_s > PROBE_IDLE * predicted_s:
@@ -228,8 +228,8 @@ def refusal_s(time: RunTime, size: float, idle_s: float) -> float:
 def saving_s(time: RunTime) -> float:
     """Return the device time that one batch less saves; 0 while waiting could not pay.
 
-    While all batches have had one size, nothing shows how much of their time is fixed: all of it is taken to be, since a batch
-    that is waited for then has another size and shows it.
+    While all batches have had one size, nothing shows how much of their time is fixed: all of it is assumed to be, since a
+    batch that is waited for then has another size and shows it.
     """
     if time.runs < SEEN_ENOUGH:
         return 0.0
@@ -349,7 +349,7 @@ def excess_frac(echo: Echo) -> float:
 
 
 def returning_frac(returns: Returns) -> float:
-    """Return the share of arrivals that are answered clients coming back; 0 where it cannot be told from independent arrivals.
+    """Return the share of arrivals that are answered clients coming back; 0 if it cannot be told from independent arrivals.
 
     As many come back as were answered, whereas the difference of two independent numbers has the sum of their means as its
     mean square (less one each: a batch has at least one item, and a cycle that began idle at least one arrival). They come back

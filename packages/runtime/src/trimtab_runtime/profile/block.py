@@ -117,7 +117,7 @@ class Readings:
     """What cannot be read -> why."""
 
     def has(self, metric: Metric) -> bool:
-        """Tell whether a metric has a column."""
+        """Return whether a metric has a column."""
         return any(column.metric is metric for column in self.columns)
 
 
@@ -197,7 +197,7 @@ class Prober:
         self.found.probes.append(Probe("energy and link counters", function, arguments, blanks))
 
     def _measured_already(self, one: Field) -> bool:
-        """Tell whether the profiling metrics give the same rate, averaged by the hardware."""
+        """Return whether the profiling metrics give the same rate, averaged by the hardware."""
         return one in _COUNTERS and self.found.has(_COUNTERS[one][0])
 
     def _ask_fields(self, function: NvmlCall, fields: Sequence[Field]) -> int:

@@ -18,7 +18,7 @@ _LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a device is; None where the driver does not say."""
+    """Who a device is; None if the driver does not say."""
 
     index: int
     uuid: str
@@ -77,7 +77,7 @@ class _Opened:
 
 
 def find_devices(nvml: Nvml, slot_s: float) -> OpenedDevices:
-    """Open every GPU and MIG instance; raises ProfileError where the driver does not even count them."""
+    """Open every GPU and MIG instance. Raises ProfileError if the driver does not even count them."""
     opened, unreadable = _open_all(nvml)
     buffer = ctypes.create_string_buffer(max(1, len(opened)) * BLOCK_BYTES)
     devices: list[Device] = []

@@ -1,4 +1,4 @@
-"""A profile as plain values: what JSON holds, and what every reader of a profile starts from."""
+"""A profile as plain values, as stored in JSON and used by every reader of a profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVITY = (Metric.GPU_UTIL, Metric.SM_ACTIVE, Metric.TENSOR_ACTIVE, Metric.DRA
 
 
 def device_document(sampler: Sampler, device: Device, now_s: float) -> dict[str, object]:
-    """Return everything known of one device; None where nothing was read, never 0."""
+    """Return everything known of one device; None if nothing was read, never 0."""
     record, identity = device.record, device.identity
     spreads = record.so_far()
     return {
@@ -96,7 +96,7 @@ def _hour(row: HourRow) -> dict[str, object]:
 
 
 def _round(value: float | None) -> float | None:
-    """Keep six significant digits: more says nothing."""
+    """Round to six significant digits; more are not meaningful."""
     if value is None or value == 0 or not math.isfinite(value):
         return value if value is None or math.isfinite(value) else None
     return round(value, 5 - math.floor(math.log10(abs(value))))

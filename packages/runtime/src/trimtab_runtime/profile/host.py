@@ -14,7 +14,7 @@ CGROUP_CPU = Path("/sys/fs/cgroup/cpu.max")
 
 
 def process_tree(root: int) -> frozenset[int]:
-    """Return a process and all that descend from it; empty where it is gone or /proc is not there."""
+    """Return a process and all that descend from it; empty if it is gone or /proc is not there."""
     found: set[int] = set()
     open_ends = [root] if _stat(root) else []
     while open_ends:
@@ -58,7 +58,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def torch_peaks() -> list[dict[str, object]]:
-    """Return what PyTorch's allocator held at most, per CUDA device; empty where this process has not loaded it."""
+    """Return what PyTorch's allocator held at most, per CUDA device; empty if this process has not loaded it."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_available() or not cuda.is_initialized():

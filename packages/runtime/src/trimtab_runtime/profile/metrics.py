@@ -15,7 +15,7 @@ GPM_STEPS = 10
 
 
 class Metric(StrEnum):
-    """A reading by the name under which it is reported; a string, whose hash is not computed anew at each look-up."""
+    """A reading by the name under which it is reported; a string, whose hash is not computed again at each look-up."""
 
     GPU_UTIL = "gpu_util_frac"
     MEMORY_BUSY = "memory_busy_frac"

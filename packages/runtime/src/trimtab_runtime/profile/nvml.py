@@ -74,7 +74,7 @@ GONE = frozenset(
 
 
 class Field(IntEnum):
-    """Field values asked for in one call (NVML_FI_DEV_*)."""
+    """Field values requested in one call (NVML_FI_DEV_*)."""
 
     TOTAL_ENERGY_CONSUMPTION = 83
     NVLINK_THROUGHPUT_DATA_TX = 138
@@ -192,7 +192,7 @@ def answer_words(code: int) -> str:
 
 
 class Nvml:
-    """The loaded and initialised library. Raises ProfileError where there is none, or no driver behind it."""
+    """The loaded and initialised library. Raises ProfileError if there is none, or no driver behind it."""
 
     def __init__(self, path: str | None = None) -> None:
         name = path or os.environ.get(LIBRARY_VARIABLE) or LIBRARY
@@ -221,32 +221,32 @@ class Nvml:
             raise NvmlError(name, code)
 
     def device_count(self) -> int:
-        """Return the number of GPUs; raises NvmlError."""
+        """Return the number of GPUs. Raises NvmlError."""
         count = ctypes.c_uint()
         self._require("nvmlDeviceGetCount_v2", ctypes.byref(count))
         return count.value
 
     def handle(self, index: int) -> ctypes.c_void_p:
-        """Return a GPU's handle; raises NvmlError."""
+        """Return a GPU's handle. Raises NvmlError."""
         handle = ctypes.c_void_p()
         self._require("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         return handle
 
     def handle_of(self, uuid: str) -> ctypes.c_void_p | None:
-        """Return the handle of a GPU or MIG instance by UUID; None where it is not there."""
+        """Return the handle of a GPU or MIG instance by UUID; None if it is not there."""
         handle = ctypes.c_void_p()
         code = self.ask("nvmlDeviceGetHandleByUUID", ctypes.c_char_p(uuid.encode()), ctypes.byref(handle))
         return None if code else handle
 
     def text(self, name: str, *before: object) -> str | None:
-        """Return what a function writes into a text buffer; None where it does not answer."""
+        """Return what a function writes into a text buffer; None if it does not answer."""
         buffer = ctypes.create_string_buffer(NAME_BYTES)
         if self.ask(name, *before, buffer, ctypes.c_uint(NAME_BYTES)):
             return None
         return buffer.value.decode("utf-8", "replace")
 
     def number(self, name: str, handle: ctypes.c_void_p) -> int | None:
-        """Return the unsigned number that a function gives of a device; None where it does not answer."""
+        """Return the unsigned number that a function gives of a device; None if it does not answer."""
         value = ctypes.c_uint()
         return None if self.ask(name, handle, ctypes.byref(value)) else value.value
 

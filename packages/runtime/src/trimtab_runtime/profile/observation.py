@@ -50,7 +50,7 @@ class Profile:
     ) -> None:
         self.interval_s = interval_s
         self.problem: str | None = None
-        """Why nothing was observed; None where something was."""
+        """Why nothing was observed; None if something was."""
         self._out = None if out is None else Path(out)
         self._pid, self._library = pid or os.getpid(), library
         self._nvml: Nvml | None = None

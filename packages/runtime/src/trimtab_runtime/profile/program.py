@@ -31,7 +31,7 @@ def observe_program(
     """Start and observe `program`, or else the process `pid`, or else all GPUs; return the profile and the exit code.
 
     `view` shows what is seen while the observation runs; `tokens` is the work done, as the profile's rate. Raises
-    `InputError` where there is no such process, or nothing to observe and no program either, and `UsageError` for a program
+    `InputError` if there is no such process, or nothing to observe and no program either, and `UsageError` for a program
     that cannot be started.
     """
     child = _started(program) if program else None
@@ -63,7 +63,7 @@ def _signals_passed_on(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
             raise KeyboardInterrupt
         child.send_signal(number)
 
-    if threading.current_thread() is not threading.main_thread():  # where Python lets nobody handle signals
+    if threading.current_thread() is not threading.main_thread():  # Python allows no signal handlers there
         yield
         return
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGHUP)}

@@ -33,7 +33,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """One hour of one device; None where nothing was read."""
+    """One hour of one device; None if nothing was read."""
 
     start_s: float
     """Seconds since the epoch."""
@@ -47,7 +47,7 @@ class HourRow:
 
 
 def spread(sketch: Sketch, metric: Metric) -> Spread | None:
-    """Return a sketch in the metric's unit; None where nothing was read."""
+    """Return a sketch in the metric's unit; None if nothing was read."""
     mean, middle, high = sketch.mean, sketch.quantile(0.5), sketch.quantile(0.95)
     if mean is None or middle is None or high is None or sketch.low is None or sketch.high is None:
         return None

@@ -1,7 +1,7 @@
 """Samples of all devices: one round of calls and one copy each; worked into statistics 64 at a time.
 
 A reading stands for the time since the one before it: NVML's utilization and profiling metrics are averages of the past. What
-lies further back than four intervals is time that nobody saw, and is reported as such.
+lies further back than four intervals is unobserved time, and is reported as such.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Trouble:
 
 
 class Sampler:
-    """Takes samples when told to, at moments it is told. Raises ProfileError where no device can be counted."""
+    """Takes samples when told to, at moments it is told. Raises ProfileError if no device can be counted."""
 
     def __init__(self, nvml: Nvml, *, now_s: float, epoch_s: float, interval_s: float) -> None:
         self.interval_s = interval_s

@@ -55,11 +55,11 @@ class Sketch:
 
     @property
     def mean(self) -> float | None:
-        """Return the time-weighted mean; None where nothing was read."""
+        """Return the time-weighted mean; None if nothing was read."""
         return self.moment / self.seconds if self.seconds > 0 else None
 
     def quantile(self, share: float) -> float | None:
-        """Return the least value that held, with all below it, for this share of the time; None where nothing was read."""
+        """Return the least value that held, with all below it, for this share of the time; None if nothing was read."""
         if self.low is None or self.high is None:
             return None
         needed, passed = share * self.seconds * (1 - 1e-12), 0.0

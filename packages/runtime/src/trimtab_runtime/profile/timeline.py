@@ -29,7 +29,7 @@ class Timeline:
         self._seconds[metric][slot] += seconds
 
     def rows(self) -> list[Mapping[str, float | None]]:
-        """Return per slot in which anything was read its start, its width and the mean of each metric, None where absent."""
+        """Return per slot in which anything was read its start, its width and the mean of each metric, None if absent."""
         rows = self._every_row()
         return [row for row in rows if any(row[metric] is not None for metric in self._moment)]
 
