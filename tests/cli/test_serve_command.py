@@ -11,8 +11,10 @@ import httpx
 import pytest
 from tests.emit.example import example_audit
 
+from trimtab.cli.serve.run import cluster_source, named_folders, plans_again
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.errors import UsageError
 
 
 @pytest.fixture
@@ -86,3 +88,31 @@ def _answer(address, server, timeout_s=60.0):
         except httpx.ConnectError:
             time.sleep(0.1)
     raise AssertionError("the server never answered")
+
+
+def test_folders_of_several_clusters_are_told_apart_by_their_names(tmp_path):
+    for name in ("eu", "us"):
+        (tmp_path / name).mkdir()
+
+    found = named_folders([f"prod={tmp_path / 'eu'}", str(tmp_path / "us")])
+
+    assert found == {"prod": tmp_path / "eu", "us": tmp_path / "us"}
+
+
+@pytest.mark.parametrize("texts", [["a={0}", "a={0}"], ["a/b={0}"], ["{0}/none"], ["é={0}"], ["={0}", "={0}"]])
+def test_names_that_no_address_can_have_are_refused(tmp_path, texts):
+    with pytest.raises(UsageError):
+        named_folders([text.format(tmp_path) for text in texts])
+
+
+def test_an_audit_of_several_clusters_is_named_by_its_cluster(folder):
+    for name in ("eu", "us"):
+        (folder / name).mkdir()
+        document = audit_document(example_audit())
+        (folder / name / "last.json").write_text(render_json(document), encoding="utf-8")
+
+    source = cluster_source(["eu=eu", "us=us"], plans_again((), None, None))
+
+    assert [entry.name for entry in source.entries()] == ["eu.last", "us.last"]
+    assert source.document("us.last").fleet == audit_document(example_audit()).fleet
+    assert source.running() == []

@@ -237,6 +237,12 @@ class WorkloadSpec(_Model):
     open_hours: DeclaredOpenHours | None = None
     wakes_on: DeclaredWake | None = None
     """What wakes it where `min_replicas` is 0; without it one replica stays."""
+    pool: bool | None = None
+    """Its model may sleep while it has no requests, and take turns with other models on one GPU."""
+    wake_s: NotNegative | None = None
+    """How long its server takes to wake from sleep; not declared: from its memory."""
+    sleep_level: Literal[1, 2] | None = None
+    """vLLM's: weights kept in host memory (1, the default), or read from disk again (2)."""
     notes: str | None = None
 
     @model_validator(mode="after")
@@ -338,6 +344,9 @@ KINDS_OF_FIELD = {
     "cold_start_s": _SERVES,
     "open_hours": _SERVES,
     "wakes_on": _SERVES,
+    "pool": _SERVES,
+    "wake_s": _SERVES,
+    "sleep_level": _SERVES,
     "checkpoint": _RUNS,
     "deferrable": _RUNS,
     "training": _RUNS,

@@ -223,16 +223,18 @@ def table_html(
     bars: str = "",
     keys: Mapping[str, str] | None = None,
     filtered: bool = False,
+    ordered: bool = True,
 ) -> Html:
     """Return a table with its order, page and files in links.
 
-    `links`: column -> text -> address; `bars`: a column of shares; `keys`: text -> its colour in a picture.
+    `links`: column -> text -> address; `bars`: a column of shares; `keys`: text -> its colour in a picture. A table that is not
+    `ordered` by its address has no links in its head: for pages with several tables.
     """
     asked = table.asked(question)
     first = (question.page - 1) * PAGE_ROWS
     shown = asked.rows[first : first + PAGE_ROWS]
     most = max((value for row in table.rows if isinstance(value := row.get(bars), float)), default=0.0) or 1.0
-    head = (_head(column, question, place) for column in table.columns)
+    head = (_head(column, question, place) if ordered else _plain_head(column) for column in table.columns)
     rows = [
         tag("tr", *(_cell(column, row, links or {}, bars, most, keys or {}) for column in table.columns))
         for row in shown
@@ -248,7 +250,7 @@ def table_html(
 
 def short_table(table: DataTable) -> Html:
     """Return a table of few rows, in the order that they have."""
-    head = (tag("th", column.title, scope="col", class_=_classes(column)) for column in table.columns)
+    head = (_plain_head(column) for column in table.columns)
     return _scrolling(head, [tag("tr", *(_cell(column, row) for column in table.columns)) for row in table.rows])
 
 
@@ -269,6 +271,11 @@ def _filter(question: TableQuestion, place: TablePlace) -> Html:
         method="get",
         class_="filter",
     )
+
+
+def _plain_head(column: DataColumn) -> Html:
+    classes = _classes(column)
+    return tag("th", column.title, scope="col", class_=classes) if column.title else tag("td", class_=classes)
 
 
 def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Html:

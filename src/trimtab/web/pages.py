@@ -86,7 +86,7 @@ def _buys(name: str, document: AuditDocument) -> Html:
     return panel(
         "What it buys",
         picture,
-        table_html(shown, TableQuestion(), where, keys=colours),
+        table_html(shown, TableQuestion(), where, keys=colours, ordered=False),
         lead=f"Together the parts are the bill, {dollars(document.bill_usd_mo)} a month.",
     )
 
@@ -114,7 +114,8 @@ def _first_actions(name: str, document: AuditDocument) -> Html:
         )
         for action in actions[:_TOP_ACTIONS]
     ]
-    more = tag("a", f"All {len(actions)} actions, with switches", href=f"{audit_path(name)}/plan")
+    words = f"All {len(actions)} actions, with switches" if len(actions) > 1 else "The plan, with a switch"
+    more = tag("a", words, href=f"{audit_path(name)}/plan")
     return panel("What to do first", tag("ol", *items, class_="first"), tag("p", more))
 
 
@@ -154,7 +155,7 @@ def _spent_by(name: str, document: AuditDocument) -> Html:
 def _small(name: str, table: DataTable, links: dict[str, dict[str, str]]) -> Html:
     """Return a table in the order that it has, with links but no filter."""
     where = TablePlace(path=f"{audit_path(name)}/spend", files=f"{audit_path(name)}/tables/{table.key}", kept={})
-    return table_html(table, TableQuestion(), where, links=links, bars="share_frac")
+    return table_html(table, TableQuestion(), where, links=links, bars="share_frac", ordered=False)
 
 
 def _by_hour(name: str, document: AuditDocument) -> Html:
@@ -257,7 +258,7 @@ def _changed_by(name: str, document: AuditDocument, wanted: str) -> Html:
 def _targets_of(name: str, document: AuditDocument, wanted: str) -> Html:
     where = TablePlace(path=workload_path(name, wanted), files=f"{audit_path(name)}/tables/targets", kept={"q": wanted})
     shown = _own_rows(tables.targets(document), wanted)
-    return panel("Its targets in the proof", table_html(shown, TableQuestion(), where))
+    return panel("Its targets in the proof", table_html(shown, TableQuestion(), where, ordered=False))
 
 
 def _own_rows(table: DataTable, wanted: str) -> DataTable:

@@ -110,6 +110,9 @@ class ReplayOptions:
         "--availability", type=FILE, metavar="FILE",
         help="Recorded spot probes (Parquet: zone, t_s, available_nodes) in place of these three.",
     )  # fmt: skip
+    pool: bool = option(
+        "--pool", help="Replay services that declare `pool: true` taking turns on shared GPUs, instead."
+    )
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
 
@@ -135,6 +138,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay fleet/ --policy hpa:70 --spot one-in-4 --spot all --loss 0.1/hr
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
+      trimtab replay fleet/ --pool
     """
     from trimtab.cli.replay.page import capacity_picture, lines, replay_page
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
@@ -146,6 +150,9 @@ def command(options: ReplayOptions) -> None:
     asked = spot_asked(options.floors, options.loss, options.zones, options.outage_hr, options.availability)
     if sum(1 for named in (options.bundle, options.demo, options.demo_trace) if named) != 1:
         raise UsageError("which history? give one: a bundle's folder, --demo [NAME] or --demo-trace FILE")
+    if options.pool:
+        _write_pool(options)
+        return
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the fleet", 0.0)
         if options.demo_trace is not None and is_short(options.demo_trace):
@@ -166,6 +173,20 @@ def command(options: ReplayOptions) -> None:
     usual = (*TABLE_FIELDS, *(column.key for column in SPOT_COLUMNS if asked is not None))
     shown = options.answer.fields or (usual if options.answer.output_format is Format.TABLE else ())
     write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=shown)
+
+
+def _write_pool(options: ReplayOptions) -> None:
+    """Write which services could share GPUs in turns; text only."""
+    from trimtab.cli.replay.pool import pool_report
+    from trimtab.fleet.settings import Settings
+
+    if options.demo_trace is not None:
+        raise UsageError("--pool needs services with a model each: give a bundle's folder or --demo")
+    if options.answer.output_format is not Format.TABLE:
+        raise UsageError("--pool is written as text; leave -o out")
+    with progress_bar(quiet=options.quiet) as tell:
+        lines = pool_report(_opened(options.bundle, options.demo, None), Settings(), tell)
+    write("\n".join(lines) + "\n", options.answer.out)
 
 
 def _opened(bundle: Path | None, demo: str | None, demo_trace: Path | None) -> Bundle:

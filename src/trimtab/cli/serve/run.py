@@ -92,7 +92,12 @@ def _source(options: ServeOptions) -> _Audits:
     if options.demo is not None:
         with progress_bar(quiet=options.quiet) as tell:
             return _demonstration(options.demo, plans, tell)
-    folders = named_folders(options.audits)
+    return cluster_source(options.audits, plans)
+
+
+def cluster_source(texts: Sequence[str], plans: PlansAgain) -> _Kept | _Files | _Clusters:
+    """Return the audits of the folders that `named_folders` reads; those that are kept here where none is named."""
+    folders = named_folders(texts)
     if len(folders) < 2 and not any(folders):
         return audit_source(next(iter(folders.values()), None), plans)
     return _Clusters(sources={name: audit_source(folder, plans) for name, folder in folders.items()})

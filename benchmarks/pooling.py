@@ -1,0 +1,280 @@
+"""GPUs that seldom-used models need if they take turns on shared ones, against one warm replica each; targets replayed.
+
+Clients of ServeGen (m-mid and m-small, 14 days) stand for services with a model each. Their requests are drawn from the
+recorded rates and coefficients of variation by 10 minutes (gamma distributed times between requests, as ServeGen draws them),
+with the mean tokens that were recorded by 6 hours; lengths are exponential around the mean. The models are Qwen3's, 4B, 8B, 14B
+and 32B in turn (bf16, on H100s with 80 GB), with the step times of the serving model. Two further cases have one size for all.
+
+A request is in time if its first token comes within 10 s and its answer takes at most 100 ms a token (the targets of Aegaeon,
+SOSP'25); 99 % must be in time, or as many as with one warm replica where that keeps fewer. The placement is chosen on the first
+week and scored on the second. `reported` are the 50 clients with fewest requests. The policy and the margin were chosen on
+`design`: other clients (ranks 51 to 150), with requests left out until they are as rare as the reported ones.
+
+The last line is one JSON object: GPUs of each case, and each client's share in time pooled and with a warm replica.
+
+Run: python -m benchmarks.pooling [--data DIR] [--design] [--case NAME]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.traces import RATE_WINDOW_S, Floats, data_argument
+from trimtab.levers.pooling import (
+    ASLEEP_GIB,
+    HOST_MEMORY,
+    PoolMargin,
+    PoolPlan,
+    PoolService,
+    choose_pool,
+    replay_gpu,
+    warm_frac,
+)
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.models import model_named
+from trimtab.physics.offers import board
+from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.serving import StepTimes, step_times
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
+from trimtab.policies.pooling import PoolPolicy
+from trimtab.replay.pooling import PooledModel, PoolRequests
+from trimtab.units import BYTES_PER_GIB, S_PER_DAY, S_PER_HR
+
+SPAN_S = 14 * S_PER_DAY
+HALF_S = SPAN_S / 2
+CLIENTS = 50
+FIRST_TOKEN_S, TOKEN_S, REQUIRED_FRAC = 10.0, 0.1, 0.99
+GPU_GIB = 79.6 * 0.95
+"""What an H100 with 80 GB reports, less a twentieth for fragments."""
+START_S = 180.0
+"""From the decision until an own replica serves: a node, an image, weights."""
+MOST_CONTEXT, KV_GIB = 16, (2.0, 12.0)
+MODELS = ("qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b")
+CASES = {"mixed": MODELS, "all 8B": ("qwen3-8b",), "all 32B": ("qwen3-32b",)}
+BATCH, STEP_TOKENS = 256, 8192
+TOKENS_WINDOW_S = 6 * S_PER_HR
+MOST_CV = 30.0
+UNKNOWN_TOKENS = (1000.0, 200.0)
+"""Tokens of the few clients whose lengths are not published."""
+POLICY = PoolPolicy()
+MARGIN = PoolMargin()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Client:
+    """A recorded client: the start, rate and variation of its windows, and its mean tokens in each."""
+
+    name: str
+    start_s: Floats
+    rate: Floats
+    cv: Floats
+    input_tokens: Floats
+    output_tokens: Floats
+
+    @property
+    def requests(self) -> float:
+        """Return how many requests were recorded."""
+        return float(self.rate.sum() * RATE_WINDOW_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One client on the week that the placement was not chosen on."""
+
+    client: str
+    model: str
+    requests: int
+    where: str
+    in_time_frac: float
+    warm_frac: float
+    kept: bool
+
+
+def clients(traces: Path) -> list[Client]:
+    """Read the clients of the models recorded over 14 days, those with fewest requests first."""
+    rates = pq.read_table(traces / "requests" / "servegen_client_rates_10min.parquet").to_pandas()
+    tokens = pq.read_table(traces / "requests" / "servegen_client_tokens_6h.parquet").to_pandas()
+    found = []
+    for (model, number), part in rates[rates["model"].isin(["m-mid", "m-small"])].groupby(
+        ["model", "client"], observed=True
+    ):
+        mine = tokens[(tokens["model"] == model) & (tokens["client"] == number)][
+            ["t_s", "in_mean", "out_mean"]
+        ].dropna()
+        start_s = part["t_s"].to_numpy(dtype=float)
+        if len(mine):
+            middle_s = mine["t_s"].to_numpy(dtype=float) + TOKENS_WINDOW_S / 2
+            nearest = np.abs(start_s[:, None] - middle_s).argmin(axis=1)
+            lengths = mine[["in_mean", "out_mean"]].to_numpy(dtype=float)[nearest]
+        else:
+            lengths = np.tile(UNKNOWN_TOKENS, (len(part), 1))
+        found.append(
+            Client(
+                name=f"{model}/{number}", start_s=start_s, rate=part["requests_per_s"].to_numpy(dtype=float),
+                cv=np.minimum(part["iat_cv"].to_numpy(dtype=float), MOST_CV),
+                input_tokens=lengths[:, 0], output_tokens=lengths[:, 1],
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda client: client.requests)
+
+
+def drawn(client: Client, kept_frac: float, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Draw the arrivals of a client, and the tokens of their prompts and answers; `kept_frac` of them are kept."""
+    rng = np.random.default_rng(seed)
+    arrivals, at = [], []
+    for window, (start_s, rate, cv) in enumerate(zip(client.start_s, client.rate, client.cv, strict=True)):
+        count = round(rate * RATE_WINDOW_S)
+        if count == 0:
+            continue
+        shape = 1 / cv**2
+        gaps = rng.gamma(shape, 1 / shape, count + 1)
+        # the window's count is what was recorded; its gaps have the recorded variation
+        moments = np.cumsum(gaps)[:-1] / max(gaps.sum(), 1e-300) * RATE_WINDOW_S
+        arrivals.append(start_s + moments)
+        at.append(np.full(count, window))
+    arrival_s, window_of = np.concatenate(arrivals), np.concatenate(at)
+    kept = rng.random(len(arrival_s)) < kept_frac
+    order = np.argsort(arrival_s[kept], kind="stable")
+    arrival_s, window_of = arrival_s[kept][order], window_of[kept][order]
+    prompt = np.maximum(rng.exponential(client.input_tokens[window_of]), 1)
+    answer = np.maximum(rng.exponential(client.output_tokens[window_of]), 1)
+    return arrival_s, prompt, answer
+
+
+def times_of(model: str) -> StepTimes:
+    """Return the step times of a model on one H100 under vLLM."""
+    query = ServingQuery(
+        model=model_named(model), gpu=board("H100-SXM"), stored=WeightFormat.BF16, engine="vllm", year=2026,
+        load=Load.ONLINE, requests=1, input_tokens=1000, output_tokens=200,
+    )  # fmt: skip
+    columns = serving_columns([query])
+    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(query)], columns)
+    return step_times(columns, coefficients, max_num_seqs=BATCH, step_tokens=STEP_TOKENS)
+
+
+def service(client: Client, model: str, kept_frac: float, seed: int) -> PoolService:
+    """Return a client as a service of a model."""
+    arrival_s, prompt, answer = drawn(client, kept_frac, seed)
+    times, architecture = times_of(model), model_named(model)
+    input_tokens, output_tokens = float(client.input_tokens.mean()), float(client.output_tokens.mean())
+    context = input_tokens + output_tokens
+    weights_gib = architecture.params_b * 1e9 * 2 / BYTES_PER_GIB
+    token_gib = 2 * 2 * architecture.layers * architecture.kv_heads * architecture.head_dim / BYTES_PER_GIB
+    kv_gib = min(max(MOST_CONTEXT * context * token_gib, KV_GIB[0]), KV_GIB[1])
+    own_kv_gib = GPU_GIB - weights_gib - ASLEEP_GIB - 2
+    prefill_s = float(times.mixed_s[STEP_TOKENS]) / STEP_TOKENS
+    alone_s = float(times.decode_s[1]) + times.context_s * context
+    full_s = float(times.decode_s[BATCH]) + times.context_s * context * BATCH
+    # a prompt is computed, not read, so it slows others down for as long as it takes alone
+    prompt_s, answer_s = input_tokens * prefill_s, output_tokens * alone_s
+    growth = (prompt_s + output_tokens * (full_s - alone_s) / (BATCH - 1)) / (prompt_s + answer_s)
+    wake_s = HOST_MEMORY.wake_s(weights_gib)
+    return PoolService(
+        model=PooledModel(
+            name=client.name, awake_gib=weights_gib + kv_gib + ASLEEP_GIB + 1.5, asleep_gib=ASLEEP_GIB, wake_s=wake_s,
+            sleep_s=wake_s, growth=growth, concurrency=_at_once(kv_gib, context * token_gib),
+            own_concurrency=_at_once(own_kv_gib, context * token_gib), own_start_s=START_S, wait_limit_s=FIRST_TOKEN_S,
+        ),
+        requests=PoolRequests(arrival_s=arrival_s, prompt_s=prompt * prefill_s, answer_s=answer * alone_s),
+        required_frac=REQUIRED_FRAC,
+        first_limit_s=FIRST_TOKEN_S,
+        stretch_limit=TOKEN_S / alone_s,
+    )  # fmt: skip
+
+
+def _at_once(kv_gib: float, request_gib: float) -> int:
+    return int(min(max(kv_gib / request_gib, 1), BATCH))
+
+
+def services(
+    found: Sequence[Client], models: Sequence[str], wanted: Sequence[float] | None = None
+) -> list[PoolService]:
+    """Return clients as services; `wanted` requests each, where they are made rarer."""
+    return [
+        service(
+            client, models[at % len(models)], 1.0 if wanted is None else min(1.0, wanted[at] / client.requests), seed=at
+        )
+        for at, client in enumerate(found)
+    ]
+
+
+def part(found: Sequence[PoolService], start_s: float, end_s: float) -> list[PoolService]:
+    """Return services with the requests of a span."""
+    return [each.with_requests(each.requests.within(start_s, end_s)) for each in found]
+
+
+def scored(found: Sequence[PoolService], plan: PoolPlan, models: Sequence[str]) -> tuple[list[Row], float]:
+    """Replay a placement on the second week: a row for each client, and the GPUs held on average."""
+    ahead = part(found, HALF_S, SPAN_S)
+    where = dict.fromkeys(plan.alone, "alone")
+    share: dict[int, float] = {}
+    gpus = float(len(plan.alone))
+    for at, gpu in enumerate(plan.gpus):
+        replayed, shares = replay_gpu(
+            [ahead[number] for number in gpu.services], POLICY, memory_gib=GPU_GIB, span_s=HALF_S
+        )
+        gpus += 1 + float(replayed.own_s.sum()) / HALF_S
+        share |= dict(zip(gpu.services, shares, strict=True))
+        where |= dict.fromkeys(gpu.services, f"gpu {at}")
+    rows = []
+    for number, each in enumerate(ahead):
+        warm = warm_frac(each, memory_gib=GPU_GIB, span_s=HALF_S)
+        pooled = share.get(number, warm)
+        rows.append(
+            Row(
+                client=each.model.name, model=models[number % len(models)], requests=len(each.requests.arrival_s),
+                where=where[number], in_time_frac=round(pooled, 5), warm_frac=round(warm, 5),
+                kept=pooled >= min(REQUIRED_FRAC, warm),
+            )
+        )  # fmt: skip
+    return rows, gpus
+
+
+def design_sets(found: Sequence[Client]) -> Iterator[tuple[str, list[Client], list[float] | None]]:
+    """Yield other clients in two sets of 50, each made as rare as one of those reported."""
+    reported = [client.requests for client in found[:CLIENTS]]
+    for odd in (0, 1):
+        yield f"design {odd}", list(found[CLIENTS + odd :: 2][:CLIENTS]), reported
+
+
+def main() -> None:
+    """Run the benchmark; the last line is one JSON object."""
+    parser = data_argument(__doc__)
+    parser.add_argument(
+        "--design", action="store_true", help="score on the clients that policy and margin were chosen on"
+    )
+    parser.add_argument("--case", choices=list(CASES), action="append", help="only this case; give several")
+    arguments = parser.parse_args()
+    found = clients(arguments.data)
+    sets = list(design_sets(found)) if arguments.design else [("reported", found[:CLIENTS], None)]
+    cases = []
+    for name, chosen, wanted in sets:
+        for case, models in ((case, CASES[case]) for case in arguments.case or CASES):
+            made = services(chosen, models, wanted)
+            plan = choose_pool(part(made, 0, HALF_S), POLICY, memory_gib=GPU_GIB, span_s=HALF_S, margin=MARGIN)
+            rows, gpus = scored(made, plan, models)
+            missed = [row for row in rows if not row.kept]
+            print(
+                f"{name}, {case}: {gpus:.2f} GPUs ({len(plan.gpus)} shared, {len(plan.alone)} alone) instead of "
+                f"{len(rows)}, {1 - gpus / len(rows):.1%} fewer; {len(rows) - len(missed)} of {len(rows)} targets kept"
+            )
+            for row in missed:
+                print(f"  missed: {row}")
+            cases.append(
+                {
+                    "set": name, "case": case, "gpus": round(gpus, 2), "shared_gpus": len(plan.gpus), "alone": len(plan.alone),
+                    "fewer_frac": round(1 - gpus / len(rows), 4), "kept": len(rows) - len(missed), "clients": len(rows),
+                    "rows": [asdict(row) for row in rows],
+                }
+            )  # fmt: skip
+    print(json.dumps({"benchmark": "pooling", "data": str(arguments.data), "cases": cases}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Models that take turns on one GPU: times worked by hand, and what no replay may break."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trimtab.levers.pooling import DISK, HOST_MEMORY, PoolMargin, PoolService, choose_pool, warm_frac
+from trimtab.policies.pooling import PoolPolicy
+from trimtab.replay.pooling import PooledModel, PoolRequests, replay_pool
+from trimtab.units import S_PER_DAY
+
+MODEL = PooledModel(
+    name="a", awake_gib=30, asleep_gib=1, wake_s=2, sleep_s=1, growth=0.0, concurrency=16, own_concurrency=64,
+    own_start_s=120, wait_limit_s=10,
+)  # fmt: skip
+
+
+def requests(*arrival_s, prompt_s=0.1, answer_s=1.0):
+    number = len(arrival_s)
+    return PoolRequests(
+        arrival_s=np.array(arrival_s, dtype=float),
+        prompt_s=np.full(number, prompt_s),
+        answer_s=np.full(number, answer_s),
+    )
+
+
+def every(step_s, *, span_s, start_s=0.0):
+    return requests(*np.arange(start_s, span_s, step_s))
+
+
+def test_a_request_waits_for_the_wake_and_for_its_prompt():
+    replayed = replay_pool([MODEL], [requests(5)], PoolPolicy(), memory_gib=40, span_s=100)
+
+    assert replayed.first_s[0] == pytest.approx([2.1])
+    assert replayed.last_s[0] == pytest.approx([3.1])
+    assert replayed.wakes.tolist() == [1]
+
+
+def test_an_idle_model_sleeps_before_another_wakes_if_both_do_not_fit():
+    models = [MODEL, replace(MODEL, name="b")]
+
+    together = replay_pool(models, [requests(0), requests(10)], PoolPolicy(), memory_gib=61, span_s=100)
+    in_turns = replay_pool(models, [requests(0), requests(10)], PoolPolicy(), memory_gib=40, span_s=100)
+
+    assert together.first_s[1] == pytest.approx([2.1])
+    assert in_turns.first_s[1] == pytest.approx([1 + 2.1])
+
+
+def test_a_busy_model_yields_only_to_one_that_has_waited():
+    models = [MODEL, replace(MODEL, name="b")]
+    busy = every(0.5, span_s=60)
+
+    patient = replay_pool(models, [busy, requests(10)], PoolPolicy(patience_s=math.inf), memory_gib=40, span_s=100)
+    fair = replay_pool(models, [busy, requests(10)], PoolPolicy(patience_s=2.0), memory_gib=40, span_s=100)
+
+    assert patient.first_s[1][0] > 50
+    assert fair.first_s[1][0] < 10
+
+
+def test_servers_that_work_share_the_gpu_evenly():
+    models = [replace(MODEL, pinned=True), replace(MODEL, name="b", pinned=True)]
+
+    replayed = replay_pool(models, [requests(0), requests(0)], PoolPolicy(), memory_gib=60, span_s=100)
+
+    assert replayed.last_s[0] == pytest.approx([2.2])
+    assert replayed.last_s[1] == pytest.approx([2.2])
+
+
+def test_a_crowded_model_gets_a_replica_of_its_own_and_gives_it_back():
+    model = replace(MODEL, growth=1.0, own_start_s=5, own_concurrency=64)
+    policy = PoolPolicy(own_requests=4, own_idle_s=30)
+
+    replayed = replay_pool([model], [every(0.5, span_s=20)], policy, memory_gib=40, span_s=1000)
+
+    assert 30 < replayed.own_s[0] < 100
+    assert np.isfinite(replayed.last_s[0]).all()
+
+
+def test_every_request_ends_once_whatever_the_load():
+    rng = np.random.default_rng(3)
+    models = [replace(MODEL, name=str(at), growth=0.1, awake_gib=20 + 5 * at) for at in range(5)]
+    asked = [requests(*np.sort(rng.uniform(0, 3000, 400))) for _ in models]
+
+    replayed = replay_pool(models, asked, PoolPolicy(), memory_gib=60, span_s=3000)
+
+    for first_s, last_s in zip(replayed.first_s, replayed.last_s, strict=True):
+        assert (first_s >= 0.1 - 1e-9).all()
+        assert (last_s >= 1.1 - 1e-6).all()
+        assert np.isfinite(last_s).all()
+
+
+def test_a_model_that_could_never_wake_is_refused():
+    with pytest.raises(ValueError, match="cannot wake"):
+        replay_pool(
+            [MODEL, replace(MODEL, name="b", pinned=True)], [requests(0)] * 2, PoolPolicy(), memory_gib=40, span_s=9
+        )
+
+
+def test_wake_times_are_those_that_vllm_measured():
+    weights_gib = {"qwen3-0.6b": 1.5e9 / 2**30, "phi-3-vision": 8.3e9 / 2**30}
+
+    assert HOST_MEMORY.wake_s(weights_gib["qwen3-0.6b"]) == pytest.approx(0.26, abs=0.01)
+    assert HOST_MEMORY.wake_s(weights_gib["phi-3-vision"]) == pytest.approx(0.82, abs=0.01)
+    assert DISK.wake_s(weights_gib["phi-3-vision"]) == pytest.approx(2.58, abs=0.03)
+
+
+def pooled(name, asked):
+    return PoolService(model=replace(MODEL, name=name), requests=asked, required_frac=0.99, first_limit_s=10.0)
+
+
+def test_quiet_services_share_a_gpu_and_a_busy_or_unknown_one_does_not():
+    span_s = 2 * S_PER_DAY
+    services = [
+        pooled("quiet", every(1800, span_s=span_s)),
+        pooled("quiet too", every(1800, span_s=span_s, start_s=600)),
+        pooled("busy", requests(*np.arange(0, span_s, 2), answer_s=15.0)),
+        pooled("unknown", requests()),
+    ]
+
+    plan = choose_pool(services, PoolPolicy(), memory_gib=40, span_s=span_s, margin=PoolMargin(turns=1))
+
+    assert [set(gpu.services) for gpu in plan.gpus] == [{0, 1}]
+    assert set(plan.alone) == {2, 3}
+    assert plan.gpu_count == 3
+
+
+def test_a_warm_replica_does_not_wait_to_wake():
+    assert warm_frac(replace(pooled("a", requests(0, 5)), first_limit_s=0.2), memory_gib=40, span_s=10) == 1.0
