@@ -454,7 +454,7 @@ _PAGES = (
     "GET /api/audits/1/tables/teams?q=a&down=0", "HEAD /api/openapi.json", "GET /login?next=%2Faudits&wrong=1",
     "GET /audits/1/year?order=a2,a1", "GET /audits/1/replay?what=prod%2Fapi&from=24&hours=48", "GET /audits/1/limits",
     "GET /audits/1/gpus?name=prod%2Fapi&week=2", "GET /api/prices?gpu=H100-SXM5-80GB&option=spot&sort=usd_hr", "GET /reviews",
-    "GET /api/audits/1/year?order=a1", "GET /audits/1/tables/capacity.csv?what=prod%2Fapi", "GET /audits/1/commitments",
+    "GET /api/audits/1/year?order=a1", "GET /audits/1/tables/gpus.csv?name=prod%2Fapi", "GET /audits/1/commitments",
     "GET /audits/1/plan?off=a1,a2", "GET /api/audits/1/plan?off=a1", "GET /audits/1/finance", "GET /audits/1/verify?q=a",
     "GET /api/audits/1/what-if?demand=1.5&price=H100-15%25,spot%2B30%25&quota=p5.48xlarge=16&deadline=2027-03&budget=9",
     "GET /audits/1/allocation?by=label:team&cost=billed&idle=even&shared=spread&team=ml", "GET /audits/1/workbook.xlsx",

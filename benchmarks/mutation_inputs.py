@@ -33,6 +33,7 @@ from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.kept_audits import KEPT, recall, recall_plan
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
 from trimtab.cli.replay.spot import read_availability
+from trimtab.cli.running import running_audits
 from trimtab.cli.settings import resolve
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.diagnose.quality import QualityRule, judged, paired
@@ -72,6 +73,7 @@ from trimtab.tables.profile_file import checked_profile, profile_values
 from trimtab.tables.quality_evidence import read_evidence
 from trimtab.tables.workloads import read_workloads
 from trimtab.web.app import read_token
+from trimtab.web.reviews import ReviewFolder
 
 OWN = Path(__file__).parent.parent / "tests" / "data"
 EARLIER = OWN / "written_by_0_1_0"
@@ -512,10 +514,23 @@ def _kept(folder: Path) -> list[Kind]:
     def read_verified(path: Path) -> object:
         return parse_verification(read_text(path), where=str(path))
 
+    def read_review(path: Path) -> object:
+        return ReviewFolder(folder=path.parent).review(path.stem)
+
+    def read_running(path: Path) -> object:
+        return running_audits(path.parent.parent)
+
     audit, plan = (state / "audit.json").read_bytes(), (state / "plan.json").read_bytes()
     both = b"\n".join([*(json.dumps(json.loads(part)).encode() for part in (audit, plan)), b"0f" * 32])
     listing = b"%s  APPLY.md\n%s  stage/pool.yaml\n" % (b"a" * 64, b"b" * 64)
     fresh = render_kept_plan(parse_kept_plan(plan.decode(), where="a plan of 0.1.0")).encode()
+    review = {"schema_version": 1, "rows": [
+        {"workload": "prod/api", "change_usd_mo": -120.5, "changes": "2 replicas at least", "target": "latency p95",
+         "before_frac": 0.99, "after_frac": 0.94, "required_frac": 0.95, "verdict": "BROKEN"},
+        {"workload": "ml/train", "changes": "nothing"},
+    ]}  # fmt: skip
+    progress = {"fleet": "fleet/", "started": "2026-11-20T10:00:00+00:00", "stage": "replaying", "done_frac": 0.4}
+    (folder / "running").mkdir(exist_ok=True)
     return [
         Kind(name="audits", seeds=(audit,), wound=in_json, read=_file(folder, "audit.json", read_audit), cost=20),
         Kind(
@@ -528,6 +543,14 @@ def _kept(folder: Path) -> list[Kind]:
         Kind(
             name="verifications", seeds=((EARLIER / "verify.json").read_bytes(),), wound=in_json,
             read=_file(folder, "verify.json", read_verified),
+        ),
+        Kind(
+            name="reviews", seeds=(json.dumps(review).encode(),), wound=in_json,
+            read=_file(folder, "review.json", read_review),
+        ),
+        Kind(
+            name="progress of audits", seeds=(json.dumps(progress).encode(),), wound=in_json,
+            read=_file(folder, "running/1.json", read_running),
         ),
     ]  # fmt: skip
 

@@ -76,7 +76,7 @@ def running_audits(state: Path | None = None) -> Sequence[RunningState]:
             found.append(
                 RunningState(
                     fleet=str(raw["fleet"]),
-                    started=datetime.fromisoformat(raw["started"]),
+                    started=datetime.fromisoformat(raw["started"]).astimezone(UTC),
                     stage=str(raw["stage"]),
                     done_frac=min(max(float(raw["done_frac"]), 0.0), 1.0),
                 )
