@@ -4,8 +4,10 @@ The rules are written down here from those projects; nothing of the emitters is 
 """
 
 import math
+import re
 import subprocess
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 import yaml
@@ -23,10 +25,11 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.demand_rules import DEMAND
+from trimtab.emit.manifests.demand_rules import DEMAND, pods_of
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.emit.manifests.workload_patch import pod_component
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
@@ -372,6 +375,53 @@ def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_pa
     assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "api", "workload", "path"),
+    [
+        ("InferenceService", "chat", "serving.kserve.io/v1beta1", "chat-predictor", ("predictor",)),
+        ("LLMInferenceService", "llm", "serving.kserve.io/v1alpha1", "llm-kserve", ("template",)),
+        ("LLMInferenceService", "llm", "serving.kserve.io/v1alpha1", "llm-kserve-prefill", ("prefill", "template")),
+    ],
+)
+def test_what_kserve_makes_is_patched_in_the_object_that_a_person_wrote(
+    kind, name, api, workload, path, kubectl_bin, tmp_path
+):
+    pod = {"containers": [{"name": "main", "image": "vllm", "resources": {"limits": {"nvidia.com/gpu": "4"}}}]}
+    own = {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": {"template": pod, "predictor": pod}}
+    own["spec"]["prefill"] = {"template": pod}
+    known = WorkloadFacts(name=f"prod/{workload}", owner_kind=kind)
+
+    component = yaml.safe_dump(pod_component(known, "moved", {"nodeSelector": {"pool": "new"}}, "note"))
+    changed = built(kubectl_bin, tmp_path, own, component)["spec"]
+
+    places = {("predictor",), ("template",), ("prefill", "template")}
+    found = {place: reduce(lambda spec, key: spec[key], place, changed) for place in places}
+    assert {place for place, spec in found.items() if "nodeSelector" in spec} == {path}
+    assert all(spec["containers"] == pod["containers"] for spec in found.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "workload", "pods", "others"),
+    [
+        (
+            "InferenceService", "chat-predictor",
+            ["chat-predictor-7c9f8d6b5-x2k9p", "chat-predictor-00003-deployment-7c9f8d6b5-x2k9p"],
+            ["chat-predictor-small-7c9f8d6b5-x2k9p", "chat-transformer-7c9f8d6b5-x2k9p"],
+        ),
+        (
+            "LLMInferenceService", "llm-kserve",
+            ["llm-kserve-7c9f8d6b5-x2k9p"],
+            ["llm-kserve-prefill-7c9f8d6b5-x2k9p", "llm-kserve-router-scheduler-7c9f8d6b5-x2k9p"],
+        ),
+    ],
+)  # fmt: skip
+def test_pods_of_kserve_are_told_from_those_of_siblings(kind, workload, pods, others):
+    pattern = pods_of(WorkloadFacts(name=f"prod/{workload}", owner_kind=kind))
+
+    assert all(re.fullmatch(pattern, pod) for pod in pods)
+    assert not any(re.fullmatch(pattern, pod) for pod in others)
+
+
 def ray_service(*groups):
     """A RayService with worker groups (ray.io/v1, RayClusterSpec)."""
     head = {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "ray-head", "image": "a"}]}}}
@@ -426,7 +476,11 @@ def test_a_ray_service_is_rolled_back_in_the_same_place(kubectl_bin, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("RayService", "autoscaling_config"), ("InferenceService", "minReplicas")],
+    [
+        ("RayService", "autoscaling_config"),
+        ("InferenceService", "minReplicas"),
+        ("LLMInferenceService", "to 30 replicas"),
+    ],
 )
 def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kind, said):
     emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind=kind))
@@ -436,7 +490,7 @@ def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kin
     assert any(said in one.reason and "30" in one.reason for one in emission.withheld)
 
 
-@pytest.mark.parametrize("kind", ["RayService", "InferenceService"])
+@pytest.mark.parametrize("kind", ["RayService", "InferenceService", "LLMInferenceService"])
 def test_services_of_ray_and_kserve_go_to_nodes_of_services(kind):
     same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
     there = UseOffering(pool=P3_SMALL, gpu="V100", gpus_per_node=1, speed=same)

@@ -411,7 +411,6 @@ _RAY = {"headGroupSpec": _HEAD, "workerGroupSpecs": [{"replicas": 3, "template":
     [
         ("Deployment", {"replicas": 3, "template": {"spec": _POD}}, 3),
         ("LeaderWorkerSet", {"replicas": 3, "leaderWorkerTemplate": {"workerTemplate": {"spec": _POD}}}, 3),
-        ("InferenceService", {"predictor": _POD}, None),
         ("RayService", {"rayClusterConfig": _RAY}, 3),
     ],
 )
@@ -420,6 +419,42 @@ def test_pods_are_read_where_their_owner_keeps_them(kind, spec, replicas):
 
     pods = found.pods["prod/api"]
     assert (pods.gpus, pods.node_selector, pods.replicas) == (2, (("karpenter.sh/nodepool", "gpus"),), replicas)
+
+
+def kserve(kind, spec):
+    body = {"kind": kind, "metadata": {"name": "api", "namespace": "prod"}, "spec": spec}
+    return read_objects([("a.yaml", body)])
+
+
+def test_objects_of_kserve_are_the_workloads_that_their_deployments_are_called():
+    predictor = kserve("InferenceService", {"predictor": _POD}).pods["prod/api-predictor"]
+    llm = kserve("LLMInferenceService", {"replicas": 2, "template": _POD, "prefill": {"replicas": 5, "template": _POD}})
+
+    assert (predictor.gpus, predictor.replicas) == (2, None)
+    assert {name: (pods.gpus, pods.replicas) for name, pods in llm.pods.items()} == {
+        "prod/api-kserve": (2, 2),
+        "prod/api-kserve-prefill": (2, 5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "workload"),
+    [
+        ("InferenceService", {"spec": {"predictor": _POD}}, "prod/api-predictor"),
+        ("LLMInferenceService", {"spec": {"template": _POD}}, "prod/api-kserve"),
+        ("LLMInferenceService", {"spec": {"prefill": {"template": _POD}}}, "prod/api-kserve-prefill"),
+    ],
+)
+def test_a_patch_of_an_object_of_kserve_is_for_the_workload_that_it_makes(kind, patch, workload):
+    body = yaml.safe_dump({"kind": kind, "metadata": {"name": "api"}, **patch})
+    component = {"kind": "Component", "patches": [{"target": {"kind": kind, "name": "api"}, "patch": body}]}
+    known = ["prod/api-predictor", "prod/api-kserve", "prod/api-kserve-prefill", "prod/api"]
+
+    found = read_objects([("kustomization.yaml", component)]).laid_on(known)
+
+    assert set(found.pods) == {workload}
+    assert found.pods[workload].gpus == 2
+    assert found.unread == []
 
 
 def test_a_ray_service_with_several_groups_of_gpus_is_listed():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
+from trimtab.fleet.owner_kinds import object_name
 from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_text
 from trimtab.sources.kubernetes.manifests import read_manifests
@@ -30,7 +31,7 @@ TEMPLATES = {
 """Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 WORKLOAD_KINDS = frozenset({
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
-    "RayJob", "RayService", "InferenceService", "Notebook", "JobSet",
+    "RayJob", "RayService", "InferenceService", "LLMInferenceService", "Notebook", "JobSet",
 })  # fmt: skip
 _BUNDLE = "bundle.yaml"
 _LIMIT_S = 120
@@ -119,8 +120,12 @@ def cluster_of_bundle(bundle: Bundle) -> Cluster:
         .aggregate([])
         .to_pylist()
     ):
-        name = str(row["workload"])
-        cluster.workloads[name] = str(row["owner_kind"] or cluster.workloads.get(name, ""))
+        name, kind = str(row["workload"]), str(row["owner_kind"] or "")
+        written = object_name(kind, name)
+        if written != name:  # KServe's object and the Deployment that it makes are both there
+            cluster.workloads[written] = kind
+            kind = "Deployment"
+        cluster.workloads[name] = kind or cluster.workloads.get(name, "")
         if "/" in name:
             cluster.namespaces.add(name.partition("/")[0])
     if bundle.has("pods"):

@@ -145,14 +145,17 @@ batches.
 ## Owners
 
 Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
-worker template of a LeaderWorkerSet, the predictor of an InferenceService, the first worker group of a RayService (by JSON
-patch: a merge would drop the other groups). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
-a person is told the least and the most replicas to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away
-the annotation by which its controller stops it. For other owners a person is told what to set.
+worker template of a LeaderWorkerSet, the predictor of an InferenceService, the template of an LLMInferenceService (that under
+`prefill` for its prefill pods), the first worker group of a RayService (by JSON patch: a merge would drop the other groups).
+Ray Serve and KServe scale themselves: no autoscaler is written for those, and a person is told the least and the most replicas
+to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away the annotation by which its controller stops it.
+For other owners a person is told what to set.
 
-Not told yet: a Deployment that KServe makes (`chat-predictor`, or `llm-kserve` of an LLMInferenceService) is taken for the
-workload itself, because that is where the owners of a pod end here. KServe writes it back, so make such changes in its own
-object.
+KServe overwrites changes to its Deployments, so patches go to its own object: the workload
+`chat-predictor` is patched in the InferenceService `chat`, `llm-kserve` and `llm-kserve-prefill` in the LLMInferenceService
+`llm`. Dumps and `--context` tell who owns a Deployment, and so does kube-state-metrics from v2.18 on. With an older one, and
+without a dump, say `owner_kind` in the file for `--cluster`. A name that KServe had to shorten (63 characters) is not
+traced back to its object.
 
 ## Claimed GPUs
 

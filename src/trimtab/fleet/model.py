@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.owner_kinds import RUN_FOR_EVER
 from trimtab.ledger import Holdings, Usage
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.physics.transfer import SAME_SPEED
@@ -336,6 +337,7 @@ _NOTEBOOK = re.compile(r"notebook|jupyter|jhub|workbench|vscode", re.IGNORECASE)
 _EVALUATION = re.compile(r"(^|[-/_])eval", re.IGNORECASE)
 _BATCH = re.compile(r"batch|nightly|cron|etl|backfill|embed-all|offline", re.IGNORECASE)
 _REGULAR_S = 20 * S_PER_MIN
+_RUN_FOR_EVER = frozenset(kind.casefold() for kind in RUN_FOR_EVER)
 _LONG_RUN_FRAC = 0.5
 
 
@@ -356,9 +358,9 @@ def workload_kind(
         return WorkloadKind.NOTEBOOK, f"its name or owner says so ({owner_kind or name})"
     if _EVALUATION.search(name):
         return WorkloadKind.EVALUATION, "its name says evaluation"
-    if jobs is not None and owner_kind.casefold() not in {"deployment", "statefulset", "daemonset"}:
+    if jobs is not None and owner_kind.casefold() not in _RUN_FOR_EVER:
         return _kind_of_runs(name, jobs, window)
-    if owner_kind.casefold() in {"deployment", "statefulset", "daemonset"}:
+    if owner_kind.casefold() in _RUN_FOR_EVER:
         return WorkloadKind.SERVING, f"a {owner_kind} runs for ever; no request metrics were found"
     return WorkloadKind.EXPERIMENT, "nothing says otherwise"
 

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
+from trimtab.fleet.owner_kinds import parts, workload_name
 from trimtab.inputs.documents import load_yaml
 from trimtab.review.disruption import DisruptionBudget, Rollout, budget_of, rollout_of
 from trimtab.review.karpenter import PriceOverlay, node_pool, price_overlay, unread_overlay_parts, unread_parts
@@ -28,8 +29,8 @@ from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, r
 
 _REPLICATED = frozenset(
     {
-        "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService",
-        "Notebook",
+        "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "LLMInferenceService",
+        "RayService", "Notebook",
     }
 )  # fmt: skip
 NOTEBOOK_TIMETABLE = "CronJobs of a Notebook"
@@ -45,6 +46,7 @@ _TEMPLATES = {
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
     "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
     "InferenceService": ("spec", "predictor"),
+    "LLMInferenceService": ("spec", "template"),
 }
 _TEMPLATE = ("spec", "template", "spec")
 _RAY_SERVICE = "RayService"
@@ -265,11 +267,13 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     elif kind == "CronJob" and found.queues.takes_turn(namespace, body):
         return
     elif kind in _REPLICATED or kind in _RUNS:
-        found.unread += [
-            Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
-            for what, why in _unread_placement(_held_in(kind, body)[0])
-        ]
-        _put(found, _pods(kind, f"{namespace}/{name}", file, body))
+        for prefill, spec in parts(kind, object_at(body, "spec")):
+            part = {**body, "spec": spec}
+            found.unread += [
+                Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
+                for what, why in _unread_placement(_held_in(kind, part)[0])
+            ]
+            _put(found, _pods(kind, f"{namespace}/{workload_name(kind, name, prefill=prefill)}", file, part))
     elif kind in _AUTOSCALERS:
         scaler = Scaler(
             kind=kind,
@@ -502,8 +506,15 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
         if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
         else:
-            found.patches.append(UntargetedPatch(name=name or said, said=said, pods=_pods(kind, "", file, content)))
+            for prefill, spec in parts(kind, object_at(content, "spec")):
+                named, meant = (
+                    workload_name(kind, each, prefill=prefill) if each else "" for each in (name or said, said)
+                )
+                pods = _pods(kind, "", file, {**content, "spec": spec})
+                found.patches.append(UntargetedPatch(name=named, said=meant, pods=pods))
     elif isinstance(content, list):
+        prefill = any(text(step, "path").startswith("/spec/prefill/") for step in content)
+        name = workload_name(kind, name, prefill=prefill)
         pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
         for step in content:
             pods = _patched(pods, step) or pods
@@ -549,7 +560,7 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     if not isinstance(value, int | str):
         return None
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
-    if path == "/spec/replicas":
+    if path in ("/spec/replicas", "/spec/prefill/replicas"):
         return replace(pods, replicas=whole_number(value, where))
     if "/resources/limits/nvidia.com~1" in path:
         resource = path.rpartition("/")[2].replace("~1", "/")

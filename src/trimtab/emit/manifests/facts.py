@@ -14,6 +14,7 @@ from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
+from trimtab.fleet.owner_kinds import KSERVE, LLM_INFERENCE_SERVICE, is_prefill, object_name
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
 
@@ -28,9 +29,9 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
-RAY_SERVICE, INFERENCE_SERVICE, NOTEBOOK = "RayService", "InferenceService", "Notebook"
-SERVING = SCALABLE | {RAY_SERVICE, INFERENCE_SERVICE}
-"""Kinds whose pods serve for good; the last two scale themselves (Ray Serve, KServe)."""
+RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
+SERVING = SCALABLE | KSERVE | {RAY_SERVICE}
+"""Kinds whose pods serve for good; the last three scale themselves (Ray Serve, KServe)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
 """Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
@@ -51,6 +52,13 @@ def own_bounds(kind: str, least: int, most: int) -> str:
         return (
             f"Ray scales it: in serveConfigV2 give its deployment {told}, and its worker group (in pods) minReplicas and "
             "maxReplicas that hold so many, with enableInTreeAutoscaling where they differ"
+        )
+    if kind == LLM_INFERENCE_SERVICE:
+        if least == most:
+            return f"KServe holds its number: set replicas: {least} in its spec (in spec.prefill for prefill pods)"
+        return (
+            f"KServe holds its number: {least} to {most} replicas need an autoscaler that KServe sets up, or replicas left out "
+            "of its spec and an autoscaler on its Deployment"
         )
     return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its predictor"
 
@@ -226,6 +234,16 @@ class WorkloadFacts:
     def short_name(self) -> str:
         """Return the name without its namespace."""
         return short_name_of(self.name)
+
+    @property
+    def object_name(self) -> str:
+        """Return the name of the object that a person writes, which KServe's Deployments do not bear."""
+        return object_name(self.owner_kind, self.short_name)
+
+    @property
+    def is_prefill(self) -> bool:
+        """Return whether its pods are those of the `prefill` part of an LLMInferenceService."""
+        return is_prefill(self.owner_kind, self.short_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

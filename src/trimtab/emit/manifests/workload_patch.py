@@ -11,10 +11,11 @@ import yaml
 from trimtab.catalog.kinds import Isolation
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
-from trimtab.emit.manifests.facts import INFERENCE_SERVICE, NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
+from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, LLM_INFERENCE_SERVICE
 from trimtab.plan.model import Action
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
@@ -25,6 +26,7 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "Rollout": "argoproj.io/v1alpha1",
         "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
         INFERENCE_SERVICE: "serving.kserve.io/v1beta1",
+        LLM_INFERENCE_SERVICE: "serving.kserve.io/v1alpha1",
         RAY_SERVICE: "ray.io/v1",
         NOTEBOOK: "kubeflow.org/v1",
         "Job": "batch/v1",
@@ -40,8 +42,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
-RayClusterSpec, whose worker groups are a list). An InferenceService's predictor is a pod's spec by itself (KServe v1beta1,
-PredictorSpec)."""
+RayClusterSpec, whose worker groups are a list). KServe's objects hold a pod's spec instead of a template (`_kserve_pod`)."""
 _STAYS = frozenset(
     {
         "kubernetes.io/os",
@@ -201,7 +202,7 @@ def pod_component(known: WorkloadFacts, what: str, pod: Mapping[str, Plain], not
     """Return a Component that merges fields into the spec of a workload's pods; `note` says for what, which is no action."""
     notes: Mapping[str, Plain] = {"annotations": {ACTION: note}}
     head = {"apiVersion": API_VERSIONS[known.owner_kind], "kind": known.owner_kind}
-    body = {**head, "metadata": {"name": known.short_name, **notes}, "spec": _of_pods(known, {"spec": dict(pod)})}
+    body = {**head, "metadata": {"name": known.object_name, **notes}, "spec": _of_pods(known, {"spec": dict(pod)})}
     name = f"trimtab-{known.short_name}-{what}"
     found = _component(known, (), name, [yaml.safe_dump(body, sort_keys=False)])
     return {**found, "metadata": {"name": name, **notes}}
@@ -223,7 +224,7 @@ def _component(
     runs = _RUN_SUFFIX if known.owner_kind in RUNS else ""
     target: Mapping[str, Plain] = {
         "kind": known.owner_kind,
-        "name": known.short_name.replace(".", "[.]") + runs,
+        "name": known.object_name.replace(".", "[.]") + runs,
     }
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
@@ -242,7 +243,7 @@ def _head(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
 
 
 def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
-    return {"name": known.short_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
+    return {"name": known.object_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
 
 
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
@@ -271,8 +272,12 @@ def _of_pods(
     known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
 ) -> dict[str, Plain]:
     """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
-    if known.owner_kind == INFERENCE_SERVICE:
-        return {"predictor": template["spec"]}
+    if pod_path := _kserve_pod(known):
+        *above, pod = pod_path
+        held: dict[str, Plain] = {pod: template["spec"]}
+        for name in reversed(above):
+            held = {name: held}
+        return held
     *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
     spec: dict[str, Plain] = {last: template, **(about or {})}
     for name in reversed(outer):
@@ -372,10 +377,20 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
     ]
 
 
+def _kserve_pod(known: WorkloadFacts) -> tuple[str, ...]:
+    """Return where under `spec` an object of KServe holds the spec of a workload's pods; empty for other kinds.
+
+    Sources: KServe v1beta1, PredictorSpec; v1alpha1, LLMInferenceServiceSpec and WorkloadSpec.
+    """
+    if known.owner_kind == LLM_INFERENCE_SERVICE:
+        return ("prefill", "template") if known.is_prefill else ("template",)
+    return ("predictor",) if known.owner_kind == INFERENCE_SERVICE else ()
+
+
 def _pod_path(known: WorkloadFacts) -> str:
     """Return where the spec of a workload's pods lies, as a JSON pointer."""
-    if known.owner_kind == INFERENCE_SERVICE:
-        return "/spec/predictor"
+    if pod_path := _kserve_pod(known):
+        return "/".join(("/spec", *pod_path))
     return "/spec/" + "/".join((*_TEMPLATES.get(known.owner_kind, ("template",)), "spec"))
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KNATIVE_SERVICE, KSERVE, object_name
 from trimtab.sources.kubernetes.objects import KINDS, Object, Objects, listed, mapping, text
 from trimtab.sources.prometheus.client import Prometheus, any_of
 
@@ -36,6 +37,7 @@ NUMBERED_POD = re.compile(r"^(?P<owner>.+)-\d+$")
 HASHED_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{5}$")
 _RUN_NUMBER = re.compile(r"([-.](\d{1,4}|\d{6,14}|\d{4}-\d{2}-\d{2}([-t]\d{2,6})?))+$")
 _CRON_JOB_RUN = re.compile(r"^(?P<owner>.+)-\d{8,10}$")
+_REVISION = re.compile(r"^(?P<service>.+)-\d{5}$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class Owners:
     pods: Mapping[tuple[str, str], tuple[str, str]]
     """(namespace, pod) -> (kind, name) of its controller."""
     parents: Mapping[tuple[str, str, str], tuple[str, str]]
-    """(namespace, kind, name) -> (kind, name) of a ReplicaSet's or Job's controller."""
+    """(namespace, kind, name) -> (kind, name) of the workload of a ReplicaSet or Job, as `workload_of_deployment` names it."""
     teams: Mapping[tuple[str, str], str]
     """(namespace, pod) -> team; pod "" is the whole namespace."""
 
@@ -121,6 +123,16 @@ def collect_owners(server: Prometheus, start_s: float, end_s: float, namespaces:
             if labels.get("owner_kind", "") not in ("", "<none>"):
                 namespace, name = subject(labels, child)
                 parents[namespace, kind, name] = (labels["owner_kind"], labels.get("owner_name", ""))
+    # kube-state-metrics tells owners of Deployments since v2.18
+    deployments = {
+        subject(labels, "deployment"): (labels["owner_kind"], labels.get("owner_name", ""))
+        for labels in server.series(selectors(server, "kube_deployment_owner", within), start_s, end_s)
+        if labels.get("owner_kind", "") not in ("", "<none>")
+    }
+    for (namespace, kind, child), (parent_kind, parent) in parents.items():
+        if parent_kind == "Deployment":
+            workload = workload_of_deployment(parent, deployments.get((namespace, parent)))
+            parents[namespace, kind, child] = workload
     return Owners(pods=pods, parents=parents, teams=_teams(server, start_s, end_s, within))
 
 
@@ -178,7 +190,38 @@ def owners_of(objects: Objects) -> Owners:
         for (namespace, kind, name) in steps
         if kind in ("ReplicaSet", "Job")
     }
+    for (namespace, child_kind, child), (kind, name) in parents.items():
+        if kind == "Deployment":
+            workload = workload_of_deployment(name, steps.get((namespace, kind, name)))
+            parents[namespace, child_kind, child] = workload
     return Owners(pods=pods, parents=parents, teams=_teams_of_namespaces(objects))
+
+
+def workload_of_deployment(name: str, owner: tuple[str, str] | None) -> tuple[str, str]:
+    """Return the kind and name of the workload whose pods a Deployment runs, given the Deployment's controller.
+
+    KServe overwrites changes to its Deployments, so its own object is the kind to patch; the workload keeps the
+    Deployment's name (`chat-predictor`, `llm-kserve`, `llm-kserve-prefill`), because prefill and decode of one object are two
+    workloads. Knative makes a Deployment for each revision (`chat-predictor-00002-deployment`): the workload is named after
+    the service, whatever the revision.
+
+    Source: knative/serving, names of revisions (five digits).
+
+    >>> workload_of_deployment("chat-predictor", ("InferenceService", "chat"))
+    ('InferenceService', 'chat-predictor')
+    >>> workload_of_deployment("chat-predictor-00002-deployment", ("Revision", "chat-predictor-00002"))
+    ('InferenceService', 'chat-predictor')
+    """
+    if owner is None:
+        return "Deployment", name
+    kind, owner_name = owner
+    if kind in KSERVE:
+        return kind, name
+    if kind == "Revision" and (matched := _REVISION.match(owner_name)):
+        service = matched["service"]
+        of_kserve = object_name(INFERENCE_SERVICE, service) != service
+        return INFERENCE_SERVICE if of_kserve else KNATIVE_SERVICE, service
+    return "Deployment", name
 
 
 def controller_of(item: Object) -> tuple[str, str] | None:
