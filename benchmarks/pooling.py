@@ -42,7 +42,7 @@ from trimtab.physics.offers import board
 from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving import StepTimes, step_times
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.policies.pooling import LLAMA_SWAP, RELIEVED, PoolPolicy
+from trimtab.policies.pooling import LLAMA_SWAP, PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests
 from trimtab.units import BYTES_PER_GIB, S_PER_DAY, S_PER_HR
 
@@ -63,8 +63,9 @@ TOKENS_WINDOW_S = 6 * S_PER_HR
 MOST_CV = 30.0
 UNKNOWN_TOKENS = (1000.0, 200.0)
 """Tokens of the few clients whose lengths are not published."""
-RULES = {"relieved": RELIEVED, "llama-swap": LLAMA_SWAP}
-"""A router that also starts own replicas, and what the emitted files carry out."""
+RELIEVED = PoolPolicy(relief_s=8.0, own_hold_s=6 * S_PER_HR, early_sleep_s=2.0)
+RULES = {"llama-swap": LLAMA_SWAP, "relieved": RELIEVED}
+"""What the emitted files carry out; and a router that also makes busy models yield and starts own replicas."""
 MARGIN = PoolMargin()
 CHECKPOINT_GIB, CHECKPOINT_WEIGHTS_GIB = 20.1, 6.5
 """Memory of an image server in the same recording, and the weights of a checkpoint of Stable Diffusion XL in 16 bits."""

@@ -6,7 +6,7 @@ misses is used. The history is also replayed with each service's clock turned by
 only because their busy hours never met. And in that replay requests take longer, as if demand had grown.
 
 A service with requests on fewer than two days cannot be judged: a few of them share a GPU on which all can be awake at once.
-The placement is meant to be made anew every day (`replay_daily`). Services stay where they are if that keeps the targets.
+The placement is meant to be made again every day (`replay_daily`). Services stay where they are if that keeps the targets.
 """
 
 from __future__ import annotations
@@ -81,10 +81,6 @@ class PoolService:
     def with_requests(self, requests: PoolRequests) -> PoolService:
         """Return the service with the requests of another span."""
         return replace(self, requests=requests)
-
-    def without_requests(self) -> PoolService:
-        """Return the service in a span without requests."""
-        return replace(self, requests=self.requests.within(0.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +331,7 @@ def replay_daily(
     history_s: float,
     margin: PoolMargin = PoolMargin(),
 ) -> Iterator[PoolDay]:
-    """Yield each day from `start_s` on, replayed under a placement that is chosen anew on the `history_s` before it."""
+    """Yield each day from `start_s` on, replayed under a placement that is chosen again on the `history_s` before it."""
     plan = None
     for day_s in np.arange(start_s, end_s, S_PER_DAY):
         span_s = min(history_s, day_s)

@@ -47,8 +47,6 @@ class PoolPolicy(NamedTuple):
 
 LLAMA_SWAP = PoolPolicy(patience_s=math.inf, early_sleep_s=2.0)
 """llama-swap's rules: a busy model is never made to sleep, no model gets a replica of its own, `ttl` is 2 s where it helps."""
-RELIEVED = PoolPolicy(relief_s=8.0, own_hold_s=6 * 3600.0, early_sleep_s=2.0)
-"""A router that also makes busy models yield and starts own replicas; chosen on other clients than those reported."""
 
 
 def may_sleep(policy: PoolPolicy, pinned: bool, requests: int, waiting: int, idle_s: float) -> bool:

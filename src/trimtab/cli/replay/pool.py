@@ -242,7 +242,7 @@ def _day_lines(part: _Part, rest: Fleet) -> Iterator[str]:
     yield (
         f"{part.pool}: {len(part.services)} services would have held {pooled:.1f} GPUs instead of {now:.1f} "
         f"(${pooled * part.usd_mo:,.0f} a month instead of ${now * part.usd_mo:,.0f}) over {rest.window}, "
-        "placed anew each day on the history before it."
+        "placed again each day on the history before it."
     )
     in_time = np.sum([day.in_time for day in days], axis=0)
     requests = np.sum([day.requests for day in days], axis=0)
