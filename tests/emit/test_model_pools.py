@@ -14,7 +14,12 @@ SMALL = PoolMember(workload="apps/a", model="Qwen/Qwen3-4B", awake_gib=12, aslee
 MEDIUM = replace(SMALL, workload="apps/b", model="Qwen/Qwen3-14B", awake_gib=33)
 LARGE = replace(SMALL, workload="apps/c", model="Qwen/Qwen3-32B", awake_gib=66, sleeps_after_s=2)
 GPU = SharedGpu(
-    number=1, instance_type="p5.4xlarge", gpu="H100-SXM5-80GB", memory_gib=75.6, members=(SMALL, MEDIUM, LARGE)
+    number=1,
+    instance_type="p5.4xlarge",
+    gpu="H100-SXM5-80GB",
+    gpu_gib=79.6,
+    usable_gib=75.6,
+    members=(SMALL, MEDIUM, LARGE),
 )
 
 
@@ -28,7 +33,7 @@ def test_each_server_starts_on_loopback_with_its_share_of_memory_and_sleeps_when
 
     assert "vllm serve Qwen/Qwen3-14B --served-model-name Qwen/Qwen3-14B" in model["cmd"]
     assert "--host 127.0.0.1 --port 9002" in model["cmd"]
-    assert "--enable-sleep-mode --gpu-memory-utilization 0.42" in model["cmd"]
+    assert "--enable-sleep-mode --gpu-memory-utilization 0.39" in model["cmd"]
     assert model["cmdStop"] == "vllm-wrapper sleep --vllm-url http://127.0.0.1:9002 --stop-pid ${PID}"
     assert "ttl" not in model
     assert router_config(GPU)["models"]["Qwen/Qwen3-32B"]["ttl"] == 2
@@ -63,3 +68,12 @@ def test_too_many_models_for_one_gpu_are_refused():
 
     with pytest.raises(ValueError, match="17 models"):
         awake_together(replace(GPU, members=crowd))
+
+
+def test_a_pod_for_services_of_several_namespaces_says_whose_quota_it_uses():
+    mixed = replace(GPU, members=(SMALL, replace(MEDIUM, workload="legal/b")))
+
+    assert (
+        "come from apps, legal; the pod has the quota and secrets of apps"
+        in pool_files([mixed])["pool-p5-4xlarge-1.yaml"]
+    )

@@ -283,7 +283,8 @@ def _shared_gpus(part: _Part, plan: PoolPlan, first_number: int) -> Iterator[Sha
             number=at,
             instance_type=part.pool.instance_type,
             gpu=part.gpu.name,
-            memory_gib=part.memory_gib,
+            gpu_gib=part.gpu.memory_gib,
+            usable_gib=part.memory_gib,
             members=tuple(
                 PoolMember(
                     workload=model.name,

@@ -49,12 +49,13 @@ class PoolMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedGpu:
-    """One GPU that several models share: where it is, and its memory."""
+    """One GPU that several models share: where it is, its memory, and how much of it servers may use."""
 
     number: int
     instance_type: str
     gpu: str
-    memory_gib: float
+    gpu_gib: float
+    usable_gib: float
     members: tuple[PoolMember, ...]
 
 
@@ -76,6 +77,10 @@ def _gpu_file(gpu: SharedGpu) -> str:
         "for gated models. Test sleeping with your version of vLLM, then point each service's clients at the Service below."
     )
     namespaces = sorted({_namespace(member.workload) for member in gpu.members})
+    if len(namespaces) > 1:
+        comment += (
+            f"\nThe services come from {', '.join(namespaces)}; the pod has the quota and secrets of {namespaces[0]}."
+        )
     return yaml_text(
         _config_map(gpu, namespaces[0]), _deployment(gpu, namespaces[0]), _service(gpu, namespaces[0]), comment=comment
     )
@@ -121,7 +126,7 @@ def awake_together(gpu: SharedGpu) -> list[tuple[int, ...]]:
     number = len(gpu.members)
     if number > MOST_MEMBERS:
         raise ValueError(f"{number} models on one GPU are more than {MOST_MEMBERS}")
-    free_gib = gpu.memory_gib - sum(member.asleep_gib for member in gpu.members)
+    free_gib = gpu.usable_gib - sum(member.asleep_gib for member in gpu.members)
     more_gib = [member.awake_gib - member.asleep_gib for member in gpu.members]
     largest: list[tuple[int, ...]] = []
     for size in range(number, 0, -1):
@@ -135,7 +140,7 @@ def awake_together(gpu: SharedGpu) -> list[tuple[int, ...]]:
 def _model(gpu: SharedGpu, member: PoolMember, port: int) -> dict[str, Plain]:
     url = f"http://127.0.0.1:{port}"
     # vLLM takes a share of the whole GPU; rounded down, so that the sets that fit on paper fit on the GPU
-    share = math.floor((member.awake_gib - member.asleep_gib) / gpu.memory_gib * 100) / 100
+    share = math.floor((member.awake_gib - member.asleep_gib) / gpu.gpu_gib * 100) / 100
     start = [
         f"vllm-wrapper serve --vllm-url {url} --listen 127.0.0.1:${{PORT}} --wait-timeout {START_TIMEOUT_S}s --",
         f"vllm serve {member.model} --served-model-name {_model_names(gpu)[member.workload]}",
