@@ -26,6 +26,7 @@ from trimtab.deployment.effects import (
 from trimtab.emit.manifests.demand_rules import DEMAND
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.pool_specs import placed_workloads, pool_specs
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
@@ -272,7 +273,7 @@ def test_a_workload_whose_nodes_nobody_knows_is_left_to_a_person():
 
 def built(kubectl, folder, manifest, component, namespace=None):
     """What `kubectl kustomize` makes of a manifest beside a Component."""
-    (folder / "c").mkdir()
+    (folder / "c").mkdir(parents=True)
     (folder / "c" / "kustomization.yaml").write_text(component, encoding="utf-8")
     (folder / "m.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
     root = {"resources": ["m.yaml"], "components": ["c"], **({"namespace": namespace} if namespace else {})}
@@ -344,12 +345,13 @@ def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_o
 OWNERS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", ("leaderWorkerTemplate", "workerTemplate", "spec")),
     "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
+    "LLMInferenceService": ("serving.kserve.io/v1alpha2", ("template",)),
     "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
     "StatefulSet": ("apps/v1", ("template", "spec")),
     "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1,
-Kubeflow v1."""
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec and v1alpha2 WorkloadSpec, Argo
+Rollouts v1alpha1, Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)
@@ -370,6 +372,80 @@ def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_pa
     assert set(found["nodeSelector"]) == {"karpenter.sh/nodepool"}
     assert found["model"] == pods["model"]
     assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
+
+
+KSERVE = {
+    "chat-predictor": ("InferenceService", "chat", ("predictor",)),
+    "chat-kserve": ("LLMInferenceService", "chat", ("template",)),
+    "chat-kserve-prefill": ("LLMInferenceService", "chat", ("prefill", "template")),
+}
+"""Deployments that KServe makes (constants.go, workload_single_node.go), the objects, and where each keeps those pods."""
+
+
+@pytest.mark.parametrize("deployment", KSERVE)
+def test_a_workload_of_kserve_is_patched_in_the_object_that_makes_its_deployment(deployment, kubectl_bin, tmp_path):
+    """A patch of the Deployment would be undone at once: KServe writes it back."""
+    kind, name, path = KSERVE[deployment]
+    halves = {} if kind == "InferenceService" else {"template": {"containers": []}, "prefill": {"template": {}}}
+    owner = {
+        "apiVersion": OWNERS[kind][0],
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"predictor": {}} | halves,
+    }
+    emission = renamed(f"prod/{deployment}", owner_kind=kind, pods_were_read=True, node_selector={"our.org/rack": "7"})
+
+    one, back = (
+        built(kubectl_bin, folder, owner, text_of(emission, f"{folder.name}/prod/{deployment}/kustomization.yaml"))
+        for folder in (tmp_path / "workloads", tmp_path / "rollback")
+    )
+
+    assert set(at_path(one["spec"], path)["nodeSelector"]) == {"karpenter.sh/nodepool"}
+    assert at_path(back["spec"], path)["nodeSelector"] == {"our.org/rack": "7"}
+    assert one["apiVersion"] == OWNERS[kind][0]
+    others = [other for kind_, _, other in KSERVE.values() if kind_ == kind and other != path]
+    assert not any("nodeSelector" in at_path(one["spec"], other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "said"),
+    [
+        ("chat-predictor", "minReplicas: "),
+        ("chat-kserve", "in LLMInferenceService chat set spec.scaling with minReplicas: "),
+        ("chat-kserve-prefill", "in LLMInferenceService chat set spec.prefill.scaling with minReplicas: "),
+    ],
+)
+def test_the_bounds_of_a_workload_of_kserve_are_for_its_own_part(deployment, said):
+    emission = renamed(f"prod/{deployment}", owner_kind=KSERVE[deployment][0])
+
+    assert any(said in item.reason for item in emission.withheld)
+    assert not any(deployment in file.path for file in emission.files if file.kind == "ScaledObject")
+
+
+@pytest.mark.parametrize("kind", ["KServeComponent", "KnativeService"])
+def test_deployments_whose_place_in_their_object_is_not_known_are_left_to_a_person(kind):
+    emission = renamed("prod/chat-transformer", owner_kind=kind)
+
+    assert not any(file.path.startswith("workloads/prod/chat-transformer/") for file in emission.files)
+    assert any("overwrites its Deployment" in item.reason for item in emission.withheld)
+
+
+def renamed(workload, **known):
+    """What is emitted for the chat service under another name."""
+    plan = of_action("a8")
+    action = next(action for action in plan.actions if action.id == "a8")
+    changes = tuple(
+        replace(change, subject=workload) if change.subject == CHAT else change for change in action.changes
+    )
+    facts = knowing(CHAT, **known)
+    ours = tuple(replace(one, name=workload) if one.name == CHAT else one for one in facts.workloads)
+    return emit_plan(replace(plan, actions=(replace(action, changes=changes),)), replace(facts, workloads=ours))
+
+
+def at_path(spec, path):
+    for name in path:
+        spec = spec[name]
+    return spec
 
 
 def ray_service(*groups):
@@ -461,6 +537,37 @@ def test_a_placeholder_asks_for_the_gpus_that_its_run_will_ask_for():
 
     (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
+
+
+def test_a_run_wider_than_a_node_has_a_placeholder_on_each_of_its_nodes():
+    """No pod spans nodes: one that asks for 16 GPUs is never scheduled on nodes of 8."""
+    facts = knowing(
+        RUNS, gpus_per_pod=16.0, run_starts=(9,), replicas=1, pool=P4D, gpus_per_node=8, owner_kind="JobSet"
+    )
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+    there = UseOffering(pool=P4D, gpu="A100 40GB", gpus_per_node=8, speed=same)
+    plan = of_action("a3", *(Change(subject=RUNS, effect=effect) for effect in (there, StartBeforeRuns(lead_s=600.0))))
+
+    (cron,) = kinds(emit_plan(plan, facts), "CronJob")
+
+    job = cron["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert (job["completions"], job["parallelism"]) == (2, 2)
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "8"
+
+
+def test_pools_of_two_providers_with_one_type_have_names_of_their_own():
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+    pools = {name: replace(P4D, provider=provider) for name, provider in ((CHAT, "aws"), (RUNS, "lambda"))}
+    changes = [
+        Change(subject=name, effect=UseOffering(pool=pool, gpu="A100 40GB", gpus_per_node=8, speed=same))
+        for name, pool in pools.items()
+    ]
+
+    placed = placed_workloads(of_action("a3", *changes).actions, knowing(RUNS, owner_kind="Deployment").workloads)
+    names = [spec.name for spec in pool_specs(placed.values())]
+
+    assert names == [f"trimtab-p4d-24xlarge-us-east-1-on-demand-services-{provider}" for provider in ("aws", "lambda")]
 
 
 @pytest.mark.parametrize("stated", [("limits",), ("limits", "requests")])

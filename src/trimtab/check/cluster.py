@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trimtab.catalog.kserve import DEPLOYED, KSERVE_KINDS, part_of, parts_of
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
 from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_text
@@ -30,7 +31,7 @@ TEMPLATES = {
 """Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 WORKLOAD_KINDS = frozenset({
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
-    "RayJob", "RayService", "InferenceService", "Notebook", "JobSet",
+    "RayJob", "RayService", "InferenceService", "LLMInferenceService", "Notebook", "JobSet",
 })  # fmt: skip
 _BUNDLE = "bundle.yaml"
 _LIMIT_S = 120
@@ -63,6 +64,9 @@ class Cluster:
             self.namespaces.add(name)
         if kind in WORKLOAD_KINDS:
             self.workloads[f"{namespace or 'default'}/{name}"] = kind
+            for part in parts_of(kind):
+                # KServe makes them once it has the object: a GitOps folder holds the object alone
+                self.workloads.setdefault(f"{namespace or 'default'}/{name}{part.suffix}", "Deployment")
             labels = mapping(body, "spec", "template", "metadata", "labels")
             if labels:
                 self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
@@ -119,8 +123,10 @@ def cluster_of_bundle(bundle: Bundle) -> Cluster:
         .aggregate([])
         .to_pylist()
     ):
-        name = str(row["workload"])
-        cluster.workloads[name] = str(row["owner_kind"] or cluster.workloads.get(name, ""))
+        name, kind = str(row["workload"]), str(row["owner_kind"] or "")
+        cluster.workloads[name] = "Deployment" if kind in DEPLOYED else kind or cluster.workloads.get(name, "")
+        if kind in KSERVE_KINDS:
+            cluster.workloads[part_of(kind, name)[0]] = kind
         if "/" in name:
             cluster.namespaces.add(name.partition("/")[0])
     if bundle.has("pods"):

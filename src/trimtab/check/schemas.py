@@ -44,6 +44,7 @@ _SERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Rollout": ("argoproj.io/v1alpha1",),
         "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1",),
         "InferenceService": ("serving.kserve.io/v1beta1",),
+        "LLMInferenceService": ("serving.kserve.io/v1alpha1", "serving.kserve.io/v1alpha2"),
         "RayService": ("ray.io/v1", "ray.io/v1alpha1"),
         "RayJob": ("ray.io/v1", "ray.io/v1alpha1"),
         "RayCluster": ("ray.io/v1", "ray.io/v1alpha1"),

@@ -25,6 +25,7 @@ from math import inf
 import numpy as np
 
 from trimtab.catalog import InstanceType
+from trimtab.catalog.kserve import DEPLOYED
 from trimtab.diagnose.cluster_records import (
     NOBODY,
     Call,
@@ -58,7 +59,7 @@ from trimtab.replay.job_nodes import (
 )
 from trimtab.units import MIB_PER_GIB, S_PER_HR
 
-_MADE_ANEW = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_MADE_ANEW = DEPLOYED | {"ReplicaSet", "StatefulSet"}
 _CPU_MILLI = 1000
 _ONE_MODEL = 0
 """Nodes of a group have GPUs of one model."""

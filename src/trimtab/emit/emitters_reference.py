@@ -145,14 +145,25 @@ batches.
 ## Owners
 
 Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
-worker template of a LeaderWorkerSet, the predictor of an InferenceService, the first worker group of a RayService (by JSON
-patch: a merge would drop the other groups). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
+worker template of a LeaderWorkerSet, the first worker group of a RayService (by JSON patch: a merge would drop the other
+groups), the objects of KServe (below). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
 a person is told the least and the most replicas to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away
 the annotation by which its controller stops it. For other owners a person is told what to set.
 
-Not told yet: a Deployment that KServe makes (`chat-predictor`, or `llm-kserve` of an LLMInferenceService) is taken for the
-workload itself, because that is where the owners of a pod end here. KServe writes it back, so make such changes in its own
-object.
+KServe overwrites a Deployment that somebody changes, so patches go to the object that makes it. The workload keeps the
+Deployment's name, under which its pods are measured:
+
+| workload | patched object | where its pods are |
+|---|---|---|
+| `chat-predictor` | InferenceService `chat` | `spec.predictor` |
+| `llm-kserve` | LLMInferenceService `llm` (v1alpha1 or v1alpha2) | `spec.template` (decode, if there is prefill) |
+| `llm-kserve-prefill` | the same | `spec.prefill.template` |
+
+The other Deployments of KServe (transformers, explainers, canaries, groups of several nodes, names of more than 63
+characters) and Knative Services are left to a person, who is told what to set. A revision of Knative is not part of a
+workload's name. Owner references in a dump tell all this. From Prometheus, it takes `kube_deployment_owner` of
+kube-state-metrics or its labels of pods (`serving.kserve.io/inferenceservice`, `app.kubernetes.io/part-of` and `name`);
+without either, a predictor is reported as a Deployment. State `owner_kind: InferenceService` for it in `--cluster` then.
 
 ## Claimed GPUs
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from trimtab.catalog.kserve import KServePart, parts_of
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
@@ -28,8 +29,8 @@ from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, r
 
 _REPLICATED = frozenset(
     {
-        "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService",
-        "Notebook",
+        "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "LLMInferenceService",
+        "RayService", "Notebook",
     }
 )  # fmt: skip
 NOTEBOOK_TIMETABLE = "CronJobs of a Notebook"
@@ -44,7 +45,6 @@ _SILENT = frozenset({
 _TEMPLATES = {
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
     "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
-    "InferenceService": ("spec", "predictor"),
 }
 _TEMPLATE = ("spec", "template", "spec")
 _RAY_SERVICE = "RayService"
@@ -267,9 +267,11 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     elif kind in _REPLICATED or kind in _RUNS:
         found.unread += [
             Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
-            for what, why in _unread_placement(_held_in(kind, body)[0])
+            for part in parts_of(kind) or (None,)
+            for what, why in _unread_placement(_held_in(kind, body, part)[0])
         ]
-        _put(found, _pods(kind, f"{namespace}/{name}", file, body))
+        for pods in _declared(kind, f"{namespace}/{name}", file, body):
+            _put(found, pods)
     elif kind in _AUTOSCALERS:
         scaler = Scaler(
             kind=kind,
@@ -373,16 +375,28 @@ def _gpu_groups(ray_service: Object) -> list[Object]:
     return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, {})]
 
 
-def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
+def _declared(kind: str, workload: str, file: str, body: Object) -> Iterator[DeclaredPods]:
+    """Yield what an object says of its pods: of KServe's for each Deployment that it is made into, under that one's name."""
+    parts = parts_of(kind)
+    if not parts:
+        yield _pods(kind, workload, file, body)
+    stated = [part for part in parts if at(body, "spec", part.pods[0]) is not None]
+    for part in stated or parts[:1]:
+        yield _pods(kind, workload + part.suffix, file, body, part)
+
+
+def _held_in(kind: str, body: Object, part: KServePart | None = None) -> tuple[Object, float | None]:
     """Return the pod's spec of an object, and how many such pods it states."""
+    if part is not None:
+        return object_at(body, "spec", *part.pods), number(body, "spec", *part.replicas) if part.replicas else None
     if kind == _RAY_SERVICE:
         group = next(iter(_gpu_groups(body)), {})
         return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
     return object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)), number(body, "spec", "replicas")
 
 
-def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
-    template, replicas = _held_in(kind, body)
+def _pods(kind: str, workload: str, file: str, body: Object, part: KServePart | None = None) -> DeclaredPods:
+    template, replicas = _held_in(kind, body, part)
     meta = object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)[:-1], "metadata")
     gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
@@ -502,15 +516,21 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
         if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
         else:
-            found.patches.append(UntargetedPatch(name=name or said, said=said, pods=_pods(kind, "", file, content)))
+            found.patches += [
+                UntargetedPatch(name=(name or said) + pods.workload, said=said + pods.workload, pods=pods)
+                for pods in _declared(kind, "", file, content)
+            ]
     elif isinstance(content, list):
-        pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
-        for step in content:
-            pods = _patched(pods, step) or pods
-        if namespace:
-            _put(found, pods)
-        else:
-            found.patches.append(UntargetedPatch(name=name, said="", pods=pods))
+        for part in parts_of(kind) or (None,):
+            suffix = "" if part is None else part.suffix
+            pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}{suffix}", files=(file,))
+            steps = [step for step in content if part is None or text(step, "path").startswith(part.path)]
+            for step in steps:
+                pods = _patched(pods, step) or pods
+            if namespace:
+                _put(found, pods)
+            elif steps:
+                found.patches.append(UntargetedPatch(name=name + suffix, said="", pods=pods))
     else:
         found.unread.append(Unread(what=f"a patch of {kind} {name}", file=file, why="its content is not in it"))
 

@@ -73,8 +73,12 @@ def pods_of(known: WorkloadFacts) -> str:
     """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
     name = known.short_name.replace(".", "[.]")
     match known.owner_kind:
-        case "Deployment" | "Rollout":
-            return _of_replica_set(known.short_name)
+        case "InferenceService" | "KnativeService":
+            # with Knative each revision has a Deployment; KServe makes one without
+            revisions = f"{known.deployment_name.replace('.', '[.]')}-[0-9]{{5}}-deployment-.+"
+            return f"({_of_replica_set(known.deployment_name)}|{revisions})"
+        case "Deployment" | "Rollout" | "LLMInferenceService" | "KServeComponent":
+            return _of_replica_set(known.deployment_name)
         case "ReplicaSet" | "Job":
             return f"{name}-{_GENERATED}{{{_RANDOM_LETTERS}}}"
         case "StatefulSet":

@@ -9,6 +9,15 @@ from enum import Enum
 from types import MappingProxyType
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.kserve import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE_COMPONENT,
+    KSERVE_KINDS,
+    LLM_INFERENCE_SERVICE,
+    KServePart,
+    part_of,
+)
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
@@ -28,21 +37,21 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
-RAY_SERVICE, INFERENCE_SERVICE, NOTEBOOK = "RayService", "InferenceService", "Notebook"
-SERVING = SCALABLE | {RAY_SERVICE, INFERENCE_SERVICE}
-"""Kinds whose pods serve for good; the last two scale themselves (Ray Serve, KServe)."""
+RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
+SERVING = SCALABLE | KSERVE_KINDS | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
+"""Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
 """Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
 
 
-def own_bounds(kind: str, least: int, most: int) -> str:
+def own_bounds(known: WorkloadFacts, least: int, most: int) -> str:
     """Return what a person sets in a service that scales itself, so that it has so many replicas.
 
     Sources: Ray Serve, autoscaling guide (`autoscaling_config`, `num_replicas`); KubeRay v1, WorkerGroupSpec; KServe v1beta1,
-    ComponentExtensionSpec.
+    ComponentExtensionSpec, and v1alpha2, WorkloadSpec and ScalingSpec; knative.dev, "Configuring scale bounds".
     """
-    if kind == RAY_SERVICE:
+    if known.owner_kind == RAY_SERVICE:
         told = (
             f"num_replicas: {least}"
             if least == most
@@ -52,7 +61,36 @@ def own_bounds(kind: str, least: int, most: int) -> str:
             f"Ray scales it: in serveConfigV2 give its deployment {told}, and its worker group (in pods) minReplicas and "
             "maxReplicas that hold so many, with enableInTreeAutoscaling where they differ"
         )
-    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its predictor"
+    if known.owner_kind == KNATIVE_SERVICE:
+        return (
+            "Knative scales it: set the annotations autoscaling.knative.dev/min-scale: "
+            f'"{least}" and autoscaling.knative.dev/max-scale: "{most}" in spec.template of its Service'
+        )
+    if known.owner_kind == LLM_INFERENCE_SERVICE:
+        name, part = part_of(known.owner_kind, known.short_name)
+        *outer, last = ("spec", *part.replicas)
+        place = ".".join(outer)
+        told = (
+            f"{'.'.join((*outer, last))}: {least}"
+            if least == most
+            else f"{place}.scaling with minReplicas: {least} and maxReplicas: {most}, in place of {place}.replicas"
+        )
+        return f"KServe scales it: in LLMInferenceService {name} set {told}"
+    part_name = "predictor" if known.owner_kind == INFERENCE_SERVICE else "part of its InferenceService"
+    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its {part_name}"
+
+
+_IN_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        KSERVE_COMPONENT: "part of its KServe object (KServe overwrites its Deployment)",
+        KNATIVE_SERVICE: "Knative Service (Knative overwrites its Deployment)",
+    }
+)
+
+
+def kind_in_words(kind: str) -> str:
+    """Return how a workload's kind is called in a message; most are their own name."""
+    return _IN_WORDS.get(kind, kind)
 
 
 class Autoscaler(Enum):
@@ -226,6 +264,22 @@ class WorkloadFacts:
     def short_name(self) -> str:
         """Return the name without its namespace."""
         return short_name_of(self.name)
+
+    @property
+    def kserve_part(self) -> KServePart | None:
+        """Return the part of an object of KServe that it is; None where KServe does not make it."""
+        return part_of(self.owner_kind, self.short_name)[1] if self.owner_kind in KSERVE_KINDS else None
+
+    @property
+    def object_name(self) -> str:
+        """Return the name of the object that a person changes: KServe's are shorter than their Deployments."""
+        return part_of(self.owner_kind, self.short_name)[0] if self.owner_kind in KSERVE_KINDS else self.short_name
+
+    @property
+    def deployment_name(self) -> str:
+        """Return the name of the Deployment of its pods, where its kind makes one."""
+        part = self.kserve_part
+        return self.short_name if part is None else self.object_name + part.suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

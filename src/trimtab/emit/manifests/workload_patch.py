@@ -9,9 +9,10 @@ from types import MappingProxyType
 import yaml
 
 from trimtab.catalog.kinds import Isolation
+from trimtab.catalog.kserve import INFERENCE_SERVICE, LLM_INFERENCE_SERVICE
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
-from trimtab.emit.manifests.facts import INFERENCE_SERVICE, NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
@@ -25,13 +26,15 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "Rollout": "argoproj.io/v1alpha1",
         "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
         INFERENCE_SERVICE: "serving.kserve.io/v1beta1",
+        LLM_INFERENCE_SERVICE: "serving.kserve.io/v1alpha1",
         RAY_SERVICE: "ray.io/v1",
         NOTEBOOK: "kubeflow.org/v1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
 )
-"""Kinds whose pod template's place is known."""
+"""Kinds whose pod template's place is known. kustomize keeps the version that the manifest has: of LLMInferenceService v1alpha2
+too, where pods are in the same place."""
 _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CronJob": ("jobTemplate", "spec", "template"),
@@ -40,8 +43,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
-RayClusterSpec, whose worker groups are a list). An InferenceService's predictor is a pod's spec by itself (KServe v1beta1,
-PredictorSpec)."""
+RayClusterSpec, whose worker groups are a list). Objects of KServe hold a pod's spec without a template (`catalog.kserve`)."""
 _STAYS = frozenset(
     {
         "kubernetes.io/os",
@@ -201,7 +203,7 @@ def pod_component(known: WorkloadFacts, what: str, pod: Mapping[str, Plain], not
     """Return a Component that merges fields into the spec of a workload's pods; `note` says for what, which is no action."""
     notes: Mapping[str, Plain] = {"annotations": {ACTION: note}}
     head = {"apiVersion": API_VERSIONS[known.owner_kind], "kind": known.owner_kind}
-    body = {**head, "metadata": {"name": known.short_name, **notes}, "spec": _of_pods(known, {"spec": dict(pod)})}
+    body = {**head, "metadata": {"name": known.object_name, **notes}, "spec": _of_pods(known, {"spec": dict(pod)})}
     name = f"trimtab-{known.short_name}-{what}"
     found = _component(known, (), name, [yaml.safe_dump(body, sort_keys=False)])
     return {**found, "metadata": {"name": name, **notes}}
@@ -223,7 +225,7 @@ def _component(
     runs = _RUN_SUFFIX if known.owner_kind in RUNS else ""
     target: Mapping[str, Plain] = {
         "kind": known.owner_kind,
-        "name": known.short_name.replace(".", "[.]") + runs,
+        "name": known.object_name.replace(".", "[.]") + runs,
     }
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
@@ -242,7 +244,7 @@ def _head(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
 
 
 def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
-    return {"name": known.short_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
+    return {"name": known.object_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
 
 
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
@@ -271,10 +273,9 @@ def _of_pods(
     known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
 ) -> dict[str, Plain]:
     """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
-    if known.owner_kind == INFERENCE_SERVICE:
-        return {"predictor": template["spec"]}
-    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
-    spec: dict[str, Plain] = {last: template, **(about or {})}
+    part = known.kserve_part
+    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",)) if part is None else part.pods
+    spec: dict[str, Plain] = {last: template if part is None else template["spec"], **(about or {})}
     for name in reversed(outer):
         spec = {name: spec}
     return spec
@@ -374,8 +375,8 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
 
 def _pod_path(known: WorkloadFacts) -> str:
     """Return where the spec of a workload's pods lies, as a JSON pointer."""
-    if known.owner_kind == INFERENCE_SERVICE:
-        return "/spec/predictor"
+    if (part := known.kserve_part) is not None:
+        return part.path
     return "/spec/" + "/".join((*_TEMPLATES.get(known.owner_kind, ("template",)), "spec"))
 
 
@@ -408,7 +409,9 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
 def _amounts(known: WorkloadFacts) -> list[str]:
     """Return where the container that asks for GPUs states amounts, as JSON pointers."""
     container = next(iter(known.gpu_containers), GpuContainer())
-    resources = f"{_pod_path(known)}/containers/{container.place}/resources"
+    # KServe adds containers to those of an object: the place in the pod is not the place in the object
+    place = 0 if known.owner_kind == LLM_INFERENCE_SERVICE else container.place
+    resources = f"{_pod_path(known)}/containers/{place}/resources"
     if known.owner_kind == INFERENCE_SERVICE:
         resources = "/spec/predictor/model/resources"
     return [f"{resources}/{stated}" for stated in (("limits", "requests") if container.in_requests else ("limits",))]
