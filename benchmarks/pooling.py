@@ -6,17 +6,19 @@ with the mean tokens that were recorded by 6 hours; lengths are exponential arou
 and 32B in turn (bf16, on H100s with 80 GB), with the step times of the serving model. Two further cases have one size for all.
 
 A request is in time if its first token comes within 10 s and its answer takes at most 100 ms a token (the targets of Aegaeon,
-SOSP'25); 99 % must be in time, or as many as with one warm replica where that keeps fewer. The placement is chosen on the first
-week and scored on the second. `reported` are the 50 clients with fewest requests. The policy and the margin were chosen on
-`design`: other clients (ranks 51 to 150), with requests left out until they are as rare as the reported ones.
+SOSP'25); 99 % must be in time, or as many as with one warm replica where that keeps fewer. The first week is history only. Each
+day of the second week is placed on the seven days before it and then replayed. `reported` are the 50 clients with fewest
+requests. Rules and margin were chosen on `design`: other clients (ranks 51 to 150), with requests left out until they are as
+rare as the reported ones. `--images` is a second source: the checkpoints of a recorded image service (GenTD26, 13.7 days).
 
-The last line is one JSON object: GPUs of each case, and each client's share in time pooled and with a warm replica.
+The last line is one JSON object: GPUs of each case, and each service's share in time pooled and with a warm replica.
 
-Run: python -m benchmarks.pooling [--data DIR] [--design] [--case NAME]
+Run: python -m benchmarks.pooling [--data DIR] [--design | --images] [--case NAME] [--rules NAME]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,10 +32,8 @@ from trimtab.levers.pooling import (
     ASLEEP_GIB,
     HOST_MEMORY,
     PoolMargin,
-    PoolPlan,
     PoolService,
-    choose_pool,
-    replay_gpu,
+    replay_daily,
     warm_frac,
 )
 from trimtab.physics.formats import WeightFormat
@@ -42,12 +42,13 @@ from trimtab.physics.offers import board
 from trimtab.physics.predict import coefficients_at, packaged
 from trimtab.physics.serving import StepTimes, step_times
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
-from trimtab.policies.pooling import PoolPolicy
+from trimtab.policies.pooling import LLAMA_SWAP, PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests
 from trimtab.units import BYTES_PER_GIB, S_PER_DAY, S_PER_HR
 
-SPAN_S = 14 * S_PER_DAY
-HALF_S = SPAN_S / 2
+SPAN_S, IMAGES_S = 14 * S_PER_DAY, 13.67 * S_PER_DAY
+HISTORY_S = 7 * S_PER_DAY
+"""The first week is history only; each later day is placed on the seven days before it."""
 CLIENTS = 50
 FIRST_TOKEN_S, TOKEN_S, REQUIRED_FRAC = 10.0, 0.1, 0.99
 GPU_GIB = 79.6 * 0.95
@@ -62,8 +63,14 @@ TOKENS_WINDOW_S = 6 * S_PER_HR
 MOST_CV = 30.0
 UNKNOWN_TOKENS = (1000.0, 200.0)
 """Tokens of the few clients whose lengths are not published."""
-POLICY = PoolPolicy()
+RELIEVED = PoolPolicy(relief_s=8.0, own_hold_s=6 * S_PER_HR, early_sleep_s=2.0)
+RULES = {"llama-swap": LLAMA_SWAP, "relieved": RELIEVED}
+"""What the emitted files carry out; and a router that also makes busy models yield and starts own replicas."""
 MARGIN = PoolMargin()
+CHECKPOINT_GIB, CHECKPOINT_WEIGHTS_GIB = 20.1, 6.5
+"""Memory of an image server in the same recording, and the weights of a checkpoint of Stable Diffusion XL in 16 bits."""
+IMAGE_STRETCH = 2.0
+"""Images are computed one at a time; on a shared GPU one may take twice as long as recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,15 +92,24 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One client on the week that the placement was not chosen on."""
+    """One service over the days that are scored."""
 
-    client: str
-    model: str
+    service: str
+    awake_gib: float
     requests: int
-    where: str
+    days_alone: int
     in_time_frac: float
     warm_frac: float
     kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """GPUs held on average: all, those that several services share, and those of a single service."""
+
+    total: float
+    shared: float
+    alone: float
 
 
 def clients(traces: Path) -> list[Client]:
@@ -130,18 +146,20 @@ def drawn(client: Client, kept_frac: float, seed: int) -> tuple[Floats, Floats, 
     arrivals, at = [], []
     for window, (start_s, rate, cv) in enumerate(zip(client.start_s, client.rate, client.cv, strict=True)):
         count = round(rate * RATE_WINDOW_S)
-        if count == 0:
+        kept = count if kept_frac == 1 else int(rng.binomial(count, kept_frac))
+        if kept == 0:
             continue
         shape = 1 / cv**2
-        gaps = rng.gamma(shape, 1 / shape, count + 1)
+        places = np.arange(count) if kept == count else np.sort(rng.choice(count, kept, replace=False, shuffle=False))
+        # the sum of k gaps of one gamma distribution is gamma distributed with k times the shape
+        gaps = rng.gamma(shape * np.diff(places, prepend=-1, append=count), 1 / shape)
         # the window's count is what was recorded; its gaps have the recorded variation
         moments = np.cumsum(gaps)[:-1] / max(gaps.sum(), 1e-300) * RATE_WINDOW_S
         arrivals.append(start_s + moments)
-        at.append(np.full(count, window))
+        at.append(np.full(kept, window))
     arrival_s, window_of = np.concatenate(arrivals), np.concatenate(at)
-    kept = rng.random(len(arrival_s)) < kept_frac
-    order = np.argsort(arrival_s[kept], kind="stable")
-    arrival_s, window_of = arrival_s[kept][order], window_of[kept][order]
+    order = np.argsort(arrival_s, kind="stable")
+    arrival_s, window_of = arrival_s[order], window_of[order]
     prompt = np.maximum(rng.exponential(client.input_tokens[window_of]), 1)
     answer = np.maximum(rng.exponential(client.output_tokens[window_of]), 1)
     return arrival_s, prompt, answer
@@ -204,36 +222,58 @@ def services(
     ]
 
 
-def part(found: Sequence[PoolService], start_s: float, end_s: float) -> list[PoolService]:
-    """Return services with the requests of a span."""
-    return [each.with_requests(each.requests.within(start_s, end_s)) for each in found]
-
-
-def scored(found: Sequence[PoolService], plan: PoolPlan, models: Sequence[str]) -> tuple[list[Row], float]:
-    """Replay a placement on the second week: a row for each client, and the GPUs held on average."""
-    ahead = part(found, HALF_S, SPAN_S)
-    where = dict.fromkeys(plan.alone, "alone")
-    share: dict[int, float] = {}
-    gpus = float(len(plan.alone))
-    for at, gpu in enumerate(plan.gpus):
-        replayed, shares = replay_gpu(
-            [ahead[number] for number in gpu.services], POLICY, memory_gib=GPU_GIB, span_s=HALF_S
+def scored(
+    found: Sequence[PoolService], policy: PoolPolicy, margin: PoolMargin, start_s: float, end_s: float
+) -> tuple[list[Row], Gpus]:
+    """Replay the later part day by day: a row for each service, and the GPUs held on average."""
+    days = list(
+        replay_daily(
+            found, policy, memory_gib=GPU_GIB, start_s=start_s, end_s=end_s, history_s=HISTORY_S, margin=margin
         )
-        gpus += 1 + float(replayed.own_s.sum()) / HALF_S
-        share |= dict(zip(gpu.services, shares, strict=True))
-        where |= dict.fromkeys(gpu.services, f"gpu {at}")
+    )
+    in_time = np.sum([day.in_time for day in days], axis=0)
+    requests = np.sum([day.requests for day in days], axis=0)
     rows = []
-    for number, each in enumerate(ahead):
-        warm = warm_frac(each, memory_gib=GPU_GIB, span_s=HALF_S)
-        pooled = share.get(number, warm)
+    for number, each in enumerate(found):
+        later = each.with_requests(each.requests.within(start_s, end_s))
+        warm = warm_frac(later, memory_gib=GPU_GIB, span_s=end_s - start_s)
+        pooled = float(in_time[number] / requests[number]) if requests[number] else 1.0
         rows.append(
             Row(
-                client=each.model.name, model=models[number % len(models)], requests=len(each.requests.arrival_s),
-                where=where[number], in_time_frac=round(pooled, 5), warm_frac=round(warm, 5),
-                kept=pooled >= min(REQUIRED_FRAC, warm),
+                service=each.model.name, awake_gib=round(each.model.awake_gib, 1), requests=int(requests[number]),
+                days_alone=sum(number in day.plan.alone for day in days), in_time_frac=round(pooled, 5),
+                warm_frac=round(warm, 5), kept=bool(pooled >= min(each.required_frac, warm)),
             )
         )  # fmt: skip
-    return rows, gpus
+    return rows, Gpus(
+        total=float(np.mean([day.gpus for day in days])),
+        shared=float(np.mean([len(day.plan.gpus) for day in days])),
+        alone=float(np.mean([len(day.plan.alone) for day in days])),
+    )
+
+
+def diffusion_services(traces: Path) -> list[PoolService]:
+    """Return the checkpoints of a recorded image service (GenTD26) as services: an image at a time, in its recorded time."""
+    table = pq.read_table(traces / "requests" / "gentd26_diffusion_requests.parquet").to_pandas()
+    table = table[table["exec_time_seconds"] > 0]
+    found = []
+    for name, part in table.groupby("checkpoint_model_version_id"):
+        arrival_s = part["t_s"].to_numpy(dtype=float)
+        model = PooledModel(
+            name=str(name), awake_gib=CHECKPOINT_GIB, asleep_gib=ASLEEP_GIB, wake_s=HOST_MEMORY.wake_s(CHECKPOINT_WEIGHTS_GIB),
+            sleep_s=HOST_MEMORY.wake_s(CHECKPOINT_WEIGHTS_GIB), growth=1.0, concurrency=1, own_concurrency=1,
+            own_start_s=START_S, wait_limit_s=FIRST_TOKEN_S,
+        )  # fmt: skip
+        requests = PoolRequests(
+            arrival_s=arrival_s, prompt_s=np.zeros(len(arrival_s)), answer_s=part["exec_time_seconds"].to_numpy(dtype=float)
+        )  # fmt: skip
+        found.append(
+            PoolService(
+                model=model, requests=requests, required_frac=REQUIRED_FRAC, first_limit_s=FIRST_TOKEN_S,
+                stretch_limit=IMAGE_STRETCH,
+            )
+        )  # fmt: skip
+    return found
 
 
 def design_sets(found: Sequence[Client]) -> Iterator[tuple[str, list[Client], list[float] | None]]:
@@ -250,30 +290,42 @@ def main() -> None:
         "--design", action="store_true", help="score on the clients that policy and margin were chosen on"
     )
     parser.add_argument("--case", choices=list(CASES), action="append", help="only this case; give several")
+    parser.add_argument("--rules", choices=list(RULES), action="append", help="only this router's rules; give several")
+    parser.add_argument("--images", action="store_true", help="score on the recorded image service")
     arguments = parser.parse_args()
+    cases = [case_of(*case, rules) for case in chosen_cases(arguments) for rules in (arguments.rules or RULES)]
+    print(json.dumps({"benchmark": "pooling", "data": str(arguments.data), "cases": cases}))
+
+
+def chosen_cases(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[PoolService], float]]:
+    """Yield the set, the case, the services and the length of each replay that was requested."""
+    if arguments.images:
+        yield "images", "recorded checkpoints", diffusion_services(arguments.data), IMAGES_S
+        return
     found = clients(arguments.data)
     sets = list(design_sets(found)) if arguments.design else [("reported", found[:CLIENTS], None)]
-    cases = []
     for name, chosen, wanted in sets:
-        for case, models in ((case, CASES[case]) for case in arguments.case or CASES):
-            made = services(chosen, models, wanted)
-            plan = choose_pool(part(made, 0, HALF_S), POLICY, memory_gib=GPU_GIB, span_s=HALF_S, margin=MARGIN)
-            rows, gpus = scored(made, plan, models)
-            missed = [row for row in rows if not row.kept]
-            print(
-                f"{name}, {case}: {gpus:.2f} GPUs ({len(plan.gpus)} shared, {len(plan.alone)} alone) instead of "
-                f"{len(rows)}, {1 - gpus / len(rows):.1%} fewer; {len(rows) - len(missed)} of {len(rows)} targets kept"
-            )
-            for row in missed:
-                print(f"  missed: {row}")
-            cases.append(
-                {
-                    "set": name, "case": case, "gpus": round(gpus, 2), "shared_gpus": len(plan.gpus), "alone": len(plan.alone),
-                    "fewer_frac": round(1 - gpus / len(rows), 4), "kept": len(rows) - len(missed), "clients": len(rows),
-                    "rows": [asdict(row) for row in rows],
-                }
-            )  # fmt: skip
-    print(json.dumps({"benchmark": "pooling", "data": str(arguments.data), "cases": cases}))
+        for case in arguments.case or CASES:
+            yield name, case, services(chosen, CASES[case], wanted), SPAN_S
+
+
+def case_of(name: str, case: str, found: Sequence[PoolService], span_s: float, rules: str) -> dict[str, object]:
+    """Return the figures of one set of services, and print them."""
+    rows, gpus = scored(found, RULES[rules], MARGIN, HISTORY_S, span_s)
+    missed = [row for row in rows if not row.kept]
+    print(
+        f"{name}, {case}, {rules}: {gpus.total:.2f} GPUs ({gpus.shared:.1f} shared, {gpus.alone:.1f} alone, the rest own "
+        f"replicas for a while) instead of {len(rows)}, {1 - gpus.total / len(rows):.1%} fewer; {len(rows) - len(missed)} of "
+        f"{len(rows)} targets kept",
+        flush=True,
+    )
+    for row in missed:
+        print(f"  missed: {row}")
+    return {
+        "set": name, "case": case, "rules": rules, "gpus": round(gpus.total, 2), "shared_gpus": round(gpus.shared, 2),
+        "alone": round(gpus.alone, 2), "fewer_frac": round(1 - gpus.total / len(rows), 4),
+        "kept": len(rows) - len(missed), "services": len(rows), "rows": [asdict(row) for row in rows],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Scaling rules of LLM stacks beside ours on recorded tokens: llm-d's saturation, Dynamo's planner, outstanding tokens.
+"""Scaling rules of LLM stacks beside ours on recorded tokens: llm-d, Dynamo's planner, TokenScale, outstanding tokens.
 
 Demand is the engine's work: each recorded request takes the seconds of a full replica that the serving model says its prompt
 and its answer add to the steps of Llama-3.1-8B on one H100 under vLLM, at a full batch (`serving.token_seconds`).
@@ -42,6 +42,8 @@ from trimtab.policies.serving_stacks import (
     PlannerPolicy,
     ReplicaTokens,
     SaturationPolicy,
+    TokenAwarePolicy,
+    TokenVelocityPolicy,
     token_saturation,
 )
 from trimtab.replay.compare import SLACK_FRAC, clairvoyant_replica_hr, forecast_first_replicas, tune_scaling
@@ -69,6 +71,10 @@ class TokenWork:
     tokens: ReplicaTokens
     engine_load: float
     """Load at which a token takes as long as Dynamo's planner allows."""
+    prompt_frac: float
+    """The share of the mean request's work that is its prompt."""
+    kv_full_frac: float
+    """The share of the cache that a full batch of mean requests uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,6 +122,8 @@ def work_of(input_tokens: float, output_tokens: float) -> TokenWork:
             queue_s=request_s * (input_tokens + output_tokens / 2) / input_tokens,
         ),
         engine_load=engine_load,
+        prompt_frac=spent.input_s / sum(spent),
+        kv_full_frac=batch / fit,
     )
 
 
@@ -207,6 +215,10 @@ def rules_of(work: TokenWork) -> dict[str, ScalingPolicy]:
     rules: dict[str, ScalingPolicy] = {
         "llm-d saturation (until v0.5)": SaturationPolicy(1, NO_LIMIT),
         "llm-d saturation by tokens": token_saturation(1, NO_LIMIT, tokens),
+        "llm-d token-aware": TokenAwarePolicy(
+            HpaPolicy(1.0, 1, NO_LIMIT), tokens, prompt_frac=work.prompt_frac, kv_full_frac=work.kv_full_frac
+        ),
+        "TokenScale's signal": TokenVelocityPolicy(1, NO_LIMIT, engine_load),
         "Dynamo planner": planner,
         "Dynamo planner with load scaling": planner._replace(scales_by_load=True),
     }

@@ -123,6 +123,43 @@ def test_a_page_of_charges_shows_what_tokens_cost(token_fleet, capsys):
     assert "What tokens cost" in capsys.readouterr().out
 
 
+USES = """service,consumer,input_tokens,output_tokens,cached_tokens
+ns/chat,acme,20000,400,30007
+ns/rag,acme,25000,500,
+ns/rag,lora-7,10000,499,0
+"""
+
+
+def test_consumers_of_tokens_and_what_they_did_not_report_sum_to_the_bill(token_fleet, tmp_path, capsys):
+    (tmp_path / "uses.csv").write_text(USES)
+    assert run(token_fleet, "-q", "--by", "workload", "--tokens", "-o", "json") == 0
+    services = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+
+    assert run(token_fleet, "-q", "--tokens", "--token-use", str(tmp_path / "uses.csv"), "-o", "json") == 0
+
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert set(rows) == {"acme", "lora-7", "unattributed", "not by tokens"}
+    assert sum(row["usd"] for row in rows.values()) == pytest.approx(sum(row["usd"] for row in services.values()))
+    assert sorted(rows["acme"]["services"]) == ["ns/chat", "ns/rag"]
+    # 499 of the 999 tokens that ns/rag answered
+    assert rows["lora-7"]["output_usd"] == pytest.approx(services["ns/rag"]["output_usd"] * 499 / 999, abs=0.02)
+
+
+def test_uses_of_tokens_are_checked_row_by_row(token_fleet, tmp_path, capsys):
+    (tmp_path / "bad.csv").write_text("service,consumer,input_tokens,output_tokens\nns/chat,,1,2\nns/chat,a,-1,2\n")
+    (tmp_path / "other.csv").write_text("service,consumer,input_tokens,output_tokens\nns/nb,a,1,2\n")
+
+    assert run(token_fleet, "-q", "--tokens", "--token-use", str(tmp_path / "bad.csv")) != 0
+    bad = capsys.readouterr().err
+    assert run(token_fleet, "-q", "--tokens", "--token-use", str(tmp_path / "other.csv")) == 2
+    other = capsys.readouterr().err
+    assert run(token_fleet, "-q", "--token-use", str(tmp_path / "other.csv")) == 2
+
+    assert "row 2" in bad
+    assert "row 3" in bad
+    assert "no tokens were read of ns/nb" in " ".join(other.split())
+
+
 def test_prices_of_tokens_nobody_read_are_refused(fleet, capsys):
     assert run(fleet, "-q", "--tokens") == 2
 

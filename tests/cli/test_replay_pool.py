@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from trimtab.cli.replay import command
-from trimtab.cli.replay.pool import pool_report
-from trimtab.errors import InputError
+from trimtab.cli.replay.pool import pool_report, write_pool_files
+from trimtab.errors import InputError, UsageError
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
 from trimtab.tables.workloads import Workloads, WorkloadSpec
@@ -25,7 +25,7 @@ def small_models(declared):
 
 
 def report(declared):
-    return "\n".join(pool_report(small_models(declared), Settings(), lambda text, share: None))
+    return "\n".join(pool_report(small_models(declared), Settings(), lambda text, share: None).lines)
 
 
 def test_services_with_loose_limits_share_a_gpu_and_keep_them():
@@ -33,9 +33,10 @@ def test_services_with_loose_limits_share_a_gpu_and_keep_them():
         {"pool": True, "need_gib": 8, "wake_s": 2, "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 120}]}
     )
 
-    assert "3 services could hold 1.0 GPUs instead of 3.0" in said
+    assert "3 services would have held 1.0 GPUs instead of 3.0" in said
     assert said.count(": kept; woke") == 3
     assert "MISSED" not in said
+    assert "Next, GPU 1: " in said
 
 
 def test_services_that_must_answer_at_once_keep_their_replicas():
@@ -49,6 +50,41 @@ def test_services_that_must_answer_at_once_keep_their_replicas():
     )
 
     assert said.count("keeps a warm replica") == 3
+
+
+SHARING = {
+    "pool": True,
+    "need_gib": 8,
+    "wake_s": 2,
+    "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 120}],
+}
+
+
+def test_the_placement_is_written_as_a_pod_for_each_gpu(tmp_path):
+    found = pool_report(small_models({**SHARING, "model": "Qwen/Qwen3-4B"}), Settings(), lambda text, share: None)
+
+    said = write_pool_files(found, tmp_path / "pool")
+
+    names = sorted(file.name for file in (tmp_path / "pool").iterdir())
+    assert names[0] == "Dockerfile"
+    assert len(names) == 2
+    assert "3 models take turns" in (tmp_path / "pool" / names[1]).read_text()
+    assert "Build the image first" in said
+
+
+def test_what_no_file_can_carry_is_named_before_anything_is_written(tmp_path):
+    declared = {**SHARING, "model": None, "sleep_level": 2}
+    found = pool_report(small_models(declared), Settings(), lambda text, share: None)
+
+    with pytest.raises(UsageError, match=r"declare model:.*sends level 1 only"):
+        write_pool_files(found, tmp_path / "pool")
+    assert not (tmp_path / "pool").exists()
+
+
+def test_files_are_written_only_of_a_pool():
+    answer = CliRunner().invoke(command, ["--demo", "three-small-models", "--emit-pool", "out"])
+
+    assert "add --pool" in str(answer.exception)
 
 
 def test_nobody_is_pooled_without_the_owners_permission():

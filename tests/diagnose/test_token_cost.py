@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, device, node, tables
 
-from trimtab.diagnose.token_cost import summed, token_charge, token_charges
+from trimtab.diagnose.token_cost import UNATTRIBUTED, ConsumerUse, by_consumer, summed, token_charge, token_charges
 from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse, token_use
 from trimtab.pipeline import priced_history
 from trimtab.tables.bundle import memory_bundle
@@ -167,3 +167,48 @@ def test_token_dollars_add_up_to_the_bill_of_each_service_and_team(drawn):
     for team in summed(rows, lambda name: name.split("/")[0]):
         assert team.micro_usd == sum(bill for bill, _, of in drawn if of == team.name)
     assert sum(row.micro_usd for row in summed(rows, lambda name: "all")) == sum(bill for bill, _, _ in drawn)
+
+
+AMOUNT = st.floats(0, 1e9)
+
+
+@given(
+    micro_usd=st.integers(0, 10**12),
+    counted=st.tuples(AMOUNT, AMOUNT, AMOUNT),
+    reported=st.lists(st.tuples(st.sampled_from("abc"), AMOUNT, AMOUNT, AMOUNT), max_size=6),
+    cached_known=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_charges_by_consumer_sum_to_the_bill_whatever_is_reported(micro_usd, counted, reported, cached_known):
+    tokens = TokenAmounts(input=counted[0], output=counted[1], cached=counted[2] if cached_known else 0.0)
+    use = TokenUse(
+        tokens=tokens, weights=tokens, read_frac=0.9, rule=TokenRule.BLENDED, because="one price", cached_known=cached_known
+    )  # fmt: skip
+    row = token_charge("prod/chat", micro_usd, use)
+    uses = [
+        ConsumerUse(service="prod/chat", consumer=name, tokens=TokenAmounts(input=a, output=b, cached=c))
+        for name, a, b, c in reported
+    ]
+
+    parts = by_consumer([row], uses)
+
+    assert sum(part.micro_usd for part in parts) == micro_usd
+    assert {part.name for part in parts} == {UNATTRIBUTED, *(use.consumer for use in uses)}
+    assert all(part.unread_micro_usd == 0 for part in parts if part.name != UNATTRIBUTED)
+
+
+def test_consumers_that_report_more_than_the_server_counted_share_the_whole_charge():
+    tokens = TokenAmounts(input=100.0, output=10.0, cached=0.0)
+    use = TokenUse(
+        tokens=tokens, weights=tokens, read_frac=1.0, rule=TokenRule.BLENDED, because="one price", cached_known=True
+    )  # fmt: skip
+    row = token_charge("prod/chat", 1_100, use)
+    uses = [
+        ConsumerUse(service="prod/chat", consumer=name, tokens=TokenAmounts(input=100.0, output=10.0, cached=0.0))
+        for name in "ab"
+    ]
+
+    parts = {part.name: part for part in by_consumer([row], uses)}
+
+    assert (parts["a"].micro_usd, parts["b"].micro_usd, parts[UNATTRIBUTED].micro_usd) == (550, 550, 0)
+    assert "100% more tokens than the server counted" in parts["a"].because

@@ -243,11 +243,26 @@ def gke(page):
     page.add("DCGM_FI_PROF_SM_ACTIVE", 0.3, **labels)
 
 
+def kserve(page):
+    """A GPU of a pod whose Deployment KServe made, as kube-state-metrics 2.18 tells (`kube_deployment_owner`)."""
+    name, replica_set = "chat-predictor", "chat-predictor-7c9f8d6b5"
+    pod = {"namespace": "ml", "pod": f"{replica_set}-x2k9p"}
+    page.add(
+        "DCGM_FI_DEV_GPU_UTIL", 50.0, UUID="GPU-kserve", gpu="0", modelName="NVIDIA L4", Hostname="kserve-node", **pod
+    )
+    page.add("kube_pod_owner", 1.0, **pod, owner_kind="ReplicaSet", owner_name=replica_set)
+    above = {"owner_kind": "Deployment", "owner_name": name, "owner_is_controller": "true"}
+    page.add("kube_replicaset_owner", 1.0, namespace="ml", replicaset=replica_set, **above)
+    top = {"owner_kind": "InferenceService", "owner_name": "chat", "owner_is_controller": "true"}
+    page.add("kube_deployment_owner", 1.0, namespace="ml", deployment=name, **top)
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
     page = Page()
-    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke, amd, neuron, tpu, intel):
+    exporters = (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke, amd, neuron, tpu, intel)
+    for part in (*exporters, kserve):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
     return collected_from("".join(page.lines), folder, binaries, START, HOURS)
@@ -304,6 +319,12 @@ def test_where_dcgm_names_no_pod_the_running_pods_requests_tell(bundle):
 
     assert (row["node"], row["gpus"], row["device"]) == ("bare-node", 1.0, None)
     assert row["end"] == START + timedelta(minutes=150)
+
+
+def test_a_deployment_of_kserve_is_known_as_its_inference_service(bundle):
+    (row,) = held(bundle, "ml/chat-predictor")
+
+    assert row["owner_kind"] == "InferenceService"
 
 
 def test_nodes_without_labels_keep_what_their_provider_id_says(bundle):

@@ -3,9 +3,12 @@
 The rules are written down here from those projects; nothing of the emitters is used but their output.
 """
 
+import json
 import math
+import re
 import subprocess
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 import yaml
@@ -15,19 +18,25 @@ from tests.emit.example import P3_SMALL, P4D, example_audit
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import SharedPool
 from trimtab.deployment.effects import (
+    BatchForm,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
     SetReplicas,
+    SetSchedule,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.demand_rules import DEMAND
+from trimtab.emit.manifests.cron_files import cron_spans
+from trimtab.emit.manifests.demand_rules import DEMAND, pods_of
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.pool_specs import placed_workloads, pool_specs
 from trimtab.emit.manifests.signals import SERVERS
+from trimtab.emit.manifests.workload_patch import pod_component
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
@@ -273,7 +282,7 @@ def test_a_workload_whose_nodes_nobody_knows_is_left_to_a_person():
 
 def built(kubectl, folder, manifest, component, namespace=None):
     """What `kubectl kustomize` makes of a manifest beside a Component."""
-    (folder / "c").mkdir(parents=True)
+    (folder / "c").mkdir()
     (folder / "c" / "kustomization.yaml").write_text(component, encoding="utf-8")
     (folder / "m.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
     root = {"resources": ["m.yaml"], "components": ["c"], **({"namespace": namespace} if namespace else {})}
@@ -345,13 +354,12 @@ def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_o
 OWNERS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", ("leaderWorkerTemplate", "workerTemplate", "spec")),
     "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
-    "LLMInferenceService": ("serving.kserve.io/v1alpha2", ("template",)),
     "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
     "StatefulSet": ("apps/v1", ("template", "spec")),
     "Notebook": ("kubeflow.org/v1", ("template", "spec")),
 }
-"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec and v1alpha2 WorkloadSpec, Argo
-Rollouts v1alpha1, Kubeflow v1."""
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1,
+Kubeflow v1."""
 
 
 @pytest.mark.parametrize("kind", OWNERS)
@@ -374,49 +382,174 @@ def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_pa
     assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
 
 
-KSERVE = {
-    "chat-predictor": ("InferenceService", "chat", ("predictor",)),
-    "chat-kserve": ("LLMInferenceService", "chat", ("template",)),
-    "chat-kserve-prefill": ("LLMInferenceService", "chat", ("prefill", "template")),
-}
-"""Deployments that KServe makes (constants.go, workload_single_node.go), the objects, and where each keeps those pods."""
+@pytest.mark.parametrize(
+    ("kind", "name", "api", "workload", "path"),
+    [
+        ("InferenceService", "chat", "serving.kserve.io/v1beta1", "chat-predictor", ("predictor",)),
+        ("LLMInferenceService", "llm", "serving.kserve.io/v1alpha1", "llm-kserve", ("template",)),
+        ("LLMInferenceService", "llm", "serving.kserve.io/v1alpha1", "llm-kserve-prefill", ("prefill", "template")),
+    ],
+)
+def test_what_kserve_makes_is_patched_in_the_object_that_a_person_wrote(
+    kind, name, api, workload, path, kubectl_bin, tmp_path
+):
+    pod = {"containers": [{"name": "main", "image": "vllm", "resources": {"limits": {"nvidia.com/gpu": "4"}}}]}
+    own = {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": {"template": pod, "predictor": pod}}
+    own["spec"]["prefill"] = {"template": pod}
+    known = WorkloadFacts(name=f"prod/{workload}", owner_kind=kind)
 
+    component = yaml.safe_dump(pod_component(known, "moved", {"nodeSelector": {"pool": "new"}}, "note"))
+    changed = built(kubectl_bin, tmp_path, own, component)["spec"]
 
-@pytest.mark.parametrize("deployment", KSERVE)
-def test_a_workload_of_kserve_is_patched_in_the_object_that_makes_its_deployment(deployment, kubectl_bin, tmp_path):
-    """A patch of the Deployment would be undone at once: KServe writes it back."""
-    kind, name, path = KSERVE[deployment]
-    halves = {} if kind == "InferenceService" else {"template": {"containers": []}, "prefill": {"template": {}}}
-    owner = {
-        "apiVersion": OWNERS[kind][0],
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"predictor": {}} | halves,
-    }
-    emission = renamed(f"prod/{deployment}", owner_kind=kind, pods_were_read=True, node_selector={"our.org/rack": "7"})
-
-    one, back = (
-        built(kubectl_bin, folder, owner, text_of(emission, f"{folder.name}/prod/{deployment}/kustomization.yaml"))
-        for folder in (tmp_path / "workloads", tmp_path / "rollback")
-    )
-
-    assert set(at_path(one["spec"], path)["nodeSelector"]) == {"karpenter.sh/nodepool"}
-    assert at_path(back["spec"], path)["nodeSelector"] == {"our.org/rack": "7"}
-    assert one["apiVersion"] == OWNERS[kind][0]
-    others = [other for kind_, _, other in KSERVE.values() if kind_ == kind and other != path]
-    assert not any("nodeSelector" in at_path(one["spec"], other) for other in others)
+    places = {("predictor",), ("template",), ("prefill", "template")}
+    found = {place: reduce(lambda spec, key: spec[key], place, changed) for place in places}
+    assert {place for place, spec in found.items() if "nodeSelector" in spec} == {path}
+    assert all(spec["containers"] == pod["containers"] for spec in found.values())
 
 
 @pytest.mark.parametrize(
-    ("deployment", "said"),
+    ("kind", "workload", "pods", "others"),
     [
-        ("chat-predictor", "minReplicas: "),
-        ("chat-kserve", "in LLMInferenceService chat set spec.scaling with minReplicas: "),
-        ("chat-kserve-prefill", "in LLMInferenceService chat set spec.prefill.scaling with minReplicas: "),
+        (
+            "InferenceService", "chat-predictor",
+            ["chat-predictor-7c9f8d6b5-x2k9p", "chat-predictor-00003-deployment-7c9f8d6b5-x2k9p"],
+            ["chat-predictor-small-7c9f8d6b5-x2k9p", "chat-transformer-7c9f8d6b5-x2k9p"],
+        ),
+        (
+            "LLMInferenceService", "llm-kserve",
+            ["llm-kserve-7c9f8d6b5-x2k9p"],
+            ["llm-kserve-prefill-7c9f8d6b5-x2k9p", "llm-kserve-router-scheduler-7c9f8d6b5-x2k9p"],
+        ),
+    ],
+)  # fmt: skip
+def test_pods_of_kserve_are_told_from_those_of_siblings(kind, workload, pods, others):
+    pattern = pods_of(WorkloadFacts(name=f"prod/{workload}", owner_kind=kind))
+
+    assert all(re.fullmatch(pattern, pod) for pod in pods)
+    assert not any(re.fullmatch(pattern, pod) for pod in others)
+
+
+def test_what_has_a_scale_subresource_is_scaled_whatever_its_kind():
+    emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind="Rollout"))
+
+    targets = [scaled["spec"]["scaleTargetRef"] for scaled in kinds(emission, "ScaledObject")]
+    assert {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat-api"} in targets
+
+
+def test_a_service_that_scales_may_lose_one_replica_at_a_time_if_the_labels_of_its_pods_are_known():
+    budgets = kinds(emit_plan(of_action("a8"), knowing(CHAT, pod_labels={"app": "chat"})), "PodDisruptionBudget")
+
+    (budget,) = [budget["spec"] for budget in budgets if budget["metadata"]["name"] == "trimtab-chat-api"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, {"matchLabels": {"app": "chat"}})
+
+
+@pytest.mark.parametrize(
+    ("declared", "reference"),
+    [
+        ("amp", {"name": "amp"}),
+        ("cluster/amp", {"name": "amp", "kind": "ClusterTriggerAuthentication"}),
+        ("", None),
     ],
 )
-def test_the_bounds_of_a_workload_of_kserve_are_for_its_own_part(deployment, said):
-    emission = renamed(f"prod/{deployment}", owner_kind=KSERVE[deployment][0])
+def test_triggers_sign_in_to_prometheus_as_the_cluster_declares(declared, reference):
+    """KEDA, Prometheus scaler: `authenticationRef` of a trigger, `kind` where it is one of the whole cluster."""
+    emission = emit_plan(of_action("a8"), replace(example_facts(), prometheus_auth=declared))
+
+    triggers = [trigger for scaled in kinds(emission, "ScaledObject") for trigger in scaled["spec"]["triggers"]]
+    assert triggers
+    assert all(trigger.get("authenticationRef") == reference for trigger in triggers)
+
+
+def test_the_dashboard_counts_no_node_twice():
+    (board,) = (file for file in emit_plan(PLAN, example_facts()).files if file.path.endswith("dashboard.json"))
+    (panel,) = (panel for panel in json.loads(board.text)["panels"] if panel["title"].startswith("Spend per hour"))
+
+    selected = [re.findall(r'label_(\w+?)(!?=)"([^"]*)"', target["expr"]) for target in panel["targets"]]
+    nodes = [
+        (*(value for key, _, value in matchers if "capacity_type" not in key), spot)
+        for matchers in selected
+        for key, sign, _ in matchers
+        if "capacity_type" in key
+        for spot in [sign == "="]
+    ]
+    assert len(nodes) == len(selected) == len(set(nodes))
+    assert all("us-east-1" in node for node in nodes)
+
+
+def test_a_manifest_is_rolled_back_to_the_nodes_and_tolerations_that_were_read(kubectl_bin, tmp_path):
+    former = {"eks.amazonaws.com/nodegroup": "gpu-p4d"}
+    team = Toleration(key="team", operator="Equal", value="assistant", effect="NoSchedule")
+    known = knowing(CHAT, pods_were_read=True, node_selector=former, tolerations=(team,))
+    component = text_of(emit_plan(of_action("a8"), known), "rollback/prod/chat-api/kustomization.yaml")
+
+    forward = text_of(emit_plan(of_action("a8"), known), "workloads/prod/chat-api/kustomization.yaml")
+    (tmp_path / "forward").mkdir()
+    moved = built(kubectl_bin, tmp_path / "forward", manifest(nodeSelector=former), forward)
+    assert not former.items() <= moved["spec"]["template"]["spec"]["nodeSelector"].items()
+
+    one = built(kubectl_bin, tmp_path, moved, component)
+
+    pod = one["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == former
+    assert pod["tolerations"] == [team.as_plain()]
+
+
+@pytest.mark.parametrize("letters", [40, 47, 58, 63])
+def test_the_autoscaler_that_keda_makes_has_a_name_that_a_cluster_takes(letters):
+    """KEDA puts `keda-hpa-` before the ScaledObject's name unless the HPA's is stated, and refuses more than 63 characters."""
+    known = WorkloadFacts(name=f"prod/{'a' * letters}", owner_kind="Deployment")
+    scaled = scheduled_object(PLAN.actions[0], known, cron_spans(((9 * 3600, 17 * 3600),)), replicas=2)
+
+    name = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["name"]
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= 63
+
+
+@pytest.mark.parametrize(
+    ("hours", "reason"), [((), "no hour in which it is up"), (tuple(range(168)), "the whole week")]
+)
+def test_a_timetable_of_all_hours_or_of_none_makes_no_trigger(hours, reason):
+    """KEDA's cron scaler refuses a start that equals its end."""
+    emission = emit_plan(
+        of_action("a7", Change(subject=CHAT, effect=SetSchedule(hours_of_week=hours))), example_facts()
+    )
+
+    assert kinds(emission, "ScaledObject") == []
+    assert any(reason in withheld.reason for withheld in emission.withheld)
+
+
+def test_fewer_replicas_wait_until_the_server_is_seen_to_batch():
+    effect = SetBatchPolicy(
+        form=BatchForm.GREEDY, max_batch=8, window_s=0.01, replicas=6, before=24, sizes=(1, 8), seconds=(0.1, 0.3),
+        basis=Basis.MEASURED,
+    )  # fmt: skip
+    emission = emit_plan(of_action("a8", Change(subject=CHAT, effect=effect)), example_facts())
+
+    steps = [
+        (component["metadata"]["annotations"].get("trimtab.dev/applies-once"), step)
+        for component in kinds(emission, "Component")
+        for patch in component["patches"]
+        for step in yaml.safe_load(patch["patch"])
+        if isinstance(step, dict) and step.get("path") == "/spec/replicas"
+    ]
+    assert [step["value"] for _, step in steps] == [6]
+    assert all("its server batches up to 8 requests at once" in once for once, _ in steps)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "kind", "said"),
+    [
+        ("chat-predictor", "InferenceService", "minReplicas: "),
+        ("chat-kserve", "LLMInferenceService", "in LLMInferenceService chat set spec.scaling with minReplicas: "),
+        (
+            "chat-kserve-prefill",
+            "LLMInferenceService",
+            "in LLMInferenceService chat set spec.prefill.scaling with minReplicas: ",
+        ),
+    ],
+)
+def test_the_bounds_of_a_workload_of_kserve_are_for_its_own_part(deployment, kind, said):
+    emission = renamed(f"prod/{deployment}", owner_kind=kind)
 
     assert any(said in item.reason for item in emission.withheld)
     assert not any(deployment in file.path for file in emission.files if file.kind == "ScaledObject")
@@ -440,12 +573,6 @@ def renamed(workload, **known):
     facts = knowing(CHAT, **known)
     ours = tuple(replace(one, name=workload) if one.name == CHAT else one for one in facts.workloads)
     return emit_plan(replace(plan, actions=(replace(action, changes=changes),)), replace(facts, workloads=ours))
-
-
-def at_path(spec, path):
-    for name in path:
-        spec = spec[name]
-    return spec
 
 
 def ray_service(*groups):
@@ -502,7 +629,11 @@ def test_a_ray_service_is_rolled_back_in_the_same_place(kubectl_bin, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("RayService", "autoscaling_config"), ("InferenceService", "minReplicas")],
+    [
+        ("RayService", "autoscaling_config"),
+        ("InferenceService", "minReplicas"),
+        ("LLMInferenceService", "spec.scaling"),
+    ],
 )
 def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kind, said):
     emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind=kind))
@@ -512,7 +643,7 @@ def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kin
     assert any(said in one.reason and "30" in one.reason for one in emission.withheld)
 
 
-@pytest.mark.parametrize("kind", ["RayService", "InferenceService"])
+@pytest.mark.parametrize("kind", ["RayService", "InferenceService", "LLMInferenceService"])
 def test_services_of_ray_and_kserve_go_to_nodes_of_services(kind):
     same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
     there = UseOffering(pool=P3_SMALL, gpu="V100", gpus_per_node=1, speed=same)

@@ -23,6 +23,7 @@ CRDS = {
     ("kueue.x-k8s.io/v1beta2", "ClusterQueue"): "jsonschema/clusterqueue_kueue.x-k8s.io_v1beta2.json",
     ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): "jsonschema/resourceflavor_kueue.x-k8s.io_v1beta2.json",
     ("batch/v1", "CronJob"): "core-v1.34-strict/cronjob.json",
+    ("v1", "Service"): "core-v1.34-strict/service.json",
     ("v1", "ServiceAccount"): "core-v1.34-strict/serviceaccount.json",
     ("scheduling.k8s.io/v1", "PriorityClass"): "core-v1.34-strict/priorityclass.json",
 }

@@ -11,6 +11,8 @@ from trimtab.policies.serving_stacks import (
     PlannerPolicy,
     ReplicaTokens,
     SaturationPolicy,
+    TokenAwarePolicy,
+    TokenVelocityPolicy,
     knative_memory,
     knative_step,
     outstanding,
@@ -18,9 +20,12 @@ from trimtab.policies.serving_stacks import (
     outstanding_step,
     planner_step,
     saturation_step,
+    token_aware_memory,
+    token_aware_step,
     token_saturation,
     token_saturation_memory,
     token_saturation_step,
+    token_velocity_step,
 )
 
 NAN = float("nan")
@@ -175,3 +180,29 @@ def test_a_timetable_rises_early_and_falls_on_time():
     assert cron_step(by_hour, 300, 8 * 3600 - 300) == 5
     assert cron_step(by_hour, 300, 18 * 3600 - 1) == 5
     assert cron_step(by_hour, 300, 18 * 3600) == 1
+
+
+def test_token_aware_follows_the_trigger_that_asks_for_more():
+    policy = TokenAwarePolicy(HpaPolicy(1.0, 1, 20), prompt_frac=0.5)
+
+    waiting = token_aware_step(policy, token_aware_memory(policy), seen(ready=2, load=1.0, duty=0.4, backlog=9.0))
+    full = token_aware_step(policy, token_aware_memory(policy), seen(ready=4, load=4.0, duty=1.0))
+    calm = token_aware_step(policy, token_aware_memory(policy), seen(ready=2, load=1.6, duty=0.8))
+
+    # 9 s of waiting work, half of it prompts, at 1.5 s a replica; 4 full caches at 0.8 each; 1.6 caches at 0.8 each
+    assert waiting == 3
+    assert full == 5
+    assert calm == 2
+
+
+def test_token_aware_changes_nothing_while_its_metrics_are_absent():
+    policy = TokenAwarePolicy(HpaPolicy(1.0, 1, 20))
+    assert token_aware_step(policy, token_aware_memory(policy), seen(ready=3, load=NAN)) == 3
+
+
+def test_token_velocity_has_replicas_for_the_tokens_that_arrive_and_none_for_those_that_wait():
+    policy = TokenVelocityPolicy(1, 20, engine_load=0.8)
+
+    assert token_velocity_step(policy, seen(ready=2, load=4.0)) == 5
+    assert token_velocity_step(policy, seen(ready=8, load=0.0, backlog=60.0)) == 1
+    assert token_velocity_step(policy, seen(ready=3, starting=1, load=NAN)) == 4

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab.levers.pooling import DISK, HOST_MEMORY, PoolMargin, PoolService, choose_pool, warm_frac
+from trimtab.levers.pooling import DISK, HOST_MEMORY, PoolMargin, PoolService, choose_pool, replay_daily, warm_frac
 from trimtab.policies.pooling import PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests, replay_pool
 from trimtab.units import S_PER_DAY
@@ -80,6 +80,46 @@ def test_a_crowded_model_gets_a_replica_of_its_own_and_gives_it_back():
     assert np.isfinite(replayed.last_s[0]).all()
 
 
+def test_a_request_that_waited_too_long_gives_the_busiest_model_a_replica_of_its_own():
+    models = [replace(MODEL, own_start_s=5), replace(MODEL, name="b", own_start_s=5)]
+    busy = every(0.5, span_s=60)
+    stubborn = PoolPolicy(patience_s=math.inf)
+
+    left = replay_pool(models, [busy, requests(10)], stubborn, memory_gib=40, span_s=100)
+    relieved = replay_pool(models, [busy, requests(10)], stubborn._replace(relief_s=3), memory_gib=40, span_s=100)
+
+    assert left.first_s[1][0] > 50
+    # 3 s of waiting, 5 s of start, the last answer, 1 s of sleep, 2 s of wake
+    assert relieved.first_s[1][0] == pytest.approx(12, abs=1)
+    assert relieved.own_s[1] == 0
+    assert relieved.own_s[0] > 50
+
+
+def test_a_busy_own_replica_is_given_back_after_its_time():
+    model = replace(MODEL, own_start_s=5)
+    policy = PoolPolicy(own_requests=1, own_hold_s=20)
+
+    replayed = replay_pool([model], [requests(0, *np.arange(20, 30, 0.5))], policy, memory_gib=40, span_s=1000)
+
+    # started at 0 and again at 26.1, when the first was drained; idle from 31.1 on, held for 20 s more
+    assert replayed.own_s[0] < 60
+    assert np.isfinite(replayed.last_s[0]).all()
+
+
+def test_a_model_that_blocks_another_sleeps_as_soon_as_it_is_idle():
+    big = replace(MODEL, wake_s=6, sleep_s=6)
+    models = [big, replace(big, name="b")]
+    early = PoolPolicy(early_sleep_s=2)
+
+    late = replay_pool(models, [requests(0), requests(60)], PoolPolicy(), memory_gib=40, span_s=100)
+    soon = replay_pool(models, [requests(0), requests(60)], early, memory_gib=40, span_s=100)
+    beside = replay_pool(models, [requests(0, 60), requests(30)], early, memory_gib=61, span_s=100)
+
+    assert late.first_s[1] == pytest.approx([6 + 6.1])
+    assert soon.first_s[1] == pytest.approx([6.1])
+    assert beside.wakes.tolist() == [1, 1]
+
+
 def test_every_request_ends_once_whatever_the_load():
     rng = np.random.default_rng(3)
     models = [replace(MODEL, name=str(at), growth=0.1, awake_gib=20 + 5 * at) for at in range(5)]
@@ -126,6 +166,59 @@ def test_quiet_services_share_a_gpu_and_a_busy_or_unknown_one_does_not():
     assert [set(gpu.services) for gpu in plan.gpus] == [{0, 1}]
     assert set(plan.alone) == {2, 3}
     assert plan.gpu_count == 3
+
+
+def test_a_service_that_one_replica_cannot_serve_stays_alone():
+    span_s = 2 * S_PER_DAY
+    full = pooled("full", requests(*np.arange(0, span_s, 10), answer_s=15.0))
+    services = [
+        replace(full, model=replace(full.model, own_concurrency=1)),
+        pooled("quiet", every(1800, span_s=span_s)),
+    ]
+
+    plan = choose_pool(services, PoolPolicy(), memory_gib=40, span_s=span_s)
+
+    assert plan.alone[0] == "one warm replica already misses its target"
+
+
+def test_services_of_too_little_history_share_gpus_among_themselves():
+    span_s = 7 * S_PER_DAY
+    services = [pooled(str(number), requests(5.0 * number)) for number in range(5)]
+
+    roomy = choose_pool(services, PoolPolicy(), memory_gib=150, span_s=span_s, margin=PoolMargin(newcomers=4))
+    tight = choose_pool(services, PoolPolicy(), memory_gib=60, span_s=span_s, margin=PoolMargin(newcomers=4))
+
+    assert [(gpu.services, gpu.newcomers) for gpu in roomy.gpus] == [((0, 1, 2, 3), True)]
+    assert roomy.alone == {4: "too few requests in the history"}
+    # only those that can all be awake at once
+    assert [gpu.services for gpu in tight.gpus] == [(0, 1), (2, 3)]
+
+
+def test_a_placement_is_kept_while_it_keeps_the_targets_and_left_by_those_that_grew():
+    span_s = 2 * S_PER_DAY
+    quiet = [pooled(name, every(1800, span_s=span_s, start_s=600 * at)) for at, name in enumerate("abc")]
+    before = choose_pool(quiet, PoolPolicy(), memory_gib=40, span_s=span_s)
+    grown = [*quiet[:2], quiet[2].with_requests(requests(*np.arange(0, span_s, 2), answer_s=15.0))]
+
+    same = choose_pool(quiet, PoolPolicy(), memory_gib=40, span_s=span_s, before=before)
+    after = choose_pool(grown, PoolPolicy(), memory_gib=40, span_s=span_s, before=before)
+
+    assert [set(gpu.services) for gpu in same.gpus] == [{0, 1, 2}]
+    assert [set(gpu.services) for gpu in after.gpus] == [{0, 1}]
+
+
+def test_a_day_is_placed_on_the_days_before_it():
+    span_s = 4 * S_PER_DAY
+    services = [pooled(name, every(1800, span_s=span_s, start_s=600 * at)) for at, name in enumerate("ab")]
+
+    days = list(
+        replay_daily(
+            services, PoolPolicy(), memory_gib=40, start_s=2 * S_PER_DAY, end_s=span_s, history_s=2 * S_PER_DAY
+        )
+    )
+
+    assert [day.gpus for day in days] == [1.0, 1.0]
+    assert [day.in_time.tolist() for day in days] == [[48, 48], [48, 48]]
 
 
 def test_a_warm_replica_does_not_wait_to_wake():

@@ -421,53 +421,40 @@ def test_pods_are_read_where_their_owner_keeps_them(kind, spec, replicas):
     assert (pods.gpus, pods.node_selector, pods.replicas) == (2, (("karpenter.sh/nodepool", "gpus"),), replicas)
 
 
-_MODEL = {"nodeSelector": {"karpenter.sh/nodepool": "gpus"}, "model": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}
+def kserve(kind, spec):
+    body = {"kind": kind, "metadata": {"name": "api", "namespace": "prod"}, "spec": spec}
+    return read_objects([("a.yaml", body)])
 
 
-@pytest.mark.parametrize("predictor", [_POD, _MODEL])
-def test_an_inference_service_is_read_as_the_deployment_that_kserve_makes_of_it(predictor):
-    """Under that name its pods were seen: kserve/kserve, PredictorServiceName."""
-    body = {"kind": "InferenceService", "metadata": {"name": "chat", "namespace": "prod"}}
-    found = read_objects([("a.yaml", body | {"spec": {"predictor": predictor}})])
+def test_objects_of_kserve_are_the_workloads_that_their_deployments_are_called():
+    predictor = kserve("InferenceService", {"predictor": _POD}).pods["prod/api-predictor"]
+    llm = kserve("LLMInferenceService", {"replicas": 2, "template": _POD, "prefill": {"replicas": 5, "template": _POD}})
 
-    (pods,) = found.pods.values()
-    assert (pods.workload, pods.gpus, pods.replicas) == ("prod/chat-predictor", 2, None)
-    assert pods.node_selector == (("karpenter.sh/nodepool", "gpus"),)
-
-
-def test_an_llm_inference_service_is_two_workloads_with_replicas_of_their_own():
-    """kserve/kserve, workload_single_node.go: the Deployments `-kserve` and `-kserve-prefill`."""
-    decode = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
-    spec = {"replicas": 2, "template": decode, "prefill": {"replicas": 3, "template": _POD}}
-    body = {"kind": "LLMInferenceService", "metadata": {"name": "llm", "namespace": "prod"}, "spec": spec}
-
-    found = read_objects([("a.yaml", body)])
-
-    assert {name: (pods.gpus, pods.replicas) for name, pods in found.pods.items()} == {
-        "prod/llm-kserve": (8, 2),
-        "prod/llm-kserve-prefill": (2, 3),
+    assert (predictor.gpus, predictor.replicas) == (2, None)
+    assert {name: (pods.gpus, pods.replicas) for name, pods in llm.pods.items()} == {
+        "prod/api-kserve": (2, 2),
+        "prod/api-kserve-prefill": (2, 5),
     }
 
 
-def test_a_patch_of_one_half_of_an_llm_inference_service_changes_that_half_alone():
-    steps = [{"op": "add", "path": "/spec/prefill/template/nodeSelector", "value": {"pool": "new"}}]
-    target = {"kind": "LLMInferenceService", "name": "llm"}
-    merged = {
-        "kind": "LLMInferenceService",
-        "metadata": {"name": "llm"},
-        "spec": {"template": {"nodeSelector": {"a": "b"}}},
-    }
-    patches = [{"target": target, "patch": yaml.safe_dump(patch)} for patch in (steps, merged)]
-    component = {"kind": "Component", "metadata": {"name": "x"}, "patches": patches}
+@pytest.mark.parametrize(
+    ("kind", "patch", "workload"),
+    [
+        ("InferenceService", {"spec": {"predictor": _POD}}, "prod/api-predictor"),
+        ("LLMInferenceService", {"spec": {"template": _POD}}, "prod/api-kserve"),
+        ("LLMInferenceService", {"spec": {"prefill": {"template": _POD}}}, "prod/api-kserve-prefill"),
+    ],
+)
+def test_a_patch_of_an_object_of_kserve_is_for_the_workload_that_it_makes(kind, patch, workload):
+    body = yaml.safe_dump({"kind": kind, "metadata": {"name": "api"}, **patch})
+    component = {"kind": "Component", "patches": [{"target": {"kind": kind, "name": "api"}, "patch": body}]}
+    known = ["prod/api-predictor", "prod/api-kserve", "prod/api-kserve-prefill", "prod/api"]
 
-    found = read_objects([("prod/x/kustomization.yaml", component)]).laid_on(
-        ["prod/llm-kserve", "prod/llm-kserve-prefill"]
-    )
+    found = read_objects([("kustomization.yaml", component)]).laid_on(known)
 
-    assert {name: pods.node_selector for name, pods in found.pods.items()} == {
-        "prod/llm-kserve": (("a", "b"),),
-        "prod/llm-kserve-prefill": (("pool", "new"),),
-    }
+    assert set(found.pods) == {workload}
+    assert found.pods[workload].gpus == 2
+    assert found.unread == []
 
 
 def test_a_ray_service_with_several_groups_of_gpus_is_listed():

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.catalog.kserve import DEPLOYED
 from trimtab.diagnose.cluster_records import Call, ClusterRecords, LostSpan, Row, distinct, number, pairs
+from trimtab.fleet.owner_kinds import DEPLOYED
 from trimtab.provenance import Evidence
 
 

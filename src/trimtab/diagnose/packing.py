@@ -25,7 +25,6 @@ from math import inf
 import numpy as np
 
 from trimtab.catalog import InstanceType
-from trimtab.catalog.kserve import DEPLOYED
 from trimtab.diagnose.cluster_records import (
     NOBODY,
     Call,
@@ -41,6 +40,7 @@ from trimtab.diagnose.cluster_records import (
     seconds,
 )
 from trimtab.diagnose.findings import Found, Offence, OffenceKind, WasteKind, group_of
+from trimtab.fleet.owner_kinds import DEPLOYED
 from trimtab.fleet.settings import Hygiene
 from trimtab.replay.job_nodes import (
     ANY_MODEL,

@@ -8,8 +8,8 @@ Hours of which no tokens were read keep their part of the bill as `unread`: it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse, token_use
@@ -116,3 +116,77 @@ def _sum(name: str, rows: list[TokenCharge]) -> TokenCharge:
         rules=tuple(dict.fromkeys(rule for row in rows for rule in row.rules)),
         because="; ".join(dict.fromkeys(row.because for row in rows)),
     )
+
+
+UNATTRIBUTED = "unattributed"
+"""Tokens that the server counted and no consumer reported, and hours of which no tokens were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerUse:
+    """Tokens that a consumer (a tenant, an adapter, an API key) used of a service, as a gateway counted them."""
+
+    service: str
+    consumer: str
+    tokens: TokenAmounts
+
+
+def by_consumer(rows: Iterable[TokenCharge], uses: Sequence[ConsumerUse]) -> tuple[TokenCharge, ...]:
+    """Divide each service's token charges over its consumers; what they did not report is unattributed.
+
+    The parts sum to each service's bill exactly. Where consumers report more tokens than the server counted, the charge is
+    divided by what they report, and the row says so.
+    """
+    of_service: dict[str, list[ConsumerUse]] = {}
+    for use in uses:
+        of_service.setdefault(use.service, []).append(use)
+    found = [part for row in rows for part in _consumer_rows(row, of_service.get(row.name, []))]
+    return summed(found, str)
+
+
+def _consumer_rows(row: TokenCharge, uses: Sequence[ConsumerUse]) -> list[TokenCharge]:
+    """Return one row for each consumer of a service, and one for the rest of its charge."""
+    reported = [use.tokens if row.cached_known else _without_cached(use.tokens) for use in uses]
+    rest = TokenAmounts(
+        input=max(row.tokens.input - sum(tokens.input for tokens in reported), 0.0),
+        output=max(row.tokens.output - sum(tokens.output for tokens in reported), 0.0),
+        cached=max(row.tokens.cached - sum(tokens.cached for tokens in reported), 0.0),
+    )
+    amounts = [*reported, rest]
+    parts = zip(
+        _divided(row.input_micro_usd, [tokens.input for tokens in amounts]),
+        _divided(row.output_micro_usd, [tokens.output for tokens in amounts]),
+        _divided(row.cached_micro_usd, [tokens.cached for tokens in amounts]),
+        strict=True,
+    )
+    names = [*(use.consumer for use in uses), UNATTRIBUTED]
+    because = row.because + _excess(row, reported)
+    return [
+        replace(
+            row, name=name, input_micro_usd=input_part, output_micro_usd=output_part, cached_micro_usd=cached_part,
+            unread_micro_usd=row.unread_micro_usd if name == UNATTRIBUTED else 0, tokens=tokens, because=because,
+        )
+        for name, tokens, (input_part, output_part, cached_part) in zip(names, amounts, parts, strict=True)
+    ]  # fmt: skip
+
+
+def _without_cached(tokens: TokenAmounts) -> TokenAmounts:
+    """Return amounts as a server counts them that does not tell cached tokens from others."""
+    return TokenAmounts(input=tokens.input + tokens.cached, output=tokens.output, cached=0.0)
+
+
+def _divided(micro_usd: int, amounts: Sequence[float]) -> list[int]:
+    """Divide a charge by tokens; all of it is unattributed (the last part) where there are none."""
+    return apportion(micro_usd, amounts if sum(amounts) > 0 else [*(0.0 for _ in amounts[:-1]), 1.0])
+
+
+def _excess(row: TokenCharge, reported: Sequence[TokenAmounts]) -> str:
+    total = sum(tokens.input + tokens.output + tokens.cached for tokens in reported)
+    counted = row.tokens.input + row.tokens.output + row.tokens.cached
+    if total <= counted * (1 + _COUNTED_ALIKE_FRAC):
+        return ""
+    return f"; consumers report {total / counted - 1:.0%} more tokens than the server counted" if counted else ""
+
+
+_COUNTED_ALIKE_FRAC = 0.01
+"""Windows of a gateway and a server do not start at the same request."""

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from trimtab.catalog.kserve import DEPLOYED
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.owner_kinds import RUN_FOR_EVER
 from trimtab.ledger import Holdings, Usage
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.physics.transfer import SAME_SPEED
@@ -336,8 +336,8 @@ RUN_KINDS = frozenset({WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadK
 _NOTEBOOK = re.compile(r"notebook|jupyter|jhub|workbench|vscode", re.IGNORECASE)
 _EVALUATION = re.compile(r"(^|[-/_])eval", re.IGNORECASE)
 _BATCH = re.compile(r"batch|nightly|cron|etl|backfill|embed-all|offline", re.IGNORECASE)
-_SERVING_OWNERS = frozenset(kind.casefold() for kind in DEPLOYED) | {"statefulset", "daemonset"}
 _REGULAR_S = 20 * S_PER_MIN
+_RUN_FOR_EVER = frozenset(kind.casefold() for kind in RUN_FOR_EVER)
 _LONG_RUN_FRAC = 0.5
 
 
@@ -358,9 +358,9 @@ def workload_kind(
         return WorkloadKind.NOTEBOOK, f"its name or owner says so ({owner_kind or name})"
     if _EVALUATION.search(name):
         return WorkloadKind.EVALUATION, "its name says evaluation"
-    if jobs is not None and owner_kind.casefold() not in _SERVING_OWNERS:
+    if jobs is not None and owner_kind.casefold() not in _RUN_FOR_EVER:
         return _kind_of_runs(name, jobs, window)
-    if owner_kind.casefold() in _SERVING_OWNERS:
+    if owner_kind.casefold() in _RUN_FOR_EVER:
         return WorkloadKind.SERVING, f"a {owner_kind} runs for ever; no request metrics were found"
     return WorkloadKind.EXPERIMENT, "nothing says otherwise"
 

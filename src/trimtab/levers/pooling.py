@@ -1,18 +1,22 @@
 """Put seldom-used models on shared GPUs: which models share one, and which keep a replica of their own.
 
-Services are placed one after another, the busiest first. Each goes to the first GPU on which a replay of the history keeps the
-targets of all its models with a margin, else it opens another GPU. The margin has two parts: only a share of the permitted
-misses is used, and the history is also replayed with each service's clock turned by whole days, so that models do not share a
-GPU only because their busy hours happened never to meet. A service without requests in the history is not pooled: nothing
-says what it would do to the others.
+Services are placed one after another, the busiest first. Each joins the first GPU on which a replay of the history keeps the
+targets of all its models with a margin, else it opens another GPU. The margin has three parts. Only a share of the permitted
+misses is used. The history is also replayed with each service's clock turned by whole days, so that models do not share a GPU
+only because their busy hours never met. And in that replay requests take longer, as if demand had grown.
+
+A service with requests on fewer than two days cannot be judged: a few of them share a GPU on which all can be awake at once.
+The placement is meant to be made again every day (`replay_daily`). Services stay where they are if that keeps the targets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.pooling import PoolPolicy
@@ -45,6 +49,9 @@ ASLEEP_GIB = 1.2
 
 
 _ROUNDING_S = 1e-6
+_KNOWN_DAYS = 2
+_GOOD_ENOUGH = 0.02
+"""Own replicas more, on average, at which no further GPU is tried for a service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,24 +82,33 @@ class PoolService:
         """Return the service with the requests of another span."""
         return replace(self, requests=requests)
 
-    def without_requests(self) -> PoolService:
-        """Return the service in a span without requests."""
-        return replace(self, requests=self.requests.within(0.0, 0.0))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMargin:
-    """How much better than required a placement must be on the history: the share of misses it may use, and turned clocks."""
+    """How much better than required a placement must be on the history.
 
-    slack_frac: float = 0.2
-    turns: int = 3
+    `slack_frac` is the share of the permitted misses that it may use. `turns` is how many replays have turned clocks; in them
+    each request also takes `busier_frac` longer, as if demand had grown. `newcomers` is how many services with too little
+    history may share a GPU. A service joins a GPU if that needs at most `most_own` own replicas more, on average; alone it
+    would hold one.
+    """
+
+    slack_frac: float = 0.5
+    turns: int = 1
+    busier_frac: float = 0.25
+    newcomers: int = 4
+    most_own: float = 0.5
 
 
 class PoolGpu(NamedTuple):
-    """The services, by number, that share a GPU, and the mean number of own replicas that they need beside it."""
+    """The services, by number, that share a GPU, and the mean number of own replicas that they need beside it.
+
+    `newcomers` says that the services have too little history to be judged by a replay.
+    """
 
     services: tuple[int, ...]
     own_replicas: float
+    newcomers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,27 +131,50 @@ def choose_pool(
     memory_gib: float,
     span_s: float,
     margin: PoolMargin = PoolMargin(),
+    before: PoolPlan | None = None,
 ) -> PoolPlan:
-    """Place services on as few shared GPUs as keep every target with a margin on the history of `span_s`."""
-    required = [_required_frac(service, memory_gib, span_s, margin) for service in services]
-    alone = {
-        number: "no requests in the history"
-        for number, found in enumerate(services)
-        if not len(found.requests.arrival_s)
-    }
-    busiest = sorted((number for number in range(len(services)) if number not in alone),
-                     key=lambda number: (-_work_s(services[number]), number))  # fmt: skip
-    gpus: list[PoolGpu] = []
-    for number in busiest:
-        for at, gpu in enumerate(gpus):
-            shared = _judged((*gpu.services, number), services, required, policy, memory_gib, span_s, margin)
-            if shared is not None and shared.own_replicas - gpu.own_replicas < 1:
-                gpus[at] = shared
-                break
-        else:
-            gpus.append(PoolGpu((number,), 0.0))
+    """Place services on as few shared GPUs as keep every target with a margin on the history of `span_s`.
+
+    With a placement from `before`, services stay where they are if that still keeps the targets.
+    """
+    judge = _Judge(services, policy, memory_gib, span_s, margin)
+    newcomers = [number for number, found in enumerate(services) if _is_newcomer(found, span_s)]
+    full = [number for number in range(len(services)) if number not in newcomers and judge.is_full(number)]
+    kept = [gpu for gpu in (() if before is None else before.gpus) if not gpu.newcomers]
+    gpus = [gpu for gpu in (judge.still_shared(gpu, {*newcomers, *full}) for gpu in kept) if gpu is not None]
+    placed = {number for gpu in gpus for number in gpu.services}
+    waiting = sorted(set(range(len(services))) - placed - {*newcomers, *full})
+    for number in sorted(waiting, key=lambda number: (-_work_s(services[number]), number)):
+        judge.place(number, gpus)
+    alone = dict.fromkeys(full, "one warm replica already misses its target")
     alone |= {gpu.services[0]: "no other GPU keeps every target with it" for gpu in gpus if len(gpu.services) == 1}
-    return PoolPlan(gpus=tuple(gpu for gpu in gpus if len(gpu.services) > 1), alone=alone)
+    shared = [gpu for gpu in gpus if len(gpu.services) > 1]
+    newcomers.sort(key=lambda number: services[number].model.awake_gib)
+    unknown = list(_newcomer_gpus(newcomers, services, memory_gib, margin.newcomers))
+    alone |= {gpu.services[0]: "too few requests in the history" for gpu in unknown if len(gpu.services) == 1}
+    shared += [gpu for gpu in unknown if len(gpu.services) > 1]
+    return PoolPlan(gpus=tuple(shared), alone=alone)
+
+
+def _is_newcomer(service: PoolService, span_s: float) -> bool:
+    """Return whether the history is too short to tell what a service does: requests on fewer than two of its days."""
+    days = np.unique(service.requests.arrival_s // S_PER_DAY)
+    return len(days) < min(_KNOWN_DAYS, math.ceil(span_s / S_PER_DAY))
+
+
+def _newcomer_gpus(
+    newcomers: Sequence[int], services: Sequence[PoolService], memory_gib: float, most: int
+) -> Iterator[PoolGpu]:
+    """Yield GPUs for services that nothing is known of: a few on each, which can all be awake at once."""
+    members: list[int] = []
+    for number in newcomers:
+        awake_gib = sum(services[each].model.awake_gib for each in (*members, number))
+        if members and (len(members) >= most or awake_gib > memory_gib):
+            yield PoolGpu(tuple(members), 0.0, newcomers=True)
+            members = []
+        members.append(number)
+    if members:
+        yield PoolGpu(tuple(members), 0.0, newcomers=True)
 
 
 def replay_gpu(
@@ -168,32 +207,85 @@ def _work_s(service: PoolService) -> float:
     return float(service.requests.prompt_s.sum() + service.requests.answer_s.sum())
 
 
-def _required_frac(service: PoolService, memory_gib: float, span_s: float, margin: PoolMargin) -> float:
-    """Return the share that a placement must keep: the target with its margin, or what one warm replica has if that is less."""
-    wanted = 1 - (1 - service.required_frac) * margin.slack_frac
-    return min(wanted, warm_frac(service, memory_gib=memory_gib, span_s=span_s))
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Replays of the history that say which services may share a GPU."""
 
+    services: Sequence[PoolService]
+    policy: PoolPolicy
+    memory_gib: float
+    span_s: float
+    margin: PoolMargin
+    required: dict[int, float] = field(default_factory=dict)
 
-def _judged(
-    members: tuple[int, ...],
-    services: Sequence[PoolService],
-    required: Sequence[float],
-    policy: PoolPolicy,
-    memory_gib: float,
-    span_s: float,
-    margin: PoolMargin,
-) -> PoolGpu | None:
-    """Return services on one GPU; None if they do not fit or any of them misses its share in any replay."""
-    chosen = [services[number] for number in members]
-    if not _fit([service.model for service in chosen], memory_gib):
+    def place(self, number: int, gpus: list[PoolGpu]) -> None:
+        """Put a service on the shared GPU that needs the fewest own replicas with it, or on another GPU."""
+        best, best_at, least = None, -1, self.margin.most_own
+        for at, gpu in enumerate(gpus):
+            shared = self.judged((*gpu.services, number))
+            if shared is not None and shared.own_replicas - gpu.own_replicas <= least:
+                best, best_at, least = shared, at, shared.own_replicas - gpu.own_replicas
+            if best is not None and least <= _GOOD_ENOUGH:
+                break
+        if best is None:
+            gpus.append(PoolGpu((number,), 0.0))
+        else:
+            gpus[best_at] = best
+
+    def still_shared(self, gpu: PoolGpu, leaving: Set[int]) -> PoolGpu | None:
+        """Return what remains of a GPU's services when the busiest ones leave until the rest keep their targets."""
+        members = [number for number in gpu.services if number not in leaving]
+        members.sort(key=lambda number: _work_s(self.services[number]))
+        while len(members) > 1:
+            shared = self.judged(tuple(members))
+            if shared is not None and shared.own_replicas <= self.margin.most_own:
+                return shared
+            members.pop()
         return None
-    own_replicas = 0.0
-    for turned in _turned(chosen, members, span_s, margin.turns):
-        replayed, shares = replay_gpu(turned, policy, memory_gib=memory_gib, span_s=span_s)
-        if any(share < required[number] for share, number in zip(shares, members, strict=True)):
+
+    def judged(self, members: tuple[int, ...]) -> PoolGpu | None:
+        """Return services on one GPU; None if they do not fit or any of them misses its share in any replay."""
+        chosen = [self.services[number] for number in members]
+        if not _fit([service.model for service in chosen], self.memory_gib):
             return None
-        own_replicas = max(own_replicas, float(replayed.own_s.sum()) / span_s)
-    return PoolGpu(members, own_replicas)
+        if self.span_s > S_PER_DAY and self._too_late_on_one_day(members):
+            return None
+        own_replicas = []
+        for turned in _turned(chosen, members, self.span_s, self.margin):
+            replayed, shares = replay_gpu(turned, self.policy, memory_gib=self.memory_gib, span_s=self.span_s)
+            if any(share < self._required_frac(number) for share, number in zip(shares, members, strict=True)):
+                return None
+            own_replicas.append(float(replayed.own_s.sum()) / self.span_s)
+        return PoolGpu(members, sum(own_replicas) / len(own_replicas))
+
+    def _too_late_on_one_day(self, members: tuple[int, ...]) -> bool:
+        """Return whether the busiest day of the last member alone uses up a member's permitted misses: a cheap rejection."""
+        per_day = np.bincount((self.services[members[-1]].requests.arrival_s // S_PER_DAY).astype(np.int64))
+        start_s = float(per_day.argmax()) * S_PER_DAY
+        day = [
+            each.with_requests(each.requests.within(start_s, start_s + S_PER_DAY))
+            for each in (self.services[number] for number in members)
+        ]
+        shares = replay_gpu(day, self.policy, memory_gib=self.memory_gib, span_s=S_PER_DAY)[1]
+        late = [(1 - share) * len(each.requests.arrival_s) for share, each in zip(shares, day, strict=True)]
+        permitted = [
+            (1 - self._required_frac(number)) * len(self.services[number].requests.arrival_s) for number in members
+        ]
+        return any(number > most + 1 for number, most in zip(late, permitted, strict=True))
+
+    def is_full(self, number: int) -> bool:
+        """Return whether a service is too busy for one replica, so that it has no time to give."""
+        service = self.services[number]
+        return warm_frac(service, memory_gib=self.memory_gib, span_s=self.span_s) < service.required_frac
+
+    def _required_frac(self, number: int) -> float:
+        """Return the share that a placement must keep: the target with its margin, or that of a warm replica if it is less."""
+        if number not in self.required:
+            service = self.services[number]
+            wanted = 1 - (1 - service.required_frac) * self.margin.slack_frac
+            warm = warm_frac(service, memory_gib=self.memory_gib, span_s=self.span_s)
+            self.required[number] = min(wanted, warm)
+        return self.required[number]
 
 
 def _fit(models: Sequence[PooledModel], memory_gib: float) -> bool:
@@ -204,14 +296,66 @@ def _fit(models: Sequence[PooledModel], memory_gib: float) -> bool:
 
 
 def _turned(
-    services: Sequence[PoolService], members: Sequence[int], span_s: float, turns: int
+    services: Sequence[PoolService], members: Sequence[int], span_s: float, margin: PoolMargin
 ) -> Iterator[list[PoolService]]:
-    """Yield the services as recorded, then with each one's clock turned by another number of days."""
+    """Yield the services as recorded, then busier and with each one's clock turned by another number of days."""
+    yield list(services)
     days = max(int(span_s // S_PER_DAY), 1)
-    for turn in range(turns + 1):
+    for turn in range(1, margin.turns + 1):
         yield [
-            replace(service, requests=service.requests.rotated(turn * number % days * S_PER_DAY, span_s))
-            if turn
-            else service
+            service.with_requests(
+                service.requests.rotated(turn * number % days * S_PER_DAY, span_s).slower(1 + margin.busier_frac)
+            )
             for service, number in zip(services, members, strict=True)
         ]
+
+
+class PoolDay(NamedTuple):
+    """One day under the placement chosen before it: the GPUs held on average, and each service's requests in time."""
+
+    plan: PoolPlan
+    span_s: float
+    gpus: float
+    in_time: FloatArray
+    requests: FloatArray
+    wakes: FloatArray
+
+
+def replay_daily(
+    services: Sequence[PoolService],
+    policy: PoolPolicy,
+    *,
+    memory_gib: float,
+    start_s: float,
+    end_s: float,
+    history_s: float,
+    margin: PoolMargin = PoolMargin(),
+) -> Iterator[PoolDay]:
+    """Yield each day from `start_s` on, replayed under a placement that is chosen again on the `history_s` before it."""
+    plan = None
+    for day_s in np.arange(start_s, end_s, S_PER_DAY):
+        span_s = min(history_s, day_s)
+        past = [each.with_requests(each.requests.within(day_s - span_s, day_s)) for each in services]
+        plan = choose_pool(past, policy, memory_gib=memory_gib, span_s=span_s, margin=margin, before=plan)
+        length_s = min(S_PER_DAY, end_s - day_s)
+        today = [each.with_requests(each.requests.within(day_s, day_s + length_s)) for each in services]
+        yield _replayed_day(today, plan, policy, memory_gib, length_s)
+
+
+def _replayed_day(
+    services: Sequence[PoolService], plan: PoolPlan, policy: PoolPolicy, memory_gib: float, span_s: float
+) -> PoolDay:
+    counts = np.array([len(each.requests.arrival_s) for each in services], dtype=np.float64)
+    in_time, wakes = np.zeros(len(services)), np.zeros(len(services))
+    for number in plan.alone:
+        in_time[number] = warm_frac(services[number], memory_gib=memory_gib, span_s=span_s) * counts[number]
+    gpus = float(len(plan.alone))
+    for gpu in plan.gpus:
+        members = list(gpu.services)
+        replayed, shares = replay_gpu(
+            [services[number] for number in members], policy, memory_gib=memory_gib, span_s=span_s
+        )
+        gpus += 1 + float(replayed.own_s.sum()) / span_s
+        in_time[members] = np.array(shares) * counts[members]
+        wakes[members] = replayed.wakes
+    return PoolDay(plan, span_s, gpus, in_time, counts, wakes)

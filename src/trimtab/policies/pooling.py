@@ -8,7 +8,10 @@ weights in host memory, level 2 reads them from disk again. A router in front of
   together (Aegaeon, SOSP'25, groups requests by model for the same reason).
 - A busy model is not interrupted, since sleeping would drop its requests. If another model has waited for `patience_s`, one
   that has been awake for `min_turn_s` accepts no more requests and sleeps when its last one is done.
-- A model with many requests at once gets a replica of its own, and gives it back when it is idle again.
+- A model whose sleep and another's wake would together take longer than that one may wait sleeps early, as soon as it is idle
+  (llama-swap calls this `ttl`).
+- If a request has waited for `relief_s`, the busiest awake model gets a replica of its own on another GPU. So does a model with
+  `own_requests` at once. It gives the replica back when it is idle, at the latest after `own_hold_s`.
 
 `patience_s` of infinity is what llama-swap does (mostlygeek/llama-swap, internal/router/scheduler/fifo.go): it serves awake
 models at once and waits for a busy one to finish. A model that is never idle then keeps the others waiting.
@@ -33,7 +36,17 @@ class PoolPolicy(NamedTuple):
     own_requests: float = math.inf
     """Requests at once at which a model gets a replica of its own."""
     own_idle_s: float = 300.0
-    """An own replica without requests for so long is given back (KEDA's default `cooldownPeriod`)."""
+    """An own replica without requests for this long is given back (KEDA's default `cooldownPeriod`)."""
+    own_hold_s: float = math.inf
+    """An own replica that has served for this long is drained and given back even if it is busy."""
+    relief_s: float = math.inf
+    """A request that has waited this long for memory or a slot gives a busy model a replica of its own."""
+    early_sleep_s: float = math.inf
+    """A model that keeps another from waking in time sleeps when it has been idle for this long."""
+
+
+LLAMA_SWAP = PoolPolicy(patience_s=math.inf, early_sleep_s=2.0)
+"""llama-swap's rules: a busy model is never made to sleep, no model gets a replica of its own, `ttl` is 2 s where it helps."""
 
 
 def may_sleep(policy: PoolPolicy, pinned: bool, requests: int, waiting: int, idle_s: float) -> bool:
@@ -54,6 +67,21 @@ def needs_own_replica(policy: PoolPolicy, requests: int) -> bool:
 def gives_back_replica(policy: PoolPolicy, requests: int, idle_s: float) -> bool:
     """Return whether an own replica is given back."""
     return requests == 0 and idle_s >= policy.own_idle_s
+
+
+def drains_replica(policy: PoolPolicy, served_s: float) -> bool:
+    """Return whether an own replica accepts no more requests, so that it can be given back."""
+    return served_s >= policy.own_hold_s
+
+
+def needs_relief(policy: PoolPolicy, waited_s: float) -> bool:
+    """Return whether a request has waited for so long that a busy model must leave the GPU."""
+    return waited_s >= policy.relief_s
+
+
+def sleeps_early(policy: PoolPolicy, pinned: bool, blocks: bool, requests: int, waiting: int, idle_s: float) -> bool:
+    """Return whether an idle model sleeps although no other waits: `blocks` if another could not wake in time behind it."""
+    return blocks and not pinned and requests == 0 and waiting == 0 and idle_s >= policy.early_sleep_s
 
 
 def goes_before(slack_s: float, other_slack_s: float) -> bool:

@@ -12,12 +12,16 @@ from trimtab.policies.serving_stacks import (
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
+    TokenAwarePolicy,
     TokenSaturationPolicy,
+    TokenVelocityPolicy,
     knative_step,
     outstanding_step,
     planner_step,
     saturation_step,
+    token_aware_step,
     token_saturation_step,
+    token_velocity_step,
 )
 
 
@@ -33,6 +37,8 @@ class RuleKind(IntEnum):
     TOKEN_SATURATION = 6
     PLANNER = 7
     OUTSTANDING = 8
+    TOKEN_AWARE = 9
+    TOKEN_VELOCITY = 10
 
 
 class Rule(NamedTuple):
@@ -46,6 +52,8 @@ class Rule(NamedTuple):
     token_saturation: TokenSaturationPolicy
     planner: PlannerPolicy
     outstanding: OutstandingPolicy
+    token_aware: TokenAwarePolicy
+    token_velocity: TokenVelocityPolicy
     replicas: int
     lead_s: int
     start_s: int
@@ -75,6 +83,10 @@ def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) ->
         return planner_step(rule.planner, memory, seen)
     if rule.kind == RuleKind.OUTSTANDING:
         return outstanding_step(rule.outstanding, memory, seen)
+    if rule.kind == RuleKind.TOKEN_AWARE:
+        return token_aware_step(rule.token_aware, memory, seen)
+    if rule.kind == RuleKind.TOKEN_VELOCITY:
+        return token_velocity_step(rule.token_velocity, seen)
     if rule.kind == RuleKind.CRON:
         return cron_step(by_hour, rule.lead_s, rule.start_s + (seen.step + 1) * SYNC_S)
     return rule.replicas

@@ -1,4 +1,4 @@
-"""Scaling rules of serving stacks: Knative, llm-d's saturation by replica and by tokens, Dynamo's planner, outstanding tokens.
+"""Scaling rules of serving stacks: Knative, llm-d's three rules, Dynamo's planner, TokenScale's signal, outstanding tokens.
 
 Knative's Pod Autoscaler, from knative.dev (autoscaling, KPA) and knative/serving pkg/autoscaler/scaling/autoscaler.go: stable
 window 60 s, panic window a tenth of it, panic when that asks for at least twice the ready pods, no scale-down in panic, at
@@ -14,6 +14,15 @@ b08b1c77, v0.5.1; later versions have no other): demand is the tokens in the cac
 replica's capacity the tokens it was observed to hold with a full queue. Replicas are added, as many as it takes, where
 demand over 0.85 is beyond the capacity of those there or starting, and removed where demand over 0.70 leaves whole ones of
 those ready. The number goes through the HPA of its chart, which changes nothing before it has stood for 240 s, either way.
+
+Token-aware, from llm-d/llm-d (guides/workload-autoscaling/keda-epp-token-aware/README.md at 560d420e): KEDA's HPA on the larger
+of two triggers. The first is the prompt tokens that wait, in seconds at a replica's peak speed, over 1.5 s a replica. The
+second is the shares of the KV caches in use, over 0.8. Prompts that are being computed count too; a fluid queue has none.
+
+TokenScale, from arXiv 2512.03416: replicas are the tokens that arrive in a second over those that a replica serves in a second
+within its limits (its "token velocity"). The paper sizes prefill and decode apart, predicts output lengths, and lets decoders
+compute prompts during bursts. Here replicas do both, the length of an arriving answer is known, and there are no convertible
+decoders. A decision every 15 s without any delay is assumed; the paper's pace was not at hand.
 
 Dynamo's planner, from ai-dynamo/dynamo (components/src/dynamo/planner/core: throughput_scaling.py at 4d3f6720, load_scaling.py
 at 936d8195, defaults in config/defaults.py at 1ca60155): every 180 s replicas for the predicted rate over what an engine
@@ -131,10 +140,14 @@ AS_LOADED = ReplicaTokens()
 """Where nothing is known of the engine: tokens in proportion to the load."""
 
 
+def held_frac(tokens: ReplicaTokens, load: float) -> float:
+    """Return the tokens in work on a replica at a load, in shares of a full one."""
+    return load * tokens.fixed_frac / (1.0 - load * (1.0 - tokens.fixed_frac))
+
+
 def outstanding(tokens: ReplicaTokens, seen: Observation) -> float:
     """Return the tokens of requests in work and waiting, in full replicas."""
-    load = seen.duty_cycle_frac
-    held = load * tokens.fixed_frac / (1.0 - load * (1.0 - tokens.fixed_frac))
+    held = held_frac(tokens, seen.duty_cycle_frac)
     return held * seen.ready + seen.backlog_replica_s / tokens.queue_s
 
 
@@ -177,6 +190,55 @@ def token_saturation_step(policy: TokenSaturationPolicy, memory: Memory, seen: O
     wanted = int(memory[told]) if memory[told] > 0 else current
     wanted = stabilized(memory, wanted, current)
     return rate_limited(hpa, memory, min(max(wanted, hpa.min_replicas), hpa.max_replicas), current)
+
+
+class TokenAwarePolicy(NamedTuple):
+    """KEDA's HPA, and what its two triggers count.
+
+    `prompt_frac` is the share of waiting work that is prompts, `kv_full_frac` the share of the KV cache that a full batch uses.
+    """
+
+    hpa: HpaPolicy
+    tokens: ReplicaTokens = AS_LOADED
+    prompt_frac: float = 1.0
+    kv_full_frac: float = 1.0
+    backlog_s: float = 1.5
+    kv_frac: float = 0.8
+
+
+def token_aware_memory(policy: TokenAwarePolicy) -> list[float]:
+    """Return the memory of a rule that has decided nothing yet."""
+    return hpa_memory(policy.hpa)
+
+
+def token_aware_step(policy: TokenAwarePolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas that the HPA wants of the trigger that asks for more."""
+    wanted = math.nan
+    if not math.isnan(seen.load):
+        waiting = seen.backlog_replica_s * policy.prompt_frac / policy.backlog_s
+        # waiting requests hold no cache yet
+        held = held_frac(policy.tokens, seen.duty_cycle_frac) * seen.ready * policy.kv_full_frac / policy.kv_frac
+        wanted = max(waiting, held)
+    told = Observation(
+        seen.step, seen.ready, seen.starting, wanted, seen.duty_cycle_frac, 0.0, seen.signal, seen.guarded_replicas
+    )
+    return hpa_step(policy.hpa, memory, told)
+
+
+class TokenVelocityPolicy(NamedTuple):
+    """Bounds, and the load at which a replica serves within its limits: its token velocity over its peak."""
+
+    min_replicas: int
+    max_replicas: int
+    engine_load: float = 1.0
+
+
+def token_velocity_step(policy: TokenVelocityPolicy, seen: Observation) -> int:
+    """Return the replicas for the tokens that arrived in the last step."""
+    if math.isnan(seen.load):
+        return seen.ready + seen.starting
+    wanted = math.ceil(seen.load / policy.engine_load - ROUNDING)
+    return min(max(wanted, policy.min_replicas), policy.max_replicas)
 
 
 class PlannerPolicy(NamedTuple):

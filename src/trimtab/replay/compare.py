@@ -23,7 +23,9 @@ from trimtab.policies.serving_stacks import (
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
+    TokenAwarePolicy,
     TokenSaturationPolicy,
+    TokenVelocityPolicy,
     token_saturation,
 )
 from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
@@ -181,15 +183,15 @@ def forecast_first_replicas(policy: ForecastPolicy, wanted: FloatArray | None) -
 
 
 NAMES = (
-    "static", "hpa", "hpa-duty", "keda", "knative", "saturation", "saturation-tokens", "dynamo", "dynamo-load", "tokens",
-    "cron", "forecast",
+    "static", "hpa", "hpa-duty", "keda", "knative", "saturation", "saturation-tokens", "token-aware", "token-velocity",
+    "dynamo", "dynamo-load", "tokens", "cron", "forecast",
 )  # fmt: skip
 USUAL_PERCENT = 70.0
 METRICS = ("duty", "queue", "kv", "wait")
 """Further metrics: percent busy, seconds of waiting work per replica, percent of the KV cache, seconds of waiting."""
 CRON_HEADROOM = 1.1
 WITH_OTHERS = ("hpa", "hpa-duty", "keda")
-_SHARES = ("hpa", "hpa-duty", "keda", "knative", "tokens")
+_SHARES = ("hpa", "hpa-duty", "keda", "knative", "token-velocity", "tokens")
 """Policies whose number is a share of what a replica serves."""
 _MOST_PERCENT = 100.0
 FORECAST_LOADS = tuple(round(0.1 * step, 1) for step in range(1, 11))
@@ -254,6 +256,10 @@ def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
             return SaturationPolicy(low, high)
         case "saturation-tokens":
             return token_saturation(low, high)
+        case "token-aware":
+            return TokenAwarePolicy(HpaPolicy(1.0, low, high))
+        case "token-velocity":
+            return TokenVelocityPolicy(low, high, engine_load=1.0 if value is None else target)
         case "dynamo" | "dynamo-load":
             load = 1.0 if value is None else target
             return PlannerPolicy(low, high, engine_load=load, scales_by_load=name == "dynamo-load")
@@ -406,7 +412,7 @@ def first_replicas(policy: ScalingPolicy, load: FloatArray) -> int:
             return max(policy.min_replicas, int(np.ceil(need / policy.target_frac)))
         case ForecastPolicy() | KedaPolicy():
             return max(1, policy.hpa.min_replicas, int(np.ceil(need / policy.hpa.target_frac)))
-        case OutstandingPolicy() | TokenSaturationPolicy():
+        case OutstandingPolicy() | TokenAwarePolicy() | TokenSaturationPolicy():
             return max(policy.hpa.min_replicas, need * 2)
         case _:
             return max(policy.min_replicas, need * 2)

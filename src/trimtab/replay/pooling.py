@@ -13,7 +13,7 @@ Going to sleep and waking take time, and hold the model's memory. The memory of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,19 +24,22 @@ from trimtab.policies import pooling
 from trimtab.policies.pooling import (
     RETRY_S,
     PoolPolicy,
+    drains_replica,
     gives_back_replica,
     goes_before,
     may_sleep,
     must_yield,
     needs_own_replica,
+    needs_relief,
     sleeps_before,
+    sleeps_early,
 )
 from trimtab.replay.compiled import admit, compiled, inlined
 
 admit(pooling)
 
 _ASLEEP, _WAKING, _AWAKE, _YIELDING, _FALLING_ASLEEP = range(5)
-_NO_OWN, _OWN_STARTING, _OWN_READY = range(3)
+_NO_OWN, _OWN_STARTING, _OWN_READY, _OWN_DRAINING = range(4)
 _NEVER = 1e18
 _TINY = 1e-9
 
@@ -80,6 +83,10 @@ class PoolRequests:
             answer_s=self.answer_s[first:last],
         )
 
+    def slower(self, times: float) -> PoolRequests:
+        """Return the same requests, each taking so many times as long."""
+        return replace(self, prompt_s=self.prompt_s * times, answer_s=self.answer_s * times)
+
     def rotated(self, shift_s: float, span_s: float) -> PoolRequests:
         """Return the same requests with the clock turned: what came at the end of the span comes at its start."""
         arrival_s = (self.arrival_s + shift_s) % span_s
@@ -112,6 +119,8 @@ class _Models(NamedTuple):
     own_start_s: FloatArray
     wait_limit_s: FloatArray
     pinned: NDArray[np.bool_]
+    blocks: NDArray[np.bool_]
+    """Another model could not wake in time if it had to wait for this one to sleep."""
 
 
 def replay_pool(
@@ -140,7 +149,7 @@ def replay_pool(
         np.concatenate([getattr(found, name) for found in requests]) for name in ("arrival_s", "prompt_s", "answer_s")
     ]
     _loop(
-        _as_arrays(models), policy, memory_gib, span_s, starts, np.argsort(joined[0], kind="stable"),
+        _as_arrays(models, memory_gib), policy, memory_gib, span_s, starts, np.argsort(joined[0], kind="stable"),
         joined[0], joined[1], joined[2], first_s, last_s, own_s, wakes,
     )  # fmt: skip
     return PoolReplay(
@@ -151,7 +160,23 @@ def replay_pool(
     )
 
 
-def _as_arrays(models: Sequence[PooledModel]) -> _Models:
+def blocks(model: PooledModel, models: Sequence[PooledModel], memory_gib: float) -> bool:
+    """Return whether a model that is awake keeps another from waking in time, and can itself wake in time."""
+    asleep_gib = sum(each.asleep_gib for each in models)
+    pinned_gib = sum(each.awake_gib - each.asleep_gib for each in models if each.pinned)
+    if model.pinned or model.wake_s > model.wait_limit_s:
+        return False
+    return any(
+        not other.pinned
+        and other is not model
+        and model.sleep_s + other.wake_s > other.wait_limit_s
+        and asleep_gib + pinned_gib + model.awake_gib - model.asleep_gib + other.awake_gib - other.asleep_gib
+        > memory_gib
+        for other in models
+    )
+
+
+def _as_arrays(models: Sequence[PooledModel], memory_gib: float) -> _Models:
     def column(name: str) -> FloatArray:
         return np.array([getattr(model, name) for model in models], dtype=np.float64)
 
@@ -166,6 +191,7 @@ def _as_arrays(models: Sequence[PooledModel]) -> _Models:
         own_start_s=column("own_start_s"),
         wait_limit_s=column("wait_limit_s"),
         pinned=np.array([model.pinned for model in models]),
+        blocks=np.array([blocks(model, models, memory_gib) for model in models]),
     )
 
 
@@ -223,6 +249,7 @@ def _loop(
     used_s = np.full(number, -_NEVER)
     own = np.full(number, _NO_OWN)
     own_from_s, own_until_s, own_used_s = np.zeros(number), np.full(number, _NEVER), np.zeros(number)
+    own_ready_s = np.zeros(number)
     head, tail = starts[:-1].copy(), starts[:-1].copy()
     done_work = np.zeros(lanes)
     in_work = np.zeros(lanes, dtype=np.int64)
@@ -256,8 +283,12 @@ def _loop(
                 next_s = min(next_s, now_s + (ends[lane, 0] - done_work[lane]) / speed[lane])
         for model in range(number):
             next_s = min(next_s, until_s[model], own_until_s[model])
-            if own[model] == _OWN_READY and in_work[number + model] == 0:
-                next_s = min(next_s, own_used_s[model] + policy.own_idle_s)
+            if own[model] == _OWN_READY:
+                next_s = min(next_s, own_ready_s[model] + policy.own_hold_s)
+                if in_work[number + model] == 0:
+                    next_s = min(next_s, own_used_s[model] + policy.own_idle_s)
+            if models.blocks[model] and state[model] == _AWAKE and in_work[model] + tail[model] - head[model] == 0:
+                next_s = min(next_s, used_s[model] + policy.early_sleep_s)
         if next_s >= _NEVER:
             break
         for lane in range(lanes):
@@ -288,7 +319,8 @@ def _loop(
                     state[model] = _ASLEEP
                     free_gib += models.awake_gib[model] - models.asleep_gib[model]
             if own_until_s[model] <= now_s:
-                own_until_s[model], own[model], own_used_s[model] = _NEVER, _OWN_READY, now_s
+                own_until_s[model], own[model] = _NEVER, _OWN_READY
+                own_used_s[model], own_ready_s[model] = now_s, now_s
         while coming < total and arrival_s[order[coming]] <= now_s:
             model = np.searchsorted(starts, order[coming], side="right") - 1
             tail[model] += 1
@@ -309,6 +341,7 @@ def _loop(
                 head[model] += 1
                 if lane < number and in_work[lane] == 0:
                     sharers += 1
+                # requests already in work slow down the prompt, as do other servers that share the GPU
                 slow = 1.0 + models.growth[model] * in_work[lane]
                 if lane < number:
                     slow *= max(sharers, 1)
@@ -319,14 +352,25 @@ def _loop(
                 in_work[lane] += 1
         # --- own replicas are given back ----------------------------------------------------------------------------------
         for model in range(number):
-            if own[model] == _OWN_READY and gives_back_replica(
-                policy, in_work[number + model] + tail[model] - head[model], now_s - own_used_s[model] + _TINY
+            if own[model] == _OWN_READY and drains_replica(policy, now_s - own_ready_s[model] + _TINY):
+                own[model] = _OWN_DRAINING
+            idle = in_work[number + model] == 0
+            if (own[model] == _OWN_DRAINING and idle) or (
+                own[model] == _OWN_READY
+                and idle
+                and gives_back_replica(policy, tail[model] - head[model], now_s - own_used_s[model] + _TINY)
             ):
                 own[model] = _NO_OWN
                 own_s[model] += min(now_s, span_s) - min(own_from_s[model], span_s)
         # --- who sleeps and who wakes -------------------------------------------------------------------------------------
         for model in range(number):
-            if state[model] == _YIELDING and in_work[model] == 0:
+            if (state[model] == _YIELDING and in_work[model] == 0) or (
+                state[model] == _AWAKE
+                and sleeps_early(
+                    policy, models.pinned[model], models.blocks[model], in_work[model], tail[model] - head[model],
+                    now_s - used_s[model] + _TINY,
+                )
+            ):  # fmt: skip
                 state[model], until_s[model] = _FALLING_ASLEEP, now_s + models.sleep_s[model]
         retry_s = _NEVER
         while True:
@@ -349,9 +393,62 @@ def _loop(
             _make_room(models, policy, now_s, now_s - arrival_s[head[chosen]], need_gib - free_gib, state, until_s,
                        awake_since_s, used_s, in_work, head, tail)  # fmt: skip
             break
+        # after the choice above, so that a model that has just begun to wake counts as helped
+        _relieve(
+            number,
+            policy,
+            now_s,
+            arrival_s,
+            state,
+            own,
+            own_from_s,
+            own_until_s,
+            models.own_start_s,
+            used_s,
+            in_work,
+            head,
+            tail,
+        )
     for model in range(number):
         if own[model] != _NO_OWN:
             own_s[model] += max(span_s - own_from_s[model], 0.0)
+
+
+@inlined
+def _relieve(
+    number: int,
+    policy: PoolPolicy,
+    now_s: float,
+    arrival_s: FloatArray,
+    state: IntArray,
+    own: IntArray,
+    own_from_s: FloatArray,
+    own_until_s: FloatArray,
+    own_start_s: FloatArray,
+    used_s: FloatArray,
+    in_work: IntArray,
+    head: IntArray,
+    tail: IntArray,
+) -> None:
+    """Start an own replica for the busiest model if a request has waited too long and nothing helps it already."""
+    waits = False
+    busiest, most = -1, 0
+    for model in range(number):
+        if own[model] == _OWN_STARTING or state[model] == _WAKING or state[model] == _FALLING_ASLEEP:
+            return
+        if own[model] == _OWN_READY:
+            if in_work[model] > 0 or now_s - used_s[model] < policy.idle_s + RETRY_S:
+                # it is about to leave the shared GPU
+                return
+            continue
+        requests = in_work[model] + tail[model] - head[model]
+        if head[model] < tail[model] and needs_relief(policy, now_s - arrival_s[head[model]]):
+            waits = True
+        if own[model] == _NO_OWN and requests > most:
+            busiest, most = model, requests
+    if waits and busiest >= 0:
+        own[busiest], own_from_s[busiest] = _OWN_STARTING, now_s
+        own_until_s[busiest] = now_s + own_start_s[busiest]
 
 
 @inlined

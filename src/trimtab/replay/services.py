@@ -33,9 +33,12 @@ from trimtab.policies.serving_stacks import (
     OutstandingPolicy,
     PlannerPolicy,
     SaturationPolicy,
+    TokenAwarePolicy,
     TokenSaturationPolicy,
+    TokenVelocityPolicy,
     knative_memory,
     outstanding_memory,
+    token_aware_memory,
     token_saturation_memory,
 )
 from trimtab.replay.compiled import CountArray, admit
@@ -122,6 +125,8 @@ ScalingPolicy = (
     | TokenSaturationPolicy
     | PlannerPolicy
     | OutstandingPolicy
+    | TokenAwarePolicy
+    | TokenVelocityPolicy
     | ForecastPolicy
 )
 
@@ -136,6 +141,8 @@ NO_RULE = Rule(
     token_saturation=TokenSaturationPolicy(NO_HPA),
     planner=PlannerPolicy(0, NO_LIMIT),
     outstanding=OutstandingPolicy(NO_HPA),
+    token_aware=TokenAwarePolicy(NO_HPA),
+    token_velocity=TokenVelocityPolicy(0, NO_LIMIT),
     replicas=0,
     lead_s=0,
     start_s=0,
@@ -326,6 +333,10 @@ def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArr
             rule, memory = rule._replace(kind=RuleKind.PLANNER, planner=policy), [0.0] * PLANNER_MEMORY
         case OutstandingPolicy():
             rule, memory = rule._replace(kind=RuleKind.OUTSTANDING, outstanding=policy), outstanding_memory(policy)
+        case TokenAwarePolicy():
+            rule, memory = rule._replace(kind=RuleKind.TOKEN_AWARE, token_aware=policy), token_aware_memory(policy)
+        case TokenVelocityPolicy():
+            rule = rule._replace(kind=RuleKind.TOKEN_VELOCITY, token_velocity=policy)
         case CronPolicy():
             rule, by_hour = rule._replace(kind=RuleKind.CRON, lead_s=policy.lead_s), _timetable(policy)
         case _:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from trimtab.catalog.kserve import KServePart, parts_of
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
+from trimtab.fleet.owner_kinds import parts, workload_name
 from trimtab.inputs.documents import load_yaml
 from trimtab.review.disruption import DisruptionBudget, Rollout, budget_of, rollout_of
 from trimtab.review.karpenter import PriceOverlay, node_pool, price_overlay, unread_overlay_parts, unread_parts
@@ -45,6 +45,8 @@ _SILENT = frozenset({
 _TEMPLATES = {
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
     "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    "InferenceService": ("spec", "predictor"),
+    "LLMInferenceService": ("spec", "template"),
 }
 _TEMPLATE = ("spec", "template", "spec")
 _RAY_SERVICE = "RayService"
@@ -265,13 +267,13 @@ def _take(found: Manifests, file: str, body: Object) -> None:
     elif kind == "CronJob" and found.queues.takes_turn(namespace, body):
         return
     elif kind in _REPLICATED or kind in _RUNS:
-        found.unread += [
-            Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
-            for part in parts_of(kind) or (None,)
-            for what, why in _unread_placement(_held_in(kind, body, part)[0])
-        ]
-        for pods in _declared(kind, f"{namespace}/{name}", file, body):
-            _put(found, pods)
+        for prefill, spec in parts(kind, object_at(body, "spec")):
+            part = {**body, "spec": spec}
+            found.unread += [
+                Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why=why)
+                for what, why in _unread_placement(_held_in(kind, part)[0])
+            ]
+            _put(found, _pods(kind, f"{namespace}/{workload_name(kind, name, prefill=prefill)}", file, part))
     elif kind in _AUTOSCALERS:
         scaler = Scaler(
             kind=kind,
@@ -375,28 +377,16 @@ def _gpu_groups(ray_service: Object) -> list[Object]:
     return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, {})]
 
 
-def _declared(kind: str, workload: str, file: str, body: Object) -> Iterator[DeclaredPods]:
-    """Yield what an object says of its pods: of KServe's for each Deployment that it is made into, under that one's name."""
-    parts = parts_of(kind)
-    if not parts:
-        yield _pods(kind, workload, file, body)
-    stated = [part for part in parts if at(body, "spec", part.pods[0]) is not None]
-    for part in stated or parts[:1]:
-        yield _pods(kind, workload + part.suffix, file, body, part)
-
-
-def _held_in(kind: str, body: Object, part: KServePart | None = None) -> tuple[Object, float | None]:
+def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
     """Return the pod's spec of an object, and how many such pods it states."""
-    if part is not None:
-        return object_at(body, "spec", *part.pods), number(body, "spec", *part.replicas) if part.replicas else None
     if kind == _RAY_SERVICE:
         group = next(iter(_gpu_groups(body)), {})
         return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
     return object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)), number(body, "spec", "replicas")
 
 
-def _pods(kind: str, workload: str, file: str, body: Object, part: KServePart | None = None) -> DeclaredPods:
-    template, replicas = _held_in(kind, body, part)
+def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
+    template, replicas = _held_in(kind, body)
     meta = object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)[:-1], "metadata")
     gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
@@ -516,21 +506,22 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
         if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
         else:
-            found.patches += [
-                UntargetedPatch(name=(name or said) + pods.workload, said=said + pods.workload, pods=pods)
-                for pods in _declared(kind, "", file, content)
-            ]
+            for prefill, spec in parts(kind, object_at(content, "spec")):
+                named, meant = (
+                    workload_name(kind, each, prefill=prefill) if each else "" for each in (name or said, said)
+                )
+                pods = _pods(kind, "", file, {**content, "spec": spec})
+                found.patches.append(UntargetedPatch(name=named, said=meant, pods=pods))
     elif isinstance(content, list):
-        for part in parts_of(kind) or (None,):
-            suffix = "" if part is None else part.suffix
-            pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}{suffix}", files=(file,))
-            steps = [step for step in content if part is None or text(step, "path").startswith(part.path)]
-            for step in steps:
-                pods = _patched(pods, step) or pods
-            if namespace:
-                _put(found, pods)
-            elif steps:
-                found.patches.append(UntargetedPatch(name=name + suffix, said="", pods=pods))
+        prefill = any(text(step, "path").startswith("/spec/prefill/") for step in content)
+        name = workload_name(kind, name, prefill=prefill)
+        pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
+        for step in content:
+            pods = _patched(pods, step) or pods
+        if namespace:
+            _put(found, pods)
+        else:
+            found.patches.append(UntargetedPatch(name=name, said="", pods=pods))
     else:
         found.unread.append(Unread(what=f"a patch of {kind} {name}", file=file, why="its content is not in it"))
 
@@ -569,7 +560,7 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     if not isinstance(value, int | str):
         return None
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
-    if path == "/spec/replicas":
+    if path in ("/spec/replicas", "/spec/prefill/replicas"):
         return replace(pods, replicas=whole_number(value, where))
     if "/resources/limits/nvidia.com~1" in path:
         resource = path.rpartition("/")[2].replace("~1", "/")

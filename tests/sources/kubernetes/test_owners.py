@@ -1,7 +1,10 @@
+import json
+
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.kubernetes.owners import Owners, collect_owners, name_of_family, name_without_suffix
+from trimtab.sources.kubernetes.objects import read_dumps
+from trimtab.sources.kubernetes.owners import Owners, collect_owners, name_of_family, name_without_suffix, owners_of
 
 NOBODY = Owners(pods={}, parents={}, teams={})
 
@@ -28,6 +31,48 @@ def test_a_pod_belongs_to_the_workload_that_people_know(kind, name, parent, work
     owner = owners(kind, name, parent).of("ns", "pod")
 
     assert (owner.workload, owner.kind) == (workload, top)
+
+
+def objects_of_kserve():
+    """Pods, ReplicaSets and Deployments as KServe's controllers name them, with and without Knative."""
+    chains = {
+        "chat-predictor": ("InferenceService", "chat"),
+        "llm-kserve": ("LLMInferenceService", "llm"),
+        "llm-kserve-prefill": ("LLMInferenceService", "llm"),
+        "embed-predictor-00003-deployment": ("Revision", "embed-predictor-00003"),
+        "thumbs-00001-deployment": ("Revision", "thumbs-00001"),
+        "web": ("Application", "web"),
+    }
+    for name, (kind, owner) in chains.items():
+        pod, replica_set = f"{name}-7c9f8d6b5-x2k9p", f"{name}-7c9f8d6b5"
+        for child_kind, child, above in (
+            ("Pod", pod, ("ReplicaSet", replica_set)),
+            ("ReplicaSet", replica_set, ("Deployment", name)),
+            ("Deployment", name, (kind, owner)),
+        ):
+            owners_said = [{"kind": above[0], "name": above[1], "controller": True}]
+            meta = {"namespace": "ns", "name": child, "ownerReferences": owners_said}
+            yield {"apiVersion": "v1" if child_kind == "Pod" else "apps/v1", "kind": child_kind, "metadata": meta}
+
+
+WORKLOADS_OF_KSERVE = {
+    "chat-predictor-7c9f8d6b5-x2k9p": ("ns/chat-predictor", "InferenceService"),
+    "llm-kserve-7c9f8d6b5-x2k9p": ("ns/llm-kserve", "LLMInferenceService"),
+    "llm-kserve-prefill-7c9f8d6b5-x2k9p": ("ns/llm-kserve-prefill", "LLMInferenceService"),
+    "embed-predictor-00003-deployment-7c9f8d6b5-x2k9p": ("ns/embed-predictor", "InferenceService"),
+    "thumbs-00001-deployment-7c9f8d6b5-x2k9p": ("ns/thumbs", "KnativeService"),
+    "web-7c9f8d6b5-x2k9p": ("ns/web", "Deployment"),
+}
+
+
+def test_deployments_that_kserve_and_knative_make_are_theirs_in_dumps(tmp_path):
+    dump = tmp_path / "all.json"
+    dump.write_text(json.dumps({"kind": "List", "items": list(objects_of_kserve())}))
+
+    found = owners_of(read_dumps([dump]))
+
+    said = {pod: found.of("ns", pod) for pod in WORKLOADS_OF_KSERVE}
+    assert {pod: (owner.workload, owner.kind) for pod, owner in said.items()} == WORKLOADS_OF_KSERVE
 
 
 def test_the_run_keeps_its_own_name():

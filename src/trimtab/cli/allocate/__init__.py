@@ -53,6 +53,10 @@ class AllocateOptions:
         help="The same for tax, credits, untagged charges and machines without telemetry.",
     )  # fmt: skip
     show_tokens: bool = option("--tokens", help="Show the cost of a million input, output and cached tokens instead.")
+    token_use: Path | None = option(
+        "--token-use", type=FILE, metavar="FILE",
+        help="With --tokens: tokens by consumer, CSV of service,consumer,input_tokens,output_tokens,cached_tokens.",
+    )  # fmt: skip
     show_months: bool = option("--months", help="Show what each month's invoice consists of instead.")
     invoices: tuple[str, ...] = option(
         "--invoice", metavar="MONTH=USD", help="The invoiced amount of a month, to compare with: 2026-09=12345.67."
@@ -80,6 +84,7 @@ def command(options: AllocateOptions) -> None:
       trimtab allocate --demo
       trimtab allocate fleet/ --by workload --idle spread
       trimtab allocate fleet/ --by workload --tokens
+      trimtab allocate fleet/ --tokens --token-use tenants.csv
       trimtab allocate fleet/ --focus bills/ --by label:cost-center --shared spread
       trimtab allocate fleet/ --focus bills/ --months --invoice 2026-09=184210.33
       trimtab allocate fleet/ --budgets budgets.csv -o html --out charges.html

@@ -38,10 +38,11 @@ from trimtab.diagnose.charges import (
     months,
     served_in,
 )
-from trimtab.diagnose.token_cost import TokenCharge, summed, token_charges
+from trimtab.diagnose.token_cost import ConsumerUse, TokenCharge, by_consumer, summed, token_charges
 from trimtab.emit.blocks import Block, Page, Section, Table, bullets
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.model import Fleet
+from trimtab.fleet.token_work import TokenAmounts
 from trimtab.inputs.files import read_csv_rows
 from trimtab.pipeline.spending import SpendingTerms, spending
 from trimtab.sources.bills.focus import BILL_COUNTS
@@ -91,12 +92,15 @@ def charged_back(options: AllocateOptions, tell: Tell) -> tuple[str, ChargeBack]
     """Split the bill of the named history; return the history's name and the answer. Raises TrimtabError."""
     terms = _terms(options)
     budgets = read_budgets(options.budgets) if options.budgets else {}
+    uses = read_token_use(options.token_use) if options.token_use else []
+    if uses and not options.show_tokens:
+        raise UsageError("--token-use divides what --tokens shows: add --tokens")
     choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
     history = open_history(choice, tell)
     found = _split(options, terms, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
-    answer = replace(_answer(rows, found, budgets), tokens=_token_rows(found, terms))
+    answer = replace(_answer(rows, found, budgets), tokens=_token_rows(found, terms, uses))
     left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
     return history.name, replace(answer, notes=[*answer.notes, *left_out])
 
@@ -116,12 +120,21 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
 _BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
 
 
-def _token_rows(found: _Split, terms: _SplitTerms) -> tuple[TokenCharge, ...]:
-    """Divide each service's charge over its tokens, and group services by what the bill is split by."""
+def _token_rows(found: _Split, terms: _SplitTerms, uses: Sequence[ConsumerUse]) -> tuple[TokenCharge, ...]:
+    """Divide each service's charge over its tokens, and group services by what the bill is split by, or by consumers."""
     each = charges(found.fleet, found.by_workload, _BY_WORKLOAD, terms.rules, {})
     bills = {row.name: row.micro_usd for row in each if not row.nobodys}
+    rows = token_charges(found.fleet, bills)
+    if uses:
+        known = {row.name for row in rows}
+        unknown = sorted({use.service for use in uses} - known)
+        if unknown:
+            raise UsageError(
+                f"--token-use: no tokens were read of {', '.join(unknown)}; services with tokens: {', '.join(sorted(known))}"
+            )
+        return by_consumer(rows, uses)
     payer = {workload.name: terms.split.of(workload) for workload in found.fleet.workloads}
-    return summed(token_charges(found.fleet, bills), payer.__getitem__)
+    return summed(rows, payer.__getitem__)
 
 
 def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> ChargeBack:
@@ -254,6 +267,42 @@ def read_budgets(path: Path) -> dict[str, float]:
         nothing = Fault(what="no row", where=str(path), cure="give a CSV of name,usd_mo")
         raise PriceFileError(str(path), faults or [nothing])
     return found
+
+
+_TOKEN_COLUMNS = ("input_tokens", "output_tokens", "cached_tokens")
+
+
+def read_token_use(path: Path) -> list[ConsumerUse]:
+    """Read a CSV of tokens by service and consumer; cached_tokens may be left out. Raises PriceFileError with every bad row."""
+    rows = read_csv_rows(path)
+    found: list[ConsumerUse] = []
+    faults = []
+    for number, row in enumerate(rows, start=2):
+        service, consumer = (row.get("service") or "").strip(), (row.get("consumer") or "").strip()
+        amounts = [_amount(row.get(name) or ("0" if name == "cached_tokens" else "")) for name in _TOKEN_COLUMNS]
+        read = [amount for amount in amounts if amount is not None]
+        if not service or not consumer or len(read) < len(amounts):
+            cure = "give service,consumer,input_tokens,output_tokens[,cached_tokens] as in: apps/chat,acme,1200000,300000,0"
+            value = ",".join(str(row.get(name) or "") for name in ("service", "consumer", *_TOKEN_COLUMNS))
+            faults.append(Fault(what="no use of tokens", where=f"row {number}", value=value, cure=cure))
+            continue
+        tokens = TokenAmounts(input=read[0], output=read[1], cached=read[2])
+        found.append(ConsumerUse(service=service, consumer=consumer, tokens=tokens))
+    if faults or not rows:
+        nothing = Fault(
+            what="no row", where=str(path), cure="give a CSV of service,consumer,input_tokens,output_tokens"
+        )
+        raise PriceFileError(str(path), faults or [nothing])
+    return found
+
+
+def _amount(text: str) -> float | None:
+    """Return a number of tokens, or None for what is none."""
+    try:
+        amount = float(text)
+    except ValueError:
+        return None
+    return amount if 0 <= amount < float("inf") else None
 
 
 def parse_rates(texts: Sequence[str]) -> dict[str, float]:

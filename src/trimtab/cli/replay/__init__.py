@@ -12,6 +12,7 @@ import click
 from trimtab.cli.options import (
     FILE,
     NEW_FILE,
+    NEW_FOLDER,
     AnswerOptions,
     answer_options,
     bundle_argument,
@@ -113,6 +114,9 @@ class ReplayOptions:
     pool: bool = option(
         "--pool", help="Replay services that declare `pool: true` taking turns on shared GPUs, instead."
     )
+    emit_pool: Path | None = option(
+        "--emit-pool", type=NEW_FOLDER, metavar="DIR", help="With --pool: write the pods of the shared GPUs here."
+    )
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
 
@@ -123,11 +127,11 @@ def command(options: ReplayOptions) -> None:
     """Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.
 
     Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
-    hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, saturation-tokens, dynamo[:PERCENT], dynamo-load[:PERCENT],
-    tokens:PERCENT (of a full replica's), cron[:PERCENT], forecast[:PERCENT] and plan (what an
-    audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per replica),
-    +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost
-    and requests in time.
+    hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, saturation-tokens, token-aware, token-velocity[:PERCENT],
+    dynamo[:PERCENT], dynamo-load[:PERCENT], tokens:PERCENT (of a full replica's), cron[:PERCENT], forecast[:PERCENT] and
+    plan (what an audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per
+    replica), +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in
+    both cost and requests in time.
 
     \b
     Examples:
@@ -138,7 +142,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay fleet/ --policy hpa:70 --spot one-in-4 --spot all --loss 0.1/hr
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
-      trimtab replay fleet/ --pool
+      trimtab replay fleet/ --pool --emit-pool pool/
     """
     from trimtab.cli.replay.page import capacity_picture, lines, replay_page
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
@@ -153,6 +157,8 @@ def command(options: ReplayOptions) -> None:
     if options.pool:
         _write_pool(options)
         return
+    if options.emit_pool is not None:
+        raise UsageError("--emit-pool writes what --pool chooses: add --pool")
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the fleet", 0.0)
         if options.demo_trace is not None and is_short(options.demo_trace):
@@ -177,7 +183,7 @@ def command(options: ReplayOptions) -> None:
 
 def _write_pool(options: ReplayOptions) -> None:
     """Write which services could share GPUs in turns; text only."""
-    from trimtab.cli.replay.pool import pool_report
+    from trimtab.cli.replay.pool import pool_report, write_pool_files
     from trimtab.fleet.settings import Settings
 
     if options.demo_trace is not None:
@@ -185,7 +191,10 @@ def _write_pool(options: ReplayOptions) -> None:
     if options.answer.output_format is not Format.TABLE:
         raise UsageError("--pool is written as text; leave -o out")
     with progress_bar(quiet=options.quiet) as tell:
-        lines = pool_report(_opened(options.bundle, options.demo, None), Settings(), tell)
+        report = pool_report(_opened(options.bundle, options.demo, None), Settings(), tell)
+    lines = list(report.lines)
+    if options.emit_pool is not None:
+        lines.append(write_pool_files(report, options.emit_pool))
     write("\n".join(lines) + "\n", options.answer.out)
 
 

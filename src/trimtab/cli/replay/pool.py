@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from trimtab.catalog import load_catalog
+from trimtab.catalog import Gpu, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.errors import InputError
+from trimtab.emit.manifests.model_pools import PoolMember, SharedGpu, missing_models, pool_files
+from trimtab.errors import InputError, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared_models import need_on, served_model
 from trimtab.fleet.market import Market
@@ -24,19 +28,20 @@ from trimtab.levers.pooling import (
     PoolPlan,
     PoolService,
     choose_pool,
-    replay_gpu,
+    replay_daily,
     warm_frac,
 )
 from trimtab.pipeline import SEED, split_window
-from trimtab.policies.pooling import PoolPolicy
+from trimtab.policies.pooling import LLAMA_SWAP
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.pooling import PooledModel, PoolRequests
+from trimtab.replay.pooling import PooledModel, PoolRequests, blocks
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
-POLICY = PoolPolicy()
+POLICY = LLAMA_SWAP
+"""What the emitted files carry out."""
 _HEADROOM_FRAC = 0.95
 """Of a GPU's memory; the rest is left to fragments."""
 _MOST_AT_ONCE = 256
@@ -44,8 +49,31 @@ _ANY_S = 1e9
 _LIMITS = (TargetMetric.TTFT, TargetMetric.LATENCY)
 
 
-def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float], None]) -> list[str]:
-    """Return the lines of the report: shared GPUs chosen on the first part of the history, replayed on the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolReport:
+    """The lines to print, and the shared GPUs of the placement to put in place, with what no file can carry."""
+
+    lines: tuple[str, ...]
+    gpus: tuple[SharedGpu, ...]
+    not_written: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """The services of one node pool over both windows, and the GPU that they would share."""
+
+    pool: Pool
+    services: Sequence[PoolService]
+    workloads: Mapping[str, Workload]
+    start_s: float
+    end_s: float
+    gpu: Gpu
+    memory_gib: float
+    usd_mo: float
+
+
+def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float], None]) -> PoolReport:
+    """Return the report: each day of the later window is placed on the history before it, and replayed."""
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     tell("reading the fleet", 0.0)
@@ -66,10 +94,37 @@ def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float],
         raise InputError(
             "no service may share a GPU in turns: declare `pool: true` in workloads.yaml for those that may"
         )
+    gpus: list[SharedGpu] = []
+    missing: list[str] = []
     for pool, services in by_pool.items():
+        part = _part(pool, services, fit, rest, market)
+        if isinstance(part, str):
+            lines.append(part)
+            continue
         tell(f"pooling {len(services)} services on {pool}", 0.5)
-        lines += _lines(pool, services, fit, rest, market)
-    return lines
+        plan = _newest_plan(part)
+        lines += [*_day_lines(part, rest), *_plan_lines(part, plan)]
+        gpus += _shared_gpus(part, plan, first_number=len(gpus) + 1)
+        members = [number for gpu in plan.gpus for number in gpu.services]
+        specs = [part.workloads[part.services[number].model.name] for number in members]
+        missing += missing_models([(each.name, each.spec.model, each.spec.sleep_level) for each in specs])
+    return PoolReport(lines=tuple(lines), gpus=tuple(gpus), not_written=tuple(missing))
+
+
+def write_pool_files(report: PoolReport, folder: Path) -> str:
+    """Write the pods of the shared GPUs and say where; raises UsageError where a file would be incomplete."""
+    if report.not_written:
+        raise UsageError("--emit-pool: " + "; ".join(report.not_written))
+    if not report.gpus:
+        raise UsageError("--emit-pool: no services share a GPU, so there is nothing to write")
+    files = pool_files(report.gpus)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write the pool's files to {folder}: {error}") from error
+    return f"Written to {folder}: {', '.join(files)}. Build the image first; its Dockerfile is among them."
 
 
 def pool_service(case: Case, market: Market) -> PoolService | str:
@@ -137,46 +192,108 @@ def _requests(workload: Workload, first_s: FloatArray, request_s: FloatArray) ->
     return PoolRequests(arrival_s=arrival_s, prompt_s=first_s[at], answer_s=request_s[at] - first_s[at])
 
 
-def _lines(pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, market: Market) -> Iterator[str]:
-    """Yield what sharing one pool's GPUs would change, on the later window."""
-    workloads = {workload.name: workload for workload in rest.workloads}
-    first = workloads.get(services[0].model.name)
-    gpu = None if first is None else market.gpu(first.gpu)
-    if first is None or gpu is None:
-        yield f"{pool}: not replayed, {services[0].model.name} is not in the later window."
-        return
-    memory_gib = gpu.memory_gib * _HEADROOM_FRAC
-    plan = choose_pool(services, POLICY, memory_gib=memory_gib, span_s=fit.window.hours * S_PER_HR)
-    usd_mo = usd(market.rate(pool)) * HR_PER_MO / first.gpus_per_node
-    later = [_later(service, workloads) for service in services]
-    held = sum(workloads[service.model.name].gpu_hours for service in services if service.model.name in workloads)
-    now = held / rest.window.hours
-    yield (
-        f"{pool}: {len(services)} services could hold {plan.gpu_count:.1f} GPUs instead of {now:.1f} "
-        f"(${plan.gpu_count * usd_mo:,.0f} a month instead of ${now * usd_mo:,.0f}), replayed over {rest.window}."
+def _part(pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, market: Market) -> _Part | str:
+    """Return the services with the requests of both windows on one clock; or why they cannot be replayed."""
+    workloads = {workload.name: workload for workload in fit.workloads}
+    later = {workload.name: workload for workload in rest.workloads}
+    first = workloads[services[0].model.name]
+    gpu = market.gpu(first.gpu)
+    if gpu is None:
+        return f"{pool}: not replayed, its GPU is not in the catalog."
+    fit_s = fit.window.hours * S_PER_HR
+    return _Part(
+        pool=pool,
+        services=[_over_both(service, later.get(service.model.name), fit_s) for service in services],
+        workloads=workloads,
+        start_s=fit_s,
+        end_s=fit_s + rest.window.hours * S_PER_HR,
+        gpu=gpu,
+        memory_gib=gpu.memory_gib * _HEADROOM_FRAC,
+        usd_mo=usd(market.rate(pool)) * HR_PER_MO / first.gpus_per_node,
     )
-    yield from _gpu_lines(plan, later, memory_gib, rest.window.hours * S_PER_HR)
-    for number, reason in sorted(plan.alone.items()):
-        yield f"  {services[number].model.name}: keeps a warm replica, {reason}."
 
 
-def _later(service: PoolService, workloads: dict[str, Workload]) -> PoolService:
-    """Return a service with the requests of the later window."""
-    workload = workloads.get(service.model.name)
-    if workload is None or workload.service is None:
-        return service.without_requests()
-    levels = service.requests
-    return service.with_requests(_requests(workload, levels.prompt_s, levels.prompt_s + levels.answer_s))
+def _over_both(service: PoolService, later: Workload | None, fit_s: float) -> PoolService:
+    """Return a service with the requests of the later window after those of the first."""
+    if later is None or later.service is None:
+        return service
+    past = service.requests
+    coming = _requests(later, past.prompt_s, past.prompt_s + past.answer_s)
+    return service.with_requests(
+        PoolRequests(
+            arrival_s=np.concatenate([past.arrival_s, coming.arrival_s + fit_s]),
+            prompt_s=np.concatenate([past.prompt_s, coming.prompt_s]),
+            answer_s=np.concatenate([past.answer_s, coming.answer_s]),
+        )
+    )
 
 
-def _gpu_lines(plan: PoolPlan, later: Sequence[PoolService], memory_gib: float, span_s: float) -> Iterator[str]:
+def _day_lines(part: _Part, rest: Fleet) -> Iterator[str]:
+    """Yield what sharing would have changed on the later window: the GPUs held, and each service's requests in time."""
+    days = list(
+        replay_daily(
+            part.services, POLICY, memory_gib=part.memory_gib, start_s=part.start_s, end_s=part.end_s,
+            history_s=part.start_s,
+        )
+    )  # fmt: skip
+    held = {workload.name: workload.gpu_hours for workload in rest.workloads}
+    now = sum(held.get(service.model.name, 0.0) for service in part.services) / rest.window.hours
+    pooled = float(np.average([day.gpus for day in days], weights=[day.span_s for day in days]))
+    yield (
+        f"{part.pool}: {len(part.services)} services would have held {pooled:.1f} GPUs instead of {now:.1f} "
+        f"(${pooled * part.usd_mo:,.0f} a month instead of ${now * part.usd_mo:,.0f}) over {rest.window}, "
+        "placed again each day on the history before it."
+    )
+    in_time = np.sum([day.in_time for day in days], axis=0)
+    requests = np.sum([day.requests for day in days], axis=0)
+    wakes = np.sum([day.wakes for day in days], axis=0)
+    for number, service in enumerate(part.services):
+        later = service.with_requests(service.requests.within(part.start_s, part.end_s))
+        warm = warm_frac(later, memory_gib=part.memory_gib, span_s=part.end_s - part.start_s)
+        share = in_time[number] / requests[number] if requests[number] else 1.0
+        verdict = "kept" if share >= min(service.required_frac, warm) else "MISSED"
+        yield (
+            f"  {service.model.name}: {share:.2%} in time ({service.required_frac:.0%} required, {warm:.2%} with a warm "
+            f"replica): {verdict}; woke {wakes[number]:.0f} times, {service.model.wake_s:.1f} s each."
+        )
+
+
+def _newest_plan(part: _Part) -> PoolPlan:
+    """Return the placement to put in place: chosen on the newest history, as long as the first window."""
+    newest = [
+        service.with_requests(service.requests.within(part.end_s - part.start_s, part.end_s))
+        for service in part.services
+    ]
+    return choose_pool(newest, POLICY, memory_gib=part.memory_gib, span_s=part.start_s)
+
+
+def _plan_lines(part: _Part, plan: PoolPlan) -> Iterator[str]:
     for at, gpu in enumerate(plan.gpus, start=1):
-        members = [later[number] for number in gpu.services]
-        replayed, shares = replay_gpu(members, POLICY, memory_gib=memory_gib, span_s=span_s)
-        for service, share, wakes in zip(members, shares, replayed.wakes, strict=True):
-            warm = warm_frac(service, memory_gib=memory_gib, span_s=span_s)
-            verdict = "kept" if share >= min(service.required_frac, warm) else "MISSED"
-            yield (
-                f"  GPU {at}: {service.model.name} {share:.2%} in time ({service.required_frac:.0%} required, "
-                f"{warm:.2%} with a warm replica): {verdict}; woke {wakes} times, {service.model.wake_s:.1f} s each."
-            )
+        names = ", ".join(part.services[number].model.name for number in gpu.services)
+        yield f"  Next, GPU {at}: {names}" + (" (too little history to judge)." if gpu.newcomers else ".")
+    for number, reason in sorted(plan.alone.items()):
+        yield f"  {part.services[number].model.name}: keeps a warm replica, {reason}."
+
+
+def _shared_gpus(part: _Part, plan: PoolPlan, first_number: int) -> Iterator[SharedGpu]:
+    for at, gpu in enumerate(plan.gpus, start=first_number):
+        models = [part.services[number].model for number in gpu.services]
+        early = [blocks(model, models, part.memory_gib) for model in models]
+        yield SharedGpu(
+            number=at,
+            instance_type=part.pool.instance_type,
+            gpu=part.gpu.name,
+            gpu_gib=part.gpu.memory_gib,
+            usable_gib=part.memory_gib,
+            members=tuple(
+                PoolMember(
+                    workload=model.name,
+                    model=part.workloads[model.name].spec.model or "",
+                    awake_gib=model.awake_gib,
+                    asleep_gib=model.asleep_gib,
+                    at_once=model.concurrency,
+                    sleeps_after_s=max(1, math.ceil(POLICY.early_sleep_s)) if sleeps else None,
+                )
+                for model, sleeps in zip(models, early, strict=True)
+            ),
+        )

@@ -73,12 +73,14 @@ def pods_of(known: WorkloadFacts) -> str:
     """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
     name = known.short_name.replace(".", "[.]")
     match known.owner_kind:
-        case "InferenceService" | "KnativeService":
-            # with Knative each revision has a Deployment; KServe makes one without
-            revisions = f"{known.deployment_name.replace('.', '[.]')}-[0-9]{{5}}-deployment-.+"
-            return f"({_of_replica_set(known.deployment_name)}|{revisions})"
         case "Deployment" | "Rollout" | "LLMInferenceService" | "KServeComponent":
-            return _of_replica_set(known.deployment_name)
+            return _of_replica_set(known.short_name)
+        case "InferenceService" | "KnativeService":
+            # a Deployment of its own, or one for each revision of a Knative Service
+            revision = (
+                f"{name}-[0-9]{{5}}-deployment-{_GENERATED}{{1,{_HASH_LETTERS}}}-{_GENERATED}{{{_RANDOM_LETTERS}}}"
+            )
+            return f"({_of_replica_set(known.short_name)}|{revision})"
         case "ReplicaSet" | "Job":
             return f"{name}-{_GENERATED}{{{_RANDOM_LETTERS}}}"
         case "StatefulSet":

@@ -9,20 +9,20 @@ from enum import Enum
 from types import MappingProxyType
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.kserve import (
-    INFERENCE_SERVICE,
-    KNATIVE_SERVICE,
-    KSERVE_COMPONENT,
-    KSERVE_KINDS,
-    LLM_INFERENCE_SERVICE,
-    KServePart,
-    part_of,
-)
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    is_prefill,
+    object_name,
+)
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
 
@@ -38,7 +38,7 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
 RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
-SERVING = SCALABLE | KSERVE_KINDS | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
+SERVING = SCALABLE | KSERVE | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
 """Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
@@ -63,21 +63,19 @@ def own_bounds(known: WorkloadFacts, least: int, most: int) -> str:
         )
     if known.owner_kind == KNATIVE_SERVICE:
         return (
-            "Knative scales it: set the annotations autoscaling.knative.dev/min-scale: "
-            f'"{least}" and autoscaling.knative.dev/max-scale: "{most}" in spec.template of its Service'
+            f'Knative scales it: set the annotations autoscaling.knative.dev/min-scale: "{least}" and '
+            f'autoscaling.knative.dev/max-scale: "{most}" in spec.template of its Service'
         )
     if known.owner_kind == LLM_INFERENCE_SERVICE:
-        name, part = part_of(known.owner_kind, known.short_name)
-        *outer, last = ("spec", *part.replicas)
-        place = ".".join(outer)
+        place = "spec.prefill" if known.is_prefill else "spec"
         told = (
-            f"{'.'.join((*outer, last))}: {least}"
+            f"{place}.replicas: {least}"
             if least == most
             else f"{place}.scaling with minReplicas: {least} and maxReplicas: {most}, in place of {place}.replicas"
         )
-        return f"KServe scales it: in LLMInferenceService {name} set {told}"
-    part_name = "predictor" if known.owner_kind == INFERENCE_SERVICE else "part of its InferenceService"
-    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its {part_name}"
+        return f"KServe scales it: in LLMInferenceService {known.object_name} set {told}"
+    part = "predictor" if known.owner_kind == INFERENCE_SERVICE else "part of its object"
+    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its {part}"
 
 
 _IN_WORDS: Mapping[str, str] = MappingProxyType(
@@ -266,20 +264,14 @@ class WorkloadFacts:
         return short_name_of(self.name)
 
     @property
-    def kserve_part(self) -> KServePart | None:
-        """Return the part of an object of KServe that it is; None where KServe does not make it."""
-        return part_of(self.owner_kind, self.short_name)[1] if self.owner_kind in KSERVE_KINDS else None
-
-    @property
     def object_name(self) -> str:
-        """Return the name of the object that a person changes: KServe's are shorter than their Deployments."""
-        return part_of(self.owner_kind, self.short_name)[0] if self.owner_kind in KSERVE_KINDS else self.short_name
+        """Return the name of the object that a person writes, which KServe's Deployments do not bear."""
+        return object_name(self.owner_kind, self.short_name)
 
     @property
-    def deployment_name(self) -> str:
-        """Return the name of the Deployment of its pods, where its kind makes one."""
-        part = self.kserve_part
-        return self.short_name if part is None else self.object_name + part.suffix
+    def is_prefill(self) -> bool:
+        """Return whether its pods are those of the `prefill` part of an LLMInferenceService."""
+        return is_prefill(self.owner_kind, self.short_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

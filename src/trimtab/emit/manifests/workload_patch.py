@@ -9,13 +9,13 @@ from types import MappingProxyType
 import yaml
 
 from trimtab.catalog.kinds import Isolation
-from trimtab.catalog.kserve import INFERENCE_SERVICE, LLM_INFERENCE_SERVICE
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.facts import NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
+from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, LLM_INFERENCE_SERVICE
 from trimtab.plan.model import Action
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
@@ -33,8 +33,8 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "CronJob": "batch/v1",
     }
 )
-"""Kinds whose pod template's place is known. kustomize keeps the version that the manifest has: of LLMInferenceService v1alpha2
-too, where pods are in the same place."""
+"""Kinds whose pod template's place is known. kustomize keeps the version that a manifest has: LLMInferenceService v1alpha2 has
+its pods in the same place."""
 _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CronJob": ("jobTemplate", "spec", "template"),
@@ -43,7 +43,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
-RayClusterSpec, whose worker groups are a list). Objects of KServe hold a pod's spec without a template (`catalog.kserve`)."""
+RayClusterSpec, whose worker groups are a list). KServe's objects hold a pod's spec instead of a template (`_kserve_pod`)."""
 _STAYS = frozenset(
     {
         "kubernetes.io/os",
@@ -173,12 +173,14 @@ def rollback_component(
     known: WorkloadFacts,
     actions: Sequence[Action],
     *,
+    nodes: PoolSpec | None = None,
     asks: GpuAsk | None = None,
     former_gpus: float = 1.0,
     claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read.
 
+    The label of the `nodes` that it was moved to is removed, so that it works on a manifest that was changed by hand too.
     `asks` is what its container was made to ask for in place of `former_gpus`; None: it asks for what it did. Of `claims` the
     templates are named again that they were made from.
     """
@@ -188,7 +190,8 @@ def rollback_component(
     if known.pods_were_read and known.owner_kind == RAY_SERVICE:
         patches.append(_ray_patch(known.node_selector, _kept(known)))
     elif known.pods_were_read:
-        pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
+        left = {} if nodes is None else dict.fromkeys(pool_selector(nodes))
+        pod: dict[str, Plain] = {"nodeSelector": {**left, **known.node_selector}, "tolerations": _kept(known)}
         spec |= _of_pods(known, {"spec": pod})
     if claims:
         former = [claim.claim for claim in claims]
@@ -273,9 +276,14 @@ def _of_pods(
     known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
 ) -> dict[str, Plain]:
     """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
-    part = known.kserve_part
-    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",)) if part is None else part.pods
-    spec: dict[str, Plain] = {last: template if part is None else template["spec"], **(about or {})}
+    if pod_path := _kserve_pod(known):
+        *above, pod = pod_path
+        held: dict[str, Plain] = {pod: template["spec"]}
+        for name in reversed(above):
+            held = {name: held}
+        return held
+    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
+    spec: dict[str, Plain] = {last: template, **(about or {})}
     for name in reversed(outer):
         spec = {name: spec}
     return spec
@@ -373,10 +381,20 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
     ]
 
 
+def _kserve_pod(known: WorkloadFacts) -> tuple[str, ...]:
+    """Return where under `spec` an object of KServe holds the spec of a workload's pods; empty for other kinds.
+
+    Sources: KServe v1beta1, PredictorSpec; v1alpha1, LLMInferenceServiceSpec and WorkloadSpec.
+    """
+    if known.owner_kind == LLM_INFERENCE_SERVICE:
+        return ("prefill", "template") if known.is_prefill else ("template",)
+    return ("predictor",) if known.owner_kind == INFERENCE_SERVICE else ()
+
+
 def _pod_path(known: WorkloadFacts) -> str:
     """Return where the spec of a workload's pods lies, as a JSON pointer."""
-    if (part := known.kserve_part) is not None:
-        return part.path
+    if pod_path := _kserve_pod(known):
+        return "/".join(("/spec", *pod_path))
     return "/spec/" + "/".join((*_TEMPLATES.get(known.owner_kind, ("template",)), "spec"))
 
 
@@ -409,7 +427,7 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
 def _amounts(known: WorkloadFacts) -> list[str]:
     """Return where the container that asks for GPUs states amounts, as JSON pointers."""
     container = next(iter(known.gpu_containers), GpuContainer())
-    # KServe adds containers to those of an object: the place in the pod is not the place in the object
+    # KServe adds containers to the one that an LLMInferenceService states: its place in the pod is another
     place = 0 if known.owner_kind == LLM_INFERENCE_SERVICE else container.place
     resources = f"{_pod_path(known)}/containers/{place}/resources"
     if known.owner_kind == INFERENCE_SERVICE:

@@ -15,15 +15,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab.catalog.kserve import (
+from trimtab.fleet.owner_kinds import (
     INFERENCE_SERVICE,
     INFERENCE_SERVICE_LABEL,
     KNATIVE_SERVICE,
+    KSERVE,
     KSERVE_COMPONENT,
-    KSERVE_KINDS,
     LLM_INFERENCE_SERVICE,
     LLM_PART_OF,
     kind_of_deployment,
+    object_name,
 )
 from trimtab.sources.kubernetes.objects import KINDS, Object, Objects, listed, mapping, text
 from trimtab.sources.prometheus.client import Prometheus, any_of
@@ -101,7 +102,7 @@ class Owners:
             kind, name = ("Deployment", matched["owner"]) if matched else (kind, name)
         maker = self.makers.get((namespace, pod))
         if kind == "Deployment":
-            kind, name = _workload_of_deployment(name, self.parents.get((namespace, kind, name)), maker)
+            kind, name = workload_of_deployment(name, self.parents.get((namespace, kind, name)), maker)
         if kind == "LeaderWorkerSet" and maker is not None:
             kind = KSERVE_COMPONENT
         if kind == "RayCluster" and (matched := _OLD_RAY_CLUSTER.match(name)):
@@ -136,13 +137,31 @@ def name_of_family(run: str) -> str:
     return family or run
 
 
-def _workload_of_deployment(name: str, above: tuple[str, str] | None, told: tuple[str, str] | None) -> tuple[str, str]:
-    """Return (kind, name) of the workload that a Deployment is; `above` owns it, `told` is what its pods' labels name."""
+def workload_of_deployment(
+    name: str, owner: tuple[str, str] | None, told: tuple[str, str] | None = None
+) -> tuple[str, str]:
+    """Return the kind and name of the workload whose pods a Deployment runs.
+
+    `owner` is the Deployment's controller, `told` the object of KServe that labels of its pods name. KServe overwrites changes
+    to its Deployments, so its own object is the kind to patch; the workload keeps the Deployment's name (`llm-kserve`,
+    `llm-kserve-prefill`), because prefill and decode of one object are two workloads. Knative makes a Deployment for each
+    revision: the workload is named after the service, whatever the revision.
+
+    Source: knative/serving, names of revisions (five digits).
+
+    >>> workload_of_deployment("chat-predictor", ("InferenceService", "chat"))
+    ('InferenceService', 'chat-predictor')
+    >>> workload_of_deployment("chat-predictor-00002-deployment", ("Revision", "chat-predictor-00002"))
+    ('InferenceService', 'chat-predictor')
+    """
     revision = _REVISION.match(name)
-    if revision and (above is None or above[0] == "Revision"):
-        name = revision["owner"]
-        return (KNATIVE_SERVICE if told is None else kind_of_deployment(name, *told)), name
-    maker = above if above is not None and above[0] in KSERVE_KINDS else told
+    if revision and (owner is None or owner[0] == "Revision"):
+        service = revision["owner"]
+        if told is not None:
+            return kind_of_deployment(service, *told), service
+        of_kserve = object_name(INFERENCE_SERVICE, service) != service
+        return INFERENCE_SERVICE if of_kserve else KNATIVE_SERVICE, service
+    maker = owner if owner is not None and owner[0] in KSERVE else told
     return ("Deployment" if maker is None else kind_of_deployment(name, *maker)), name
 
 
