@@ -213,6 +213,7 @@ def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float) 
             boot_s=service.boot_s,
             load_s=service.load_s,
             consolidates=change.policy != "WhenEmpty" and not change.budget,
+            spreads=True,
             quota=quota,
             speed=speed,
         ),

@@ -43,6 +43,17 @@ def test_what_was_refused_for_others_is_no_alternative():
     assert "another's" not in record_of(SCALING, plan=replace(PLAN, not_worth_doing=(other,)))
 
 
+def test_a_purchase_says_in_order_and_record_what_is_bought_when_and_that_nothing_undoes_it():
+    (order,) = (file.text for file in emit_plan(PLAN, example_facts()).files if "orders/buy-p4d" in file.path)
+    record = record_of(next(action for action in PLAN.actions if action.id == "a2"))
+
+    assert "| 2026-12-01 | 1 node |\n| 2026-12-31 | 1 node |" in order
+    assert "1 on 2026-12-01, 1 on 2026-12-31" in record
+    risk = record.splitlines()[4]
+    assert "high: a purchase is paid to the end of its term, used or not, and cannot be undone" in risk
+    assert "Cannot be undone before its term ends" in record.partition("## Rollback")[2]
+
+
 def test_owners_are_the_teams_of_the_workloads():
     facts = example_facts()
     named = tuple(replace(one, team="search" if "search" in one.name else "") for one in facts.workloads)

@@ -3,6 +3,7 @@
 The rules are written down here from those projects; nothing of the emitters is used but their output.
 """
 
+import json
 import math
 import re
 import subprocess
@@ -17,16 +18,21 @@ from tests.emit.example import P3_SMALL, P4D, example_audit
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import SharedPool
 from trimtab.deployment.effects import (
+    BatchForm,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
     SetReplicas,
+    SetSchedule,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
 )
+from trimtab.emit.manifests.cron_files import cron_spans
 from trimtab.emit.manifests.demand_rules import DEMAND, pods_of
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.emit.manifests.workload_patch import pod_component
@@ -420,6 +426,113 @@ def test_pods_of_kserve_are_told_from_those_of_siblings(kind, workload, pods, ot
 
     assert all(re.fullmatch(pattern, pod) for pod in pods)
     assert not any(re.fullmatch(pattern, pod) for pod in others)
+
+
+def test_what_has_a_scale_subresource_is_scaled_whatever_its_kind():
+    emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind="Rollout"))
+
+    targets = [scaled["spec"]["scaleTargetRef"] for scaled in kinds(emission, "ScaledObject")]
+    assert {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat-api"} in targets
+
+
+def test_a_service_that_scales_may_lose_one_replica_at_a_time_if_the_labels_of_its_pods_are_known():
+    budgets = kinds(emit_plan(of_action("a8"), knowing(CHAT, pod_labels={"app": "chat"})), "PodDisruptionBudget")
+
+    (budget,) = [budget["spec"] for budget in budgets if budget["metadata"]["name"] == "trimtab-chat-api"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, {"matchLabels": {"app": "chat"}})
+
+
+@pytest.mark.parametrize(
+    ("declared", "reference"),
+    [
+        ("amp", {"name": "amp"}),
+        ("cluster/amp", {"name": "amp", "kind": "ClusterTriggerAuthentication"}),
+        ("", None),
+    ],
+)
+def test_triggers_sign_in_to_prometheus_as_the_cluster_declares(declared, reference):
+    """KEDA, Prometheus scaler: `authenticationRef` of a trigger, `kind` where it is one of the whole cluster."""
+    emission = emit_plan(of_action("a8"), replace(example_facts(), prometheus_auth=declared))
+
+    triggers = [trigger for scaled in kinds(emission, "ScaledObject") for trigger in scaled["spec"]["triggers"]]
+    assert triggers
+    assert all(trigger.get("authenticationRef") == reference for trigger in triggers)
+
+
+def test_the_dashboard_counts_no_node_twice():
+    (board,) = (file for file in emit_plan(PLAN, example_facts()).files if file.path.endswith("dashboard.json"))
+    (panel,) = (panel for panel in json.loads(board.text)["panels"] if panel["title"].startswith("Spend per hour"))
+
+    selected = [re.findall(r'label_(\w+?)(!?=)"([^"]*)"', target["expr"]) for target in panel["targets"]]
+    nodes = [
+        (*(value for key, _, value in matchers if "capacity_type" not in key), spot)
+        for matchers in selected
+        for key, sign, _ in matchers
+        if "capacity_type" in key
+        for spot in [sign == "="]
+    ]
+    assert len(nodes) == len(selected) == len(set(nodes))
+    assert all("us-east-1" in node for node in nodes)
+
+
+def test_a_manifest_is_rolled_back_to_the_nodes_and_tolerations_that_were_read(kubectl_bin, tmp_path):
+    former = {"eks.amazonaws.com/nodegroup": "gpu-p4d"}
+    team = Toleration(key="team", operator="Equal", value="assistant", effect="NoSchedule")
+    known = knowing(CHAT, pods_were_read=True, node_selector=former, tolerations=(team,))
+    component = text_of(emit_plan(of_action("a8"), known), "rollback/prod/chat-api/kustomization.yaml")
+
+    forward = text_of(emit_plan(of_action("a8"), known), "workloads/prod/chat-api/kustomization.yaml")
+    (tmp_path / "forward").mkdir()
+    moved = built(kubectl_bin, tmp_path / "forward", manifest(nodeSelector=former), forward)
+    assert not former.items() <= moved["spec"]["template"]["spec"]["nodeSelector"].items()
+
+    one = built(kubectl_bin, tmp_path, moved, component)
+
+    pod = one["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == former
+    assert pod["tolerations"] == [team.as_plain()]
+
+
+@pytest.mark.parametrize("letters", [40, 47, 58, 63])
+def test_the_autoscaler_that_keda_makes_has_a_name_that_a_cluster_takes(letters):
+    """KEDA puts `keda-hpa-` before the ScaledObject's name unless the HPA's is stated, and refuses more than 63 characters."""
+    known = WorkloadFacts(name=f"prod/{'a' * letters}", owner_kind="Deployment")
+    scaled = scheduled_object(PLAN.actions[0], known, cron_spans(((9 * 3600, 17 * 3600),)), replicas=2)
+
+    name = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["name"]
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= 63
+
+
+@pytest.mark.parametrize(
+    ("hours", "reason"), [((), "no hour in which it is up"), (tuple(range(168)), "the whole week")]
+)
+def test_a_timetable_of_all_hours_or_of_none_makes_no_trigger(hours, reason):
+    """KEDA's cron scaler refuses a start that equals its end."""
+    emission = emit_plan(
+        of_action("a7", Change(subject=CHAT, effect=SetSchedule(hours_of_week=hours))), example_facts()
+    )
+
+    assert kinds(emission, "ScaledObject") == []
+    assert any(reason in withheld.reason for withheld in emission.withheld)
+
+
+def test_fewer_replicas_wait_until_the_server_is_seen_to_batch():
+    effect = SetBatchPolicy(
+        form=BatchForm.GREEDY, max_batch=8, window_s=0.01, replicas=6, before=24, sizes=(1, 8), seconds=(0.1, 0.3),
+        basis=Basis.MEASURED,
+    )  # fmt: skip
+    emission = emit_plan(of_action("a8", Change(subject=CHAT, effect=effect)), example_facts())
+
+    steps = [
+        (component["metadata"]["annotations"].get("trimtab.dev/applies-once"), step)
+        for component in kinds(emission, "Component")
+        for patch in component["patches"]
+        for step in yaml.safe_load(patch["patch"])
+        if isinstance(step, dict) and step.get("path") == "/spec/replicas"
+    ]
+    assert [step["value"] for _, step in steps] == [6]
+    assert all("its server batches up to 8 requests at once" in once for once, _ in steps)
 
 
 def ray_service(*groups):

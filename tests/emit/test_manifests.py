@@ -16,7 +16,7 @@ from tests.emit.validity import UNSCHEMED, cel_faults, schema_faults, structural
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
 from trimtab.policies.blocks import BlockCalendar
@@ -326,6 +326,14 @@ def test_booked_nodes_come_first_and_karpenter_finds_them_by_their_tag(shared_di
     (page,) = (file.text for file in emission.files if "book" in file.path)
     assert "| for 5 days from Monday | 3 | 2 + 1 |" in page
     assert "| for 2 days from Monday | 2 | 2 |" in page
+    named = replace(
+        example_facts(),
+        node_classes={"aws": NodeClass(group="karpenter.k8s.aws", kind="EC2NodeClass", name="gpu-nodes")},
+    )
+    (elsewhere,) = (
+        file.text for file in emit_plan(replace(PLAN, actions=(action,)), named).files if "book" in file.path
+    )
+    assert "kubectl patch ec2nodeclass gpu-nodes " in elsewhere
     patch = json.loads(re.search(r"-p '(\{.*\})'", page).group(1))
     schemas = yaml.safe_load(
         (shared_dir / "data/k8s-schemas/crds/karpenter.k8s.aws_ec2nodeclasses.yaml").read_text(encoding="utf-8")

@@ -106,7 +106,7 @@ def test_nodes_expire_after_thirty_days_unless_a_pool_says_otherwise():
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(1, 8))
 def test_replicas_that_nobody_moves_take_the_nodes_that_they_need_and_never_more_than_one_each(replicas, per_node):
-    nodes = scattered(np.array(replicas), per_node)
+    nodes = scattered(np.repeat(replicas, 240), per_node, 0, len(replicas)) / 3600
 
     needed = -(-np.array(replicas) // per_node)
     assert (nodes >= needed).all()
@@ -115,7 +115,18 @@ def test_replicas_that_nobody_moves_take_the_nodes_that_they_need_and_never_more
 
 def test_replicas_that_go_leave_nodes_half_full():
     # eight on two nodes, then four: two on each, for the fullest node loses one each time
-    assert scattered(np.array([8, 4, 2, 1]), 4).tolist() == [2, 2, 2, 1]
+    assert (scattered(np.repeat([8, 4, 2, 1], 240), 4, 0, 4) / 3600).tolist() == [2, 2, 2, 1]
+
+
+def test_an_empty_node_stays_for_a_while_and_takes_the_next_replica():
+    # a second node comes for a quarter of an hour, is kept ten minutes, and is gone when the next replica comes
+    replicas = np.repeat([1, 2, 1, 2, 1], [60, 60, 60, 20, 40])
+
+    assert scattered(replicas, 1, 600, 1).tolist() == [3600 + 900 + 600 + 300 + 600]
+    # it is still there where the next replica comes within the ten minutes
+    assert scattered(np.repeat([1, 2, 1, 2, 1], [60, 60, 20, 20, 80]), 1, 600, 1).tolist() == [
+        3600 + 900 + 300 + 300 + 600
+    ]
 
 
 def test_nodes_stay_through_the_hours_in_which_none_may_go():

@@ -8,7 +8,8 @@ is done: nothing is averaged over a step.
 Pods and nodes as documented: a ReplicaSet gives back pods that are not ready first, then those that share their node with most
 siblings, then the youngest (kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-down); a node that stayed
 empty for `consolidateAfter` goes (karpenter.sh/docs/concepts/disruption); a new pod takes the fullest node with room, else a
-new node, which boots first; with `WhenEmptyOrUnderutilized` a node whose pods fit elsewhere is drained.
+new node, which boots first (`Nodes.spreads`: the emptiest node with room, as kube-scheduler does by default); with
+`WhenEmptyOrUnderutilized` a node whose pods fit elsewhere is drained.
 
 KEDA between none and one as documented (keda.sh/docs/latest/concepts/scaling-deployments, reference/scaledobject-spec): at a
 poll that finds a trigger above its activation value it starts one pod; when none was for `cooldownPeriod`, the last goes. From
@@ -132,6 +133,8 @@ class Nodes:
     """From a node that is up to a ready pod: image and weights."""
     empty_kept_s: float = 600.0
     consolidates: bool = False
+    spreads: bool = False
+    """A new pod takes the emptiest node with room (kube-scheduler, NodeResourcesFit, LeastAllocated), not the fullest."""
     quota: int = NO_QUOTA
     refusals: Sequence[tuple[float, float]] = ()
     """Times in which no new node is to be had."""
@@ -226,6 +229,7 @@ def play(
             nodes.consolidates,
             nodes.quota,
             nodes.speed,
+            nodes.spreads,
         ],
         dtype=np.float64,
     )
@@ -289,7 +293,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     period_steps, lag, tolerance_down, mean_ticks = int(rule[13]), int(rule[14]), rule[15], int(rule[16])
     to_none, cooldown, poll_ticks, wake_window = rule[17] > 0, rule[18], int(rule[19]), rule[20]
     per_node, boot, load, kept = int(places[0]), places[1], places[2], places[3]
-    consolidates, quota, speed_new = places[4] > 0, int(places[5]), places[6]
+    consolidates, quota, speed_new, spreads = places[4] > 0, int(places[5]), places[6], places[7] > 0
     n, n0 = len(arrival_s), len(node_of)
     n_minutes, n_ticks = int(horizon_s // MINUTE_S), int(horizon_s // TICK_S)
 
@@ -542,7 +546,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 state[victim] = 3
             current -= 1
         while current < goal:
-            at = _room(node_pods, up_nodes, per_node, -1)
+            at = _room(node_pods, up_nodes, per_node, -1, spreads)
             if at < 0:
                 refused = n_up >= quota
                 for f in range(len(refusals)):
@@ -566,7 +570,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if at >= 0:
                 for r in range(high):
                     if node[r] == at and (state[r] == 1 or state[r] == 2):
-                        to = _room(node_pods, up_nodes, per_node, at)
+                        to = _room(node_pods, up_nodes, per_node, at, spreads)
                         if to < 0:
                             break
                         high = _start_pod(
@@ -650,12 +654,14 @@ def _next_done(running, place_end, clock, speed, crowding, knee, t):  # type: ig
 
 
 @njit(cache=True)
-def _room(node_pods, up_nodes, per_node, never):  # type: ignore[no-untyped-def]  # compiled
-    """Return the fullest node that is up and has room; -1 where none has."""
-    best, most = -1, -1
+def _room(node_pods, up_nodes, per_node, never, spreads):  # type: ignore[no-untyped-def]  # compiled
+    """Return the fullest node that is up and has room, or the emptiest where the scheduler `spreads`; -1 where none has."""
+    best, most = -1, -per_node - 1
     for one in up_nodes:
-        if one >= 0 and one != never and node_pods[one] < per_node and node_pods[one] > most:
-            best, most = one, node_pods[one]
+        if one >= 0 and one != never and node_pods[one] < per_node:
+            preference = -node_pods[one] if spreads else node_pods[one]
+            if preference > most:
+                best, most = one, preference
     return best
 
 

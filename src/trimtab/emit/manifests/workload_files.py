@@ -75,7 +75,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         if spec is not None or asks is not None or claims:
             count = placed.deployment.gpu_count
             gpus = known.gpus_per_pod if count is None else count.before
-            former = rollback_component(known, placed.actions, asks=asks, former_gpus=gpus, claims=claims)
+            former = rollback_component(known, placed.actions, nodes=spec, asks=asks, former_gpus=gpus, claims=claims)
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
             yield from _doubts(placed, spec)

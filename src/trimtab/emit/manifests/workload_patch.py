@@ -172,12 +172,14 @@ def rollback_component(
     known: WorkloadFacts,
     actions: Sequence[Action],
     *,
+    nodes: PoolSpec | None = None,
     asks: GpuAsk | None = None,
     former_gpus: float = 1.0,
     claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read.
 
+    The label of the `nodes` that it was moved to is removed, so that it works on a manifest that was changed by hand too.
     `asks` is what its container was made to ask for in place of `former_gpus`; None: it asks for what it did. Of `claims` the
     templates are named again that they were made from.
     """
@@ -187,7 +189,8 @@ def rollback_component(
     if known.pods_were_read and known.owner_kind == RAY_SERVICE:
         patches.append(_ray_patch(known.node_selector, _kept(known)))
     elif known.pods_were_read:
-        pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
+        left = {} if nodes is None else dict.fromkeys(pool_selector(nodes))
+        pod: dict[str, Plain] = {"nodeSelector": {**left, **known.node_selector}, "tolerations": _kept(known)}
         spec |= _of_pods(known, {"spec": pod})
     if claims:
         former = [claim.claim for claim in claims]

@@ -29,6 +29,7 @@ from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.token_work import TokenWork, in_tokens, token_work
 from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.replay.compiled import CountArray
 from trimtab.replay.outcomes.jobs_outcome import felt_by_runs, jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import (
     Case,
@@ -42,7 +43,13 @@ from trimtab.replay.outcomes.outcome import (
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
-from trimtab.replay.outcomes.service_outcome import felt_by_service, least_number, least_outcome, service_outcome
+from trimtab.replay.outcomes.service_outcome import (
+    felt_by_service,
+    least_number,
+    least_outcome,
+    replicas_held,
+    service_outcome,
+)
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR, usd
@@ -271,6 +278,12 @@ class Evaluator:
     def least_number(self, deployment: Deployment) -> int:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
         return least_number(self.case, self._as_replayed(deployment), self._replays)
+
+    def replicas_held(self, deployment: Deployment) -> CountArray | None:
+        """Return the replicas of a service every 15 s (n_decisions,); None for a hedged one and for what is no service."""
+        if self.case.workload.kind is not WorkloadKind.SERVING:
+            return None
+        return replicas_held(self.case, self._as_replayed(deployment), self._replays)
 
     def replayed(self) -> Replayed:
         """Return all that was replayed so far."""

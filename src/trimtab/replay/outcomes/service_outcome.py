@@ -119,6 +119,18 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     return _judged_while_up(found, service_outcome(case, _with_one_up(place), replays, may_stop=may_stop), excused)
 
 
+def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> CountArray | None:
+    """Return the replicas of a service every 15 s (n_decisions,), starting ones included; None for a hedged one.
+
+    These are the replicas of `service_outcome`, which keeps the most of each hour only.
+    """
+    if place.hedge is not None:
+        return None
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    world = _world(case, place, targets, replays, stressed=False)
+    return replays.expected(world.history, world.model, world.policy, _replicas(case, place), None).held
+
+
 def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
     """Return what of a stress a replay of the service reads there; the rest says nothing to it.
 
