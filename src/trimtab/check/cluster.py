@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
-from trimtab.fleet.owner_kinds import object_name
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    object_name,
+    workload_name,
+)
 from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_text
 from trimtab.sources.kubernetes.manifests import read_manifests
@@ -33,6 +40,8 @@ WORKLOAD_KINDS = frozenset({
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
     "RayJob", "RayService", "InferenceService", "LLMInferenceService", "Notebook", "JobSet",
 })  # fmt: skip
+_PARTS = {INFERENCE_SERVICE: (False,), LLM_INFERENCE_SERVICE: (False, True)}
+"""Parts of KServe's objects that become Deployments: whether each is for prefill."""
 _BUNDLE = "bundle.yaml"
 _LIMIT_S = 120
 _REQUEST_LIMIT_S = 20
@@ -64,6 +73,10 @@ class Cluster:
             self.namespaces.add(name)
         if kind in WORKLOAD_KINDS:
             self.workloads[f"{namespace or 'default'}/{name}"] = kind
+            for prefill in _PARTS.get(kind, ()):
+                # a GitOps folder holds the object alone, and not the Deployments that KServe makes of it
+                made = workload_name(kind, name, prefill=prefill)
+                self.workloads.setdefault(f"{namespace or 'default'}/{made}", "Deployment")
             labels = mapping(body, "spec", "template", "metadata", "labels")
             if labels:
                 self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
@@ -125,6 +138,7 @@ def cluster_of_bundle(bundle: Bundle) -> Cluster:
         if written != name:  # KServe's object and the Deployment that it makes are both there
             cluster.workloads[written] = kind
             kind = "Deployment"
+        kind = "Deployment" if kind in (KSERVE_COMPONENT, KNATIVE_SERVICE) else kind
         cluster.workloads[name] = kind or cluster.workloads.get(name, "")
         if "/" in name:
             cluster.namespaces.add(name.partition("/")[0])

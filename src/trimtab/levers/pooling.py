@@ -93,7 +93,7 @@ class PoolMargin:
     would hold one.
     """
 
-    slack_frac: float = 0.5
+    slack_frac: float = 0.2
     turns: int = 1
     busier_frac: float = 0.25
     newcomers: int = 4

@@ -25,6 +25,7 @@ from trimtab.levers.pooling import (
     ASLEEP_GIB,
     DISK,
     HOST_MEMORY,
+    PoolDay,
     PoolPlan,
     PoolService,
     choose_pool,
@@ -38,7 +39,7 @@ from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.pooling import PooledModel, PoolRequests, blocks
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import TargetMetric
-from trimtab.units import HR_PER_MO, S_PER_HR, usd
+from trimtab.units import HR_PER_MO, S_PER_DAY, S_PER_HR, usd
 
 POLICY = LLAMA_SWAP
 """What the emitted files carry out."""
@@ -101,9 +102,9 @@ def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float],
         if isinstance(part, str):
             lines.append(part)
             continue
-        tell(f"pooling {len(services)} services on {pool}", 0.5)
+        days = _replayed_days(part, tell)
         plan = _newest_plan(part)
-        lines += [*_day_lines(part, rest), *_plan_lines(part, plan)]
+        lines += [*_day_lines(part, days, rest), *_plan_lines(part, plan)]
         gpus += _shared_gpus(part, plan, first_number=len(gpus) + 1)
         members = [number for gpu in plan.gpus for number in gpu.services]
         specs = [part.workloads[part.services[number].model.name] for number in members]
@@ -228,14 +229,26 @@ def _over_both(service: PoolService, later: Workload | None, fit_s: float) -> Po
     )
 
 
-def _day_lines(part: _Part, rest: Fleet) -> Iterator[str]:
+def _replayed_days(part: _Part, tell: Callable[[str, float], None]) -> list[PoolDay]:
+    """Replay each day of the later window under the placement chosen before it; placing many services takes minutes."""
+    number = max(1, math.ceil((part.end_s - part.start_s) / S_PER_DAY))
+    days: list[PoolDay] = []
+    tell(f"placing {len(part.services)} services on {part.pool}", 0.0)
+    for day in replay_daily(
+        part.services,
+        POLICY,
+        memory_gib=part.memory_gib,
+        start_s=part.start_s,
+        end_s=part.end_s,
+        history_s=part.start_s,
+    ):
+        days.append(day)
+        tell(f"{part.pool}: day {len(days)} of {number}", len(days) / number)
+    return days
+
+
+def _day_lines(part: _Part, days: Sequence[PoolDay], rest: Fleet) -> Iterator[str]:
     """Yield what sharing would have changed on the later window: the GPUs held, and each service's requests in time."""
-    days = list(
-        replay_daily(
-            part.services, POLICY, memory_gib=part.memory_gib, start_s=part.start_s, end_s=part.end_s,
-            history_s=part.start_s,
-        )
-    )  # fmt: skip
     held = {workload.name: workload.gpu_hours for workload in rest.workloads}
     now = sum(held.get(service.model.name, 0.0) for service in part.services) / rest.window.hours
     pooled = float(np.average([day.gpus for day in days], weights=[day.span_s for day in days]))

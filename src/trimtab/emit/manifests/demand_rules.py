@@ -73,9 +73,9 @@ def pods_of(known: WorkloadFacts) -> str:
     """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
     name = known.short_name.replace(".", "[.]")
     match known.owner_kind:
-        case "Deployment" | "Rollout" | "LLMInferenceService":
+        case "Deployment" | "Rollout" | "LLMInferenceService" | "KServeComponent":
             return _of_replica_set(known.short_name)
-        case "InferenceService":
+        case "InferenceService" | "KnativeService":
             # a Deployment of its own, or one for each revision of a Knative Service
             revision = (
                 f"{name}-[0-9]{{5}}-deployment-{_GENERATED}{{1,{_HASH_LETTERS}}}-{_GENERATED}{{{_RANDOM_LETTERS}}}"

@@ -14,7 +14,15 @@ from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
-from trimtab.fleet.owner_kinds import KSERVE, LLM_INFERENCE_SERVICE, is_prefill, object_name
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    is_prefill,
+    object_name,
+)
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
 
@@ -30,20 +38,20 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
 RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
-SERVING = SCALABLE | KSERVE | {RAY_SERVICE}
-"""Kinds whose pods serve for good; the last three scale themselves (Ray Serve, KServe)."""
+SERVING = SCALABLE | KSERVE | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
+"""Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
 """Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
 
 
-def own_bounds(kind: str, least: int, most: int) -> str:
+def own_bounds(known: WorkloadFacts, least: int, most: int) -> str:
     """Return what a person sets in a service that scales itself, so that it has so many replicas.
 
     Sources: Ray Serve, autoscaling guide (`autoscaling_config`, `num_replicas`); KubeRay v1, WorkerGroupSpec; KServe v1beta1,
-    ComponentExtensionSpec.
+    ComponentExtensionSpec, and v1alpha2, WorkloadSpec and ScalingSpec; knative.dev, "Configuring scale bounds".
     """
-    if kind == RAY_SERVICE:
+    if known.owner_kind == RAY_SERVICE:
         told = (
             f"num_replicas: {least}"
             if least == most
@@ -53,14 +61,34 @@ def own_bounds(kind: str, least: int, most: int) -> str:
             f"Ray scales it: in serveConfigV2 give its deployment {told}, and its worker group (in pods) minReplicas and "
             "maxReplicas that hold so many, with enableInTreeAutoscaling where they differ"
         )
-    if kind == LLM_INFERENCE_SERVICE:
-        if least == most:
-            return f"KServe holds its number: set replicas: {least} in its spec (in spec.prefill for prefill pods)"
+    if known.owner_kind == KNATIVE_SERVICE:
         return (
-            f"KServe holds its number: {least} to {most} replicas need an autoscaler that KServe sets up, or replicas left out "
-            "of its spec and an autoscaler on its Deployment"
+            f'Knative scales it: set the annotations autoscaling.knative.dev/min-scale: "{least}" and '
+            f'autoscaling.knative.dev/max-scale: "{most}" in spec.template of its Service'
         )
-    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its predictor"
+    if known.owner_kind == LLM_INFERENCE_SERVICE:
+        place = "spec.prefill" if known.is_prefill else "spec"
+        told = (
+            f"{place}.replicas: {least}"
+            if least == most
+            else f"{place}.scaling with minReplicas: {least} and maxReplicas: {most}, in place of {place}.replicas"
+        )
+        return f"KServe scales it: in LLMInferenceService {known.object_name} set {told}"
+    part = "predictor" if known.owner_kind == INFERENCE_SERVICE else "part of its object"
+    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its {part}"
+
+
+_IN_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        KSERVE_COMPONENT: "part of its KServe object (KServe overwrites its Deployment)",
+        KNATIVE_SERVICE: "Knative Service (Knative overwrites its Deployment)",
+    }
+)
+
+
+def kind_in_words(kind: str) -> str:
+    """Return how a workload's kind is called in a message; most are their own name."""
+    return _IN_WORDS.get(kind, kind)
 
 
 class Autoscaler(Enum):

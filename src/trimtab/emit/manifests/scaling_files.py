@@ -102,7 +102,7 @@ def guarded_by(effect: SetReplicaPolicy, known: WorkloadFacts | None, facts: Emi
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:
     policy = effect.hpa
     if known.owner_kind in SERVING - SCALABLE:
-        return own_bounds(known.owner_kind, policy.min_replicas, policy.max_replicas)
+        return own_bounds(known, policy.min_replicas, policy.max_replicas)
     if known.owner_kind not in SCALABLE:
         return f"an autoscaler cannot scale a {known.owner_kind}: set its replicas by hand as demand goes"
     if effect.tokens is not None and (known.service is None or not known.service.signals.counts_tokens):

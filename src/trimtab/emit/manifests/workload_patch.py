@@ -33,7 +33,8 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "CronJob": "batch/v1",
     }
 )
-"""Kinds whose pod template's place is known."""
+"""Kinds whose pod template's place is known. kustomize keeps the version that a manifest has: LLMInferenceService v1alpha2 has
+its pods in the same place."""
 _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CronJob": ("jobTemplate", "spec", "template"),
@@ -426,7 +427,9 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
 def _amounts(known: WorkloadFacts) -> list[str]:
     """Return where the container that asks for GPUs states amounts, as JSON pointers."""
     container = next(iter(known.gpu_containers), GpuContainer())
-    resources = f"{_pod_path(known)}/containers/{container.place}/resources"
+    # KServe adds containers to the one that an LLMInferenceService states: its place in the pod is another
+    place = 0 if known.owner_kind == LLM_INFERENCE_SERVICE else container.place
+    resources = f"{_pod_path(known)}/containers/{place}/resources"
     if known.owner_kind == INFERENCE_SERVICE:
         resources = "/spec/predictor/model/resources"
     return [f"{resources}/{stated}" for stated in (("limits", "requests") if container.in_requests else ("limits",))]
