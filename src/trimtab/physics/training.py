@@ -349,8 +349,8 @@ LINEAR_SPEED_UP: dict[TrainPrecision, float] = {
     TrainPrecision.FP4: 2.2,
     TrainPrecision.QUANTIZED_BASE: 1.0,
 }
-"""How much faster linear layers run than in bf16. Set between the utilisations of published FP8 runs (0.72 to 0.98 of the bf16 peak)
-and bf16 runs (0.40 to 0.53), which transfers lower alike; not fitted to single rows. Attention stays in 16 bits in all of them."""
+"""How much faster linear layers run than in bf16. Set from the utilisations of published FP8 runs (0.72 to 0.98 of the bf16
+peak) and bf16 runs (0.40 to 0.53), not fitted to single rows. Attention stays in 16 bits in all of them."""
 AMPERE_ATTENTION_FRAC = 0.75
 MEGATRON_ATTENTION_FRAC = 0.75
 TORCH_ATTENTION_FRAC = 0.35
