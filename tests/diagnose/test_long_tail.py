@@ -107,7 +107,7 @@ def test_volumes_that_no_pod_mounts_cost_what_the_bill_says_a_gib_month_costs():
 
     assert (row.kind, row.subject) == (TailKind.IDLE_VOLUMES, "prod")
     assert row.micro_usd == pytest.approx(100 * 0.08 * 24 * DAYS / 730 * 1e6, abs=1)
-    assert "1 claims of 100 GiB (old)" in row.evidence
+    assert "1 claim of 100 GiB (old)" in row.evidence
 
 
 def test_volumes_without_a_price_come_last_and_without_dollars():

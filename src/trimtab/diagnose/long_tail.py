@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from trimtab.catalog.providers import last_part
 from trimtab.diagnose.billed import DOLLAR, within
+from trimtab.diagnose.cluster_records import counted
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.starts import MeasuredStarts
 from trimtab.ledger.arrays import FloatArray
@@ -136,10 +137,10 @@ def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iter
                     most[name] += dollars
             yield TailCost(
                 kind=kind,
-                subject=f"{len(most)} GPU nodes",
+                subject=counted(len(most), "GPU node"),
                 micro_usd=micro_usd(float(cost[tied].sum())),
                 tied=True,
-                evidence=f"{int(tied.sum()):,} lines of the bill name them; most: "
+                evidence=f"by {counted(int(tied.sum()), 'line')} of the bill; most: "
                 + ", ".join(f"{name} ${dollars:,.2f}" for name, dollars in most.most_common(_NAMED)),
             )
         others = here & ~tied
@@ -149,7 +150,7 @@ def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iter
                 subject=", ".join(sorted({str(region) for region in regions})),
                 micro_usd=micro_usd(float(cost[others].sum())),
                 tied=False,
-                evidence=f"{int(others.sum()):,} lines of the bill there name no GPU node: whose traffic it is is unknown",
+                evidence=f"{counted(int(others.sum()), 'line')} of the bill; GPU nodes are not named",
             )
 
 
@@ -179,7 +180,7 @@ def _idle_volumes(volumes: pa.Table, rows: pa.Table, fleet: Fleet) -> Iterator[T
             subject=space,
             micro_usd=None if rate is None or not sizes else micro_usd(sum(sizes) * rate * months),
             tied=True,
-            evidence=f"{len(claims)} claims of {sum(sizes):,.0f} GiB ({names}) {price}",
+            evidence=f"{counted(len(claims), 'claim')} of {sum(sizes):,.0f} GiB ({names}) {price}",
         )
 
 
@@ -208,6 +209,6 @@ def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]
             subject=workload.name,
             micro_usd=micro_usd(waited_hr * price),
             tied=True,
-            evidence=f"{len(pulls)} pulls that the cluster still told of when it was read{size}, "
+            evidence=f"{counted(len(pulls), 'pull')} that the cluster still told of when it was read{size}, "
             f"{np.median([start.pull_s or 0.0 for start in pulls]):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
         )
