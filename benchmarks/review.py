@@ -1,6 +1,6 @@
 """Changes of manifests whose effect another simulator plays: what `trimtab review` says of each, beside what truly happens.
 
-Run: python -m benchmarks.review [--changes N] [--seed S]
+Run: python -m benchmarks.review [--changes N] [--seed S] [--spreads]
 
 Fleets are those of the proving ground (services, requests one by one). A change sets replicas, an autoscaler's target, least,
 most, window or metric, the instance type, a node pool's limit or consolidation, a disruption budget, or leaves out a
@@ -186,7 +186,7 @@ def _scaler(change: Change, meta: dict[str, str], server: str) -> Iterator[dict[
     }
 
 
-def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float) -> Truth:
+def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float, *, spreads: bool = False) -> Truth:
     """Return what the world makes of a change."""
     scaling = None
     before = sum(site.replicas for site in service.sites)
@@ -213,7 +213,7 @@ def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float) 
             boot_s=service.boot_s,
             load_s=service.load_s,
             consolidates=change.policy != "WhenEmpty" and not change.budget,
-            spreads=True,
+            spreads=spreads,
             quota=quota,
             speed=speed,
         ),
@@ -234,6 +234,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=50, metavar="N", help="changes in all")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet")
+    parser.add_argument(
+        "--spreads",
+        action="store_true",
+        help="new pods take the emptiest node, as kube-scheduler scores by default, not the fullest",
+    )
     arguments = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +247,9 @@ def main() -> None:
             make = next(family.make for family in FAMILIES if family.name == name)
             fleet = make(arguments.seed + number, DAYS)
             count = arguments.changes // FLEETS + (number < arguments.changes % FLEETS)
-            rows += list(_of_fleet(fleet, Path(folder) / str(number), count, arguments.seed + number))
+            rows += list(
+                _of_fleet(fleet, Path(folder) / str(number), count, arguments.seed + number, spreads=arguments.spreads)
+            )
     errors = [abs(row.cost_frac) for row in rows if row.judged]
     known = [abs(row.cost_frac) for row in rows if row.judged and row.within_ends is None]
     ends = [row.within_ends for row in rows if row.judged and row.within_ends is not None]
@@ -267,14 +274,14 @@ def main() -> None:
     )
 
 
-def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int) -> Iterator[Row]:
+def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int, *, spreads: bool) -> Iterator[Row]:
     bundle = open_fleet(fleet.write(folder))
     (service,) = fleet.services
     targets = service.declared["targets"]
     assert isinstance(targets, list)
     limit_s, quantile = float(targets[0]["limit_s"]), float(targets[0]["quantile"])
     for change in changes(np.random.default_rng(seed), service, count):
-        truth = played(fleet, service, change, limit_s)
+        truth = played(fleet, service, change, limit_s, spreads=spreads)
         documents = yaml.safe_load_all(yaml.safe_dump_all(manifest(change, service.name)))
         found = review(bundle, read_objects(("change.yaml", one) for one in documents))
         yield _row(fleet, change, truth, found, quantile)

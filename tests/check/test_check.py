@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import celpy
+import pyarrow as pa
 import pytest
 import yaml
 from hypothesis import assume, given, settings
@@ -22,6 +23,7 @@ from trimtab.errors import InputError
 pytest.importorskip("promql_parser", reason="the extra `check` is not installed whole")
 
 from trimtab.check import Cluster, Schemas, Severity, check_folder
+from trimtab.check.cluster import cluster_of_bundle
 from trimtab.check.names import timetable
 from trimtab.check.promql import read_query
 
@@ -79,7 +81,7 @@ SLIPS = [
     (SCALED, "metricType: AverageValue", "metricType: averagevalue", "write AverageValue"),
     (SCALED, 'workload="chat-api"', 'workload="chat"', 'write workload="chat-api"'),
     (RULES, "trimtab:replicas_ready{", "trimtab:replica_ready{", "write trimtab:replicas_ready"),
-    (RULES, "clamp_min(sum", "clamp_min((sum", "mend it"),
+    (RULES, "clamp_min(sum", "clamp_min((sum", "correct it"),
     (RULES, "interval: 15s", "interval: 15 seconds", "match"),
     (POOL, "key: nvidia.com/gpu", "key: nvidia.com/gpus", "write nvidia.com/gpu"),
     (POOL, "p4d.24xlarge", "p4d.24xlarg", "write p4d.24xlarge"),
@@ -524,3 +526,58 @@ def test_a_time_beyond_prometheus_own_is_told_and_not_parsed(query):
 @pytest.mark.parametrize("query", ['rate(job:x:1e40{le="[1e40]"}[5m])', "x offset 52w", "rate(x[100y])", "x > 1e40"])
 def test_large_numbers_that_are_no_times_are_fine(query):
     assert read_query(query).wrong == ""
+
+
+class Allocations:
+    """A bundle that says of which kind the owners of some workloads are."""
+
+    def __init__(self, **kinds):
+        self.kinds = kinds
+
+    def table(self, _name, _columns):
+        return pa.table({"workload": [f"prod/{name}" for name in self.kinds], "owner_kind": [*self.kinds.values()]})
+
+    def has(self, _name):
+        return False
+
+
+def of_objects(*bodies):
+    cluster = Cluster()
+    for body in bodies:
+        cluster.add(body)
+    return cluster
+
+
+def llm(version="v1alpha2"):
+    meta = {"name": "llm", "namespace": "prod"}
+    return {"apiVersion": f"serving.kserve.io/{version}", "kind": "LLMInferenceService", "metadata": meta, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    "there",
+    [of_objects(llm()), cluster_of_bundle(Allocations(**{"llm-kserve-prefill": "LLMInferenceService"}))],
+    ids=["dump", "history"],
+)
+@pytest.mark.parametrize(("name", "errors"), [("llm", 0), ("llm-kserve-prefill", 1)])
+def test_a_patch_for_what_kserve_makes_has_to_name_the_object(name, errors, there, tmp_path):
+    """KServe makes the Deployment `llm-kserve-prefill` of the object `llm`: no object is called as the Deployment is."""
+    merge = {"kind": "LLMInferenceService", "metadata": {"name": name}, "spec": {"prefill": {"template": {}}}}
+    merge = {"apiVersion": "serving.kserve.io/v1alpha1", **merge}
+    target = {"kind": "LLMInferenceService", "name": name}
+    component = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"target": target, "patch": yaml.safe_dump(merge)}],
+    }
+
+    found = checked(tmp_path, {"kustomization.yaml": yaml.safe_dump(component)}, cluster=there).errors
+
+    assert [fault.field for fault in found] == ["patches[0].target.name"] * errors
+    assert ("prod/llm-kserve-prefill", "Deployment") in there.workloads.items()
+
+
+@pytest.mark.parametrize(("version", "errors"), [("v1alpha1", 0), ("v1alpha2", 0), ("v1beta1", 1)])
+def test_versions_of_an_llm_inference_service_that_kserve_serves_are_no_error(version, errors, tmp_path):
+    found = checked(tmp_path, {"llm.yaml": yaml.safe_dump(llm(version))}, cluster=None).errors
+
+    assert len(found) == errors

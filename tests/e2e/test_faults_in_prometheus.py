@@ -32,14 +32,15 @@ def board(place):
 
 
 def page():
-    """Four boards of a node: off the bus at 3:20, an ECC error in the sixth hour, hot from 4:00 to 6:00, and well.
+    """Five boards of a node: off the bus at 3:20, an ECC error in the sixth hour, hot from 4:00 to 6:00, well, and slowed by
+    its power supply at all times.
 
-    XIDs of the first are not scraped from 6:00 to 8:00.
+    XIDs of the first are not scraped from 6:00 to 8:00. All but the last are at their software power cap, which is no fault.
     """
     off_the_bus = np.where(MINUTE >= 200, 79.0, 0.0)
     off_the_bus[(MINUTE >= 360) & (MINUTE < 480)] = np.nan
     text = ""
-    for place in range(4):
+    for place in range(5):
         text += series("DCGM_FI_DEV_GPU_UTIL", 99.0, **board(place))
         text += series("DCGM_FI_DEV_XID_ERRORS", off_the_bus if place == 0 else 0.0, **board(place))
         text += series(
@@ -48,7 +49,9 @@ def page():
         text += series("DCGM_FI_DEV_ROW_REMAP_FAILURE", 0.0, **board(place))
         hot = (MINUTE >= 240) & (MINUTE < 360) & (place == 2)
         text += series("DCGM_FI_DEV_THERMAL_VIOLATION", np.cumsum(hot) * 1e6, **board(place))
-        text += series("DCGM_FI_DEV_SM_CLOCK", np.where(hot, 987.0, 1410.0), **board(place))
+        braked = place == 4
+        text += series("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", float(0x80 if braked else 0x04), **board(place))
+        text += series("DCGM_FI_DEV_SM_CLOCK", np.where(hot, 987.0, 1128.0 if braked else 1410.0), **board(place))
     text += series("kube_node_info", 1.0, node="node-a", provider_id="aws:///us-east-1a/i-1")
     text += series("kube_node_spec_unschedulable", np.where(MINUTE >= 480, 1.0, 0.0), node="node-a")
     ready = {"node": "node-a", "condition": "Ready"}
@@ -68,6 +71,7 @@ def test_every_fault_is_told_with_its_node_and_nothing_else_is(faults):
         ("xid", "GPU-0"),
         ("ecc", "GPU-1"),
         ("thermal-throttle", "GPU-2"),
+        ("power-throttle", "GPU-4"),
         ("cordoned", None),
     }
     assert {row["node"] for row in faults} == {"node-a"}
@@ -87,6 +91,13 @@ def test_throttling_tells_the_share_of_the_clock_that_it_took(faults):
     hours = {row["start"]: row["lost_frac"] for row in rows if row["lost_frac"] > 0.05}
     assert sorted(hours) == [START + timedelta(hours=4), START + timedelta(hours=5)]
     assert all(abs(lost - 0.3) < 0.02 for lost in hours.values())
+
+
+def test_a_board_that_its_power_supply_always_slows_is_compared_with_others_of_its_model(faults):
+    rows = [row for row in faults if row["fault"] == "power-throttle"]
+
+    assert len(rows) == HOURS
+    assert all(abs(row["lost_frac"] - 0.2) < 0.02 for row in rows)
 
 
 def test_a_cordon_begins_where_it_was_made_and_lasts(faults):

@@ -89,6 +89,14 @@ inference_objective_request_duration_seconds_count{model_name="m",target_model_n
 inference_objective_request_duration_seconds_bucket{model_name="m",target_model_name="m",le="5"} 95
 inference_objective_request_duration_seconds_bucket{model_name="m",target_model_name="m",le="+Inf"} 190
 """
+ROUTER = """
+llm_d_epp_request_total{model_name="m"} 220
+llm_d_epp_request_error_total{model_name="m"} 4
+llm_d_epp_request_running{model_name="m"} 5
+llm_d_epp_request_duration_seconds_count{model_name="m"} 210
+llm_d_epp_request_duration_seconds_bucket{model_name="m",le="5"} 105
+llm_d_epp_request_duration_seconds_bucket{model_name="m",le="+Inf"} 210
+"""
 FRONTEND = """
 dynamo_frontend_active_requests{model="m"} 6
 dynamo_frontend_requests_total{model="m",endpoint="chat_completions",request_type="stream",status="success"} 160
@@ -129,6 +137,7 @@ BEHIND = (
     "sliced",
     "gatewayed",
     "pool-decode",
+    "newer-decode",
     "graph-worker",
     "graphs-worker",
     "named",
@@ -182,6 +191,9 @@ def history():
     for cluster in ("httproute/prod/gatewayed/rule/0", "outbound|8000||twice.prod.svc.cluster.local", "xds_cluster"):
         yield from series(ENVOY.replace("CLUSTER", cluster), 'namespace="envoy",pod="envoy-0"')
     yield from series(EPP, 'namespace="prod",pod="pool-epp-0"')
+    # a newer router exports the former names too
+    yield from series(ROUTER, 'namespace="prod",pod="newer-epp-0"')
+    yield from series(EPP, 'namespace="prod",pod="newer-epp-0"')
     yield from series(FRONTEND, 'namespace="prod",pod="graph-frontend-0"')
     slice_of = 'namespace="prod",endpointslice="chat-svc-x7k2p",targetref_kind="Pod",targetref_namespace="prod"'
     yield from series('kube_endpointslice_endpoints{targetref_name="sliced-0"} 1', slice_of)
@@ -220,6 +232,7 @@ def total(rows, column):
         ("named", "declared", 357, 7, 1.0, 350 / 357),
         ("gatewayed", "envoy", 284, 4, 1.0, 0.25),
         ("pool-decode", "llm-d", 200, None, 5.0, 0.5),
+        ("newer-decode", "llm-d-router", 220, 4, 5.0, 0.5),
         ("graph-worker", "dynamo-frontend", 162, 2, 10.0, 1.0),
     ],
 )

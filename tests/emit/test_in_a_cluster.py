@@ -34,6 +34,7 @@ from trimtab.emit.manifests.demand_rules import DEMAND, pods_of
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.pool_specs import placed_workloads, pool_specs
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.emit.manifests.workload_patch import pod_component
 from trimtab.physics.formats import WeightFormat
@@ -246,8 +247,8 @@ def test_a_node_that_nobody_holds_any_more_goes_with_those_who_held_it_before():
     (text,) = orders(idle, others, node("n3", CHAT)).values()
 
     assert [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")] == ["n1", "n3"]
-    assert f"| `n1` | nobody; before by `{CHAT}` |" in text
-    assert "| `n2` | nobody; before by `lab/nb` |" in text.partition("## What stays")[2]
+    assert f"| `n1` | none; before by `{CHAT}` |" in text
+    assert "| `n2` | none; before by `lab/nb` |" in text.partition("## What stays")[2]
 
 
 def test_an_old_karpenter_pool_makes_no_node_for_what_has_left_it():
@@ -535,6 +536,45 @@ def test_fewer_replicas_wait_until_the_server_is_seen_to_batch():
     assert all("its server batches up to 8 requests at once" in once for once, _ in steps)
 
 
+@pytest.mark.parametrize(
+    ("deployment", "kind", "said"),
+    [
+        ("chat-predictor", "InferenceService", "minReplicas: "),
+        ("chat-kserve", "LLMInferenceService", "in LLMInferenceService chat set spec.scaling with minReplicas: "),
+        (
+            "chat-kserve-prefill",
+            "LLMInferenceService",
+            "in LLMInferenceService chat set spec.prefill.scaling with minReplicas: ",
+        ),
+    ],
+)
+def test_the_bounds_of_a_workload_of_kserve_are_for_its_own_part(deployment, kind, said):
+    emission = renamed(f"prod/{deployment}", owner_kind=kind)
+
+    assert any(said in item.reason for item in emission.withheld)
+    assert not any(deployment in file.path for file in emission.files if file.kind == "ScaledObject")
+
+
+@pytest.mark.parametrize("kind", ["KServeComponent", "KnativeService"])
+def test_deployments_whose_place_in_their_object_is_not_known_are_left_to_a_person(kind):
+    emission = renamed("prod/chat-transformer", owner_kind=kind)
+
+    assert not any(file.path.startswith("workloads/prod/chat-transformer/") for file in emission.files)
+    assert any("overwrites its Deployment" in item.reason for item in emission.withheld)
+
+
+def renamed(workload, **known):
+    """What is emitted for the chat service under another name."""
+    plan = of_action("a8")
+    action = next(action for action in plan.actions if action.id == "a8")
+    changes = tuple(
+        replace(change, subject=workload) if change.subject == CHAT else change for change in action.changes
+    )
+    facts = knowing(CHAT, **known)
+    ours = tuple(replace(one, name=workload) if one.name == CHAT else one for one in facts.workloads)
+    return emit_plan(replace(plan, actions=(replace(action, changes=changes),)), replace(facts, workloads=ours))
+
+
 def ray_service(*groups):
     """A RayService with worker groups (ray.io/v1, RayClusterSpec)."""
     head = {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "ray-head", "image": "a"}]}}}
@@ -592,7 +632,7 @@ def test_a_ray_service_is_rolled_back_in_the_same_place(kubectl_bin, tmp_path):
     [
         ("RayService", "autoscaling_config"),
         ("InferenceService", "minReplicas"),
-        ("LLMInferenceService", "to 30 replicas"),
+        ("LLMInferenceService", "spec.scaling"),
     ],
 )
 def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kind, said):
@@ -628,6 +668,37 @@ def test_a_placeholder_asks_for_the_gpus_that_its_run_will_ask_for():
 
     (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
+
+
+def test_a_run_wider_than_a_node_has_a_placeholder_on_each_of_its_nodes():
+    """No pod spans nodes: one that asks for 16 GPUs is never scheduled on nodes of 8."""
+    facts = knowing(
+        RUNS, gpus_per_pod=16.0, run_starts=(9,), replicas=1, pool=P4D, gpus_per_node=8, owner_kind="JobSet"
+    )
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+    there = UseOffering(pool=P4D, gpu="A100 40GB", gpus_per_node=8, speed=same)
+    plan = of_action("a3", *(Change(subject=RUNS, effect=effect) for effect in (there, StartBeforeRuns(lead_s=600.0))))
+
+    (cron,) = kinds(emit_plan(plan, facts), "CronJob")
+
+    job = cron["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert (job["completions"], job["parallelism"]) == (2, 2)
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "8"
+
+
+def test_pools_of_two_providers_with_one_type_have_names_of_their_own():
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+    pools = {name: replace(P4D, provider=provider) for name, provider in ((CHAT, "aws"), (RUNS, "lambda"))}
+    changes = [
+        Change(subject=name, effect=UseOffering(pool=pool, gpu="A100 40GB", gpus_per_node=8, speed=same))
+        for name, pool in pools.items()
+    ]
+
+    placed = placed_workloads(of_action("a3", *changes).actions, knowing(RUNS, owner_kind="Deployment").workloads)
+    names = [spec.name for spec in pool_specs(placed.values())]
+
+    assert names == [f"trimtab-p4d-24xlarge-us-east-1-on-demand-services-{provider}" for provider in ("aws", "lambda")]
 
 
 @pytest.mark.parametrize("stated", [("limits",), ("limits", "requests")])

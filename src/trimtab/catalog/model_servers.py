@@ -265,6 +265,20 @@ SERVERS: tuple[ServerMetrics, ...] = (
 
 PROXIES: tuple[ServerMetrics, ...] = (
     ServerMetrics(
+        # since llm-d-router renamed its series (docs of llm-d, observability); the former names below are deprecated aliases
+        server="llm-d-router",
+        title="llm-d's router",
+        arrived="llm_d_epp_request_total",
+        completed=("llm_d_epp_request_duration_seconds_count",),
+        failed="llm_d_epp_request_error_total",
+        running=("llm_d_epp_request_running",),
+        latency="llm_d_epp_request_duration_seconds",
+        ttft="llm_d_epp_request_ttft_seconds",
+        input_tokens="llm_d_epp_request_input_tokens",
+        output_tokens="llm_d_epp_request_output_tokens",
+        target=ProxyTarget(name=_POD, namespace=_NAMESPACE, suffix="-epp"),
+    ),
+    ServerMetrics(
         server="llm-d",
         title="llm-d's and the Gateway API's endpoint picker",
         arrived="inference_objective_request_total",

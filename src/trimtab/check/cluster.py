@@ -1,7 +1,7 @@
 """What is known of the cluster that a folder is for: its objects, workloads, namespaces and series.
 
 Read from `kubectl get -o json` dumps or a GitOps folder (objects as they are), or from a fleet bundle (workloads and pods
-only). What is not known is not held against anybody: `knows_all` tells of which kinds the absence of a name means something.
+only). Where a kind was not read, a missing name is no fault: `knows_all` says which kinds were read whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
-from trimtab.fleet.owner_kinds import object_name
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    object_name,
+    workload_name,
+)
 from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_text
 from trimtab.sources.kubernetes.manifests import read_manifests
@@ -33,6 +40,8 @@ WORKLOAD_KINDS = frozenset({
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
     "RayJob", "RayService", "InferenceService", "LLMInferenceService", "Notebook", "JobSet",
 })  # fmt: skip
+_PARTS = {INFERENCE_SERVICE: (False,), LLM_INFERENCE_SERVICE: (False, True)}
+"""Parts of KServe's objects that become Deployments: whether each is for prefill."""
 _BUNDLE = "bundle.yaml"
 _LIMIT_S = 120
 _REQUEST_LIMIT_S = 20
@@ -46,7 +55,7 @@ class Cluster:
 
     objects: dict[Key, Object] = field(default_factory=dict)
     workloads: dict[str, str] = field(default_factory=dict)
-    """Namespace/name -> kind, empty where nobody told."""
+    """Namespace/name -> kind, empty where it is not known."""
     pod_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Of a workload's pods, where they are known."""
     namespaces: set[str] = field(default_factory=set)
@@ -64,12 +73,16 @@ class Cluster:
             self.namespaces.add(name)
         if kind in WORKLOAD_KINDS:
             self.workloads[f"{namespace or 'default'}/{name}"] = kind
+            for prefill in _PARTS.get(kind, ()):
+                # a GitOps folder holds the object alone, and not the Deployments that KServe makes of it
+                made = workload_name(kind, name, prefill=prefill)
+                self.workloads.setdefault(f"{namespace or 'default'}/{made}", "Deployment")
             labels = mapping(body, "spec", "template", "metadata", "labels")
             if labels:
                 self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
 
     def knows_all(self, kind: str) -> bool:
-        """Tell whether objects of a kind were read, so that one which is not among them is not there."""
+        """Return whether objects of a kind were read, so that one which is not among them is not there."""
         return any(key[1] == kind for key in self.objects)
 
     def names(self, kind: str, namespace: str | None = None) -> set[str]:
@@ -125,6 +138,7 @@ def cluster_of_bundle(bundle: Bundle) -> Cluster:
         if written != name:  # KServe's object and the Deployment that it makes are both there
             cluster.workloads[written] = kind
             kind = "Deployment"
+        kind = "Deployment" if kind in (KSERVE_COMPONENT, KNATIVE_SERVICE) else kind
         cluster.workloads[name] = kind or cluster.workloads.get(name, "")
         if "/" in name:
             cluster.namespaces.add(name.partition("/")[0])

@@ -49,7 +49,7 @@ def billed(costs: pa.Table, window: Window, instance_types: Collection[str]) -> 
     `costs` has BILL_COLUMNS. A row that reaches out of the window counts by the share of its charge period that lies in it.
     """
     of_types = costs.filter(pc.is_in(costs["instance_type"], value_set=pa.array(sorted(instance_types), pa.string())))
-    cost, counted, foreign = _within(of_types, window)
+    cost, counted, foreign = within(of_types, window)
     return Billed(usd=float(cost[counted].sum()), rows=int(counted.sum()), foreign_rows=int(foreign.sum()))
 
 
@@ -61,7 +61,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     """
     said = [pc.fill_null(costs[name], "") for name in ("CommitmentDiscountType", "CommitmentDiscountId")]
     mine = costs.filter(pc.or_(*(pc.match_substring_regex(column, _SPEND, ignore_case=True) for column in said)))
-    cost, counted, _ = _within(mine, window)
+    cost, counted, _ = within(mine, window)
     names = pc.fill_null(mine["ProviderName"], "").to_pylist()
     found: dict[str, float] = {}
     for name, dollars in zip(np.array(names, dtype=np.str_)[counted].tolist(), cost[counted].tolist(), strict=True):
@@ -70,7 +70,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     return found
 
 
-def _within(rows: pa.Table, window: Window) -> tuple[FloatArray, BoolArray, BoolArray]:
+def within(rows: pa.Table, window: Window) -> tuple[FloatArray, BoolArray, BoolArray]:
     """Return what of each row's cost lies in a window, which rows count (in it, in dollars), and which are foreign."""
     start, end = (_microseconds(rows, name) for name in ("ChargePeriodStart", "ChargePeriodEnd"))
     first, last = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trimtab.diagnose.cluster_records import Call, ClusterRecords, LostSpan, Row, distinct, number, pairs
+from trimtab.fleet.owner_kinds import DEPLOYED
 from trimtab.provenance import Evidence
 
 
@@ -224,7 +225,7 @@ def budget_offences(records: ClusterRecords) -> Iterator[Found]:
             yield _free(OffenceKind.BUDGET, str(budget["workload"]), (str(budget["name"]),), Call.OWNER, said)
     replicas: dict[str, set[str]] = defaultdict(set)
     for pod in records.pods:
-        if number(pod["gpus"]) and pod["owner_kind"] == "Deployment" and pod["phase"] == "Running":
+        if number(pod["gpus"]) and pod["owner_kind"] in DEPLOYED and pod["phase"] == "Running":
             replicas[str(pod["workload"])].add(str(pod["pod"]))
     for workload, pods in sorted(replicas.items()):
         # where no budget was read at all nobody knows whether there are any

@@ -40,6 +40,7 @@ from trimtab.diagnose.cluster_records import (
     seconds,
 )
 from trimtab.diagnose.findings import Found, Offence, OffenceKind, WasteKind, group_of
+from trimtab.fleet.owner_kinds import DEPLOYED
 from trimtab.fleet.settings import Hygiene
 from trimtab.replay.job_nodes import (
     ANY_MODEL,
@@ -58,7 +59,7 @@ from trimtab.replay.job_nodes import (
 )
 from trimtab.units import MIB_PER_GIB, S_PER_HR
 
-_MADE_ANEW = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_MADE_ANEW = DEPLOYED | {"ReplicaSet", "StatefulSet"}
 _CPU_MILLI = 1000
 _ONE_MODEL = 0
 """Nodes of a group have GPUs of one model."""

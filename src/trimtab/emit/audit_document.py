@@ -27,6 +27,7 @@ from trimtab.emit.from_audit.bill import (
     broken_part,
     coverage_part,
     hygiene_part,
+    long_tail_part,
     owned_parts,
     owned_spend_parts,
     product_form_part,
@@ -74,6 +75,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         hygiene=tuple(hygiene_part(row, audit.untidy.hours) for row in audit.untidy.offences),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         tokens=token_cost_parts(audit),
+        long_tail=tuple(long_tail_part(row, window_hr) for row in audit.long_tail),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )
 

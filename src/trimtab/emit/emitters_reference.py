@@ -153,9 +153,13 @@ For other owners a person is told what to set.
 
 KServe overwrites changes to its Deployments, so patches go to its own object: the workload
 `chat-predictor` is patched in the InferenceService `chat`, `llm-kserve` and `llm-kserve-prefill` in the LLMInferenceService
-`llm`. Dumps and `--context` tell who owns a Deployment, and so does kube-state-metrics from v2.18 on. With an older one, and
-without a dump, say `owner_kind` in the file for `--cluster`. A name that KServe had to shorten (63 characters) is not
-traced back to its object.
+`llm` (v1alpha1 or v1alpha2). Dumps and `--context` tell who owns a Deployment, and so do kube-state-metrics from v2.18 on and
+its labels of pods (`serving.kserve.io/inferenceservice`, `app.kubernetes.io/part-of` and `name`). Without any of these, say
+`owner_kind` in the file for `--cluster`. KServe's other Deployments (transformers, explainers, canaries, groups of several
+nodes, names of more than 63 characters) and Knative Services are left to a person, who is told what to set.
+
+The groups of a LeaderWorkerSet and the clusters of a RayService or RayJob are one workload, whether they were read from a dump
+or from Prometheus. There KubeRay's own metrics tell who made a cluster.
 
 ## Claimed GPUs
 

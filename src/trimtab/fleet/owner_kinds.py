@@ -14,9 +14,12 @@ INFERENCE_SERVICE, LLM_INFERENCE_SERVICE = "InferenceService", "LLMInferenceServ
 KSERVE = frozenset({INFERENCE_SERVICE, LLM_INFERENCE_SERVICE})
 KNATIVE_SERVICE = "KnativeService"
 """Owner kind of the pods of a Knative Service, whose own kind is just `Service`."""
-RUN_FOR_EVER = KSERVE | {
-    "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "RayService", KNATIVE_SERVICE,
-}  # fmt: skip
+KSERVE_COMPONENT = "KServeComponent"
+"""Owner kind of other pods that KServe makes: of a transformer, an explainer, a canary or a group of several nodes, or of a
+Deployment whose name KServe had to shorten. Where their object holds them is not known."""
+DEPLOYED = KSERVE | {"Deployment", KNATIVE_SERVICE, KSERVE_COMPONENT}
+"""Kinds whose pods belong to Deployments."""
+RUN_FOR_EVER = DEPLOYED | {"StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "RayService"}
 """Kinds whose pods are replaced when they end."""
 _PREFILL = "-kserve-prefill"
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +27,21 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     LLM_INFERENCE_SERVICE: ("-kserve", _PREFILL),
 }
 """What KServe appends to the name of its object for a Deployment; `-predictor-default` until v0.10."""
+INFERENCE_SERVICE_LABEL = "serving.kserve.io/inferenceservice"
+"""Label of the pods of an InferenceService: its name (kserve/kserve, `constants.InferenceServicePodLabelKey`)."""
+LLM_PART_OF = "llminferenceservice"
+"""Value of `app.kubernetes.io/part-of` on the pods of an LLMInferenceService; `app.kubernetes.io/name` is its name."""
+
+
+def kind_of_deployment(deployment: str, kind: str, name: str) -> str:
+    """Return the owner kind of a Deployment's pods, given the object of KServe that makes it.
+
+    >>> kind_of_deployment("chat-predictor", "InferenceService", "chat")
+    'InferenceService'
+    >>> kind_of_deployment("chat-transformer", "InferenceService", "chat")
+    'KServeComponent'
+    """
+    return kind if any(deployment == name + suffix for suffix in _SUFFIXES[kind]) else KSERVE_COMPONENT
 
 
 def object_name(kind: str, workload: str) -> str:

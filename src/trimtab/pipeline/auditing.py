@@ -11,6 +11,7 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.own_rates import shown
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.providers import nodes_by_resource
 from trimtab.catalog.registry import changed
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
@@ -18,6 +19,7 @@ from trimtab.diagnose.broken import Broken, broken
 from trimtab.diagnose.cluster_records import ClusterRecords, cluster_records
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.hygiene import offences
+from trimtab.diagnose.long_tail import TAIL_COLUMNS, VOLUME_COLUMNS, TailCost, long_tail
 from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
@@ -56,7 +58,7 @@ from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, by_deadline, 
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
-from trimtab.units import HR_PER_WEEK, usd
+from trimtab.units import HR_PER_WEEK, S_PER_HR, usd
 
 SEED = 7
 """Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
@@ -439,6 +441,7 @@ def _audit(
             for workload in fleet.workloads
         ),
         unjudged=_unjudged(fleet, allocation, planned),
+        long_tail=_long_tail(bundle, fleet, allocation),
         plan=planned.plan,
         proof=proven.proof,
         heat_map=HeatMap(
@@ -456,6 +459,22 @@ def _bills(fleet: Fleet, allocation: Allocation) -> dict[str, int]:
     """Return each workload's bill by its name, in micro-dollars."""
     costs = allocation.by_owner(len(fleet.workloads)).tolist()
     return {workload.name: cost for workload, cost in zip(fleet.workloads, costs, strict=True)}
+
+
+def _long_tail(bundle: Bundle, fleet: Fleet, allocation: Allocation) -> tuple[TailCost, ...]:
+    """Return what stands beside the GPUs in the fit window, at what an hour of each workload's GPUs cost there."""
+    held_hr = {workload.name: float(workload.gpu_seconds.sum()) / S_PER_HR for workload in fleet.workloads}
+    usd_gpu_hr = {
+        name: usd(cost) / held_hr[name] for name, cost in _bills(fleet, allocation).items() if held_hr[name] > 0
+    }
+    return long_tail(
+        bundle.table("costs", TAIL_COLUMNS),
+        bundle.table("volumes", VOLUME_COLUMNS),
+        nodes_by_resource(bundle.table("nodes", ["node", "labels"])),
+        fleet,
+        _starts(bundle),
+        usd_gpu_hr,
+    )
 
 
 def _untidy(breakages: Broken, records: ClusterRecords, opened: Opened, history: Bill) -> Untidy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.long_tail import TailCost
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Untidy
 from trimtab.fleet.model import Coverage
@@ -60,6 +61,8 @@ class Audit(ShownInNotebook):
     """The proof again where speeds and demand depart from what the plan was made for."""
     untidy: Untidy = field(default_factory=Untidy)
     """What was broken and untidy over the whole history, with what it cost."""
+    long_tail: tuple[TailCost, ...] = ()
+    """What stands beside the GPUs: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images."""
     what_if: WhatIf | None = None
     """A scenario beside the world as it is, where one was asked for."""
 

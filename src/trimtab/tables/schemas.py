@@ -179,7 +179,8 @@ DEMAND = (
     _text(
         "server",
         "what its requests were read from: a model server (vllm, sglang, tgi, triton, ray-serve, trimtab-batcher, dynamo, nim, "
-        "bentoml, torchserve, kserve), a proxy in front (llm-d, dynamo-frontend, istio, ingress-nginx, envoy), or `declared`",
+        "bentoml, torchserve, kserve), a proxy in front (llm-d-router, llm-d, dynamo-frontend, istio, ingress-nginx, "
+        "envoy), or `declared`",
         nullable=True,
     ),
     _amount("scrape_interval_s", "how often its server was scraped", "s"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.sources.kubernetes.objects import read_dumps
-from trimtab.sources.kubernetes.owners import Owners, name_of_family, name_without_suffix, owners_of
+from trimtab.sources.kubernetes.owners import Owners, collect_owners, name_of_family, name_without_suffix, owners_of
 
 NOBODY = Owners(pods={}, parents={}, teams={})
 
@@ -103,3 +103,107 @@ def test_the_pods_team_beats_the_namespaces():
 @given(st.text(min_size=1, max_size=30))
 def test_every_run_keeps_a_name(run):
     assert name_of_family(run)
+
+
+class Answers:
+    """Series of kube-state-metrics and KubeRay, by metric."""
+
+    def __init__(self, **series):
+        self.by_name = series
+
+    def matching(self, matchers):
+        return f"{{{matchers}}}"
+
+    def series(self, selectors, start_s, end_s):
+        return [labels for selector in selectors for labels in self.by_name.get(selector.partition("{")[0], ())]
+
+
+def told(pods, **series):
+    """Owners as Prometheus tells them, of pods in one namespace with their controllers."""
+    pod_info = [
+        {"namespace": "ml", "pod": pod, "created_by_kind": kind, "created_by_name": name}
+        for pod, (kind, name) in pods.items()
+    ]
+    return collect_owners(Answers(kube_pod_info=pod_info, **series), 0.0, 1.0, ())
+
+
+def who(owners, pod):
+    owner = owners.of("ml", pod)
+    return owner.workload, owner.kind
+
+
+def owned(child, name, kind, owner):
+    return {"namespace": "ml", child: name, "owner_kind": kind, "owner_name": owner}
+
+
+def test_groups_of_a_leader_worker_set_are_one_workload_where_only_stateful_sets_are_told():
+    """kubernetes-sigs/lws, pod_controller.go: the workers of group 0 are the StatefulSet `llm-0`, led by the pod `llm-0`."""
+    pods = {
+        "llm-0": ("StatefulSet", "llm"), "llm-0-1": ("StatefulSet", "llm-0"), "llm-0-2": ("StatefulSet", "llm-0"),
+        "llm-1": ("StatefulSet", "llm"), "llm-1-1": ("StatefulSet", "llm-1"),
+        "db-0": ("StatefulSet", "db"), "cache-0-0": ("StatefulSet", "cache-0"),
+    }  # fmt: skip
+
+    found = told(pods)
+
+    for pod in ("llm-0", "llm-0-1", "llm-0-2", "llm-1", "llm-1-1"):
+        assert who(found, pod) == ("ml/llm", "LeaderWorkerSet")
+    assert who(found, "db-0") == ("ml/db", "StatefulSet")
+    assert who(found, "cache-0-0") == ("ml/cache-0", "StatefulSet")
+
+
+def test_ray_clusters_are_told_by_kuberay_or_by_the_older_names():
+    """ray-project/kuberay, ray_cluster_metrics.go: kuberay_cluster_info names the kind that made a cluster."""
+    pods = {
+        "llm-x7k2p-gpu-worker-aaaaa": ("RayCluster", "llm-x7k2p"),
+        "tune-4-abcde-gpu-worker-aaaaa": ("RayCluster", "tune-4-abcde"),
+        "old-raycluster-x7k2p-gpu-worker-aaaaa": ("RayCluster", "old-raycluster-x7k2p"),
+        "ours-gpu-worker-aaaaa": ("RayCluster", "ours-abcde"),
+    }
+    info = [
+        {"namespace": "ml", "name": "llm-x7k2p", "owner_kind": "RayService"},
+        {"namespace": "ml", "name": "tune-4-abcde", "owner_kind": "RayJob"},
+        {"namespace": "ml", "name": "ours-abcde", "owner_kind": "None"},
+    ]
+
+    found = told(pods, kuberay_cluster_info=info)
+
+    assert [who(found, pod) for pod in pods] == [
+        ("ml/llm", "RayService"), ("ml/tune", "RayJob"), ("ml/old", "RayCluster"), ("ml/ours-abcde", "RayCluster"),
+    ]  # fmt: skip
+
+
+def test_prometheus_gives_a_deployment_of_kserve_the_name_and_kind_that_a_dump_gives():
+    pods = {
+        "chat-predictor-7d9f8b6c5d-x7k2p": ("ReplicaSet", "chat-predictor-7d9f8b6c5d"),
+        "rank-predictor-00003-deployment-7d9f8b6c5d-x7k2p": (
+            "ReplicaSet",
+            "rank-predictor-00003-deployment-7d9f8b6c5d",
+        ),
+        "llm-kserve-prefill-7d9f8b6c5d-x7k2p": ("ReplicaSet", "llm-kserve-prefill-7d9f8b6c5d"),
+        "llm-kserve-mn-0": ("StatefulSet", "llm-kserve-mn"),
+        "llm-kserve-mn-0-1": ("StatefulSet", "llm-kserve-mn-0"),
+        "plain-predictor-7d9f8b6c5d-x7k2p": ("ReplicaSet", "plain-predictor-7d9f8b6c5d"),
+    }
+    part_of_llm = {"label_app_kubernetes_io_part_of": "llminferenceservice", "label_app_kubernetes_io_name": "llm"}
+    labels = [
+        {"namespace": "ml", "pod": pod, **(part_of_llm if pod.startswith("llm") else {})}
+        | ({"label_serving_kserve_io_inferenceservice": "rank"} if pod.startswith("rank") else {})
+        for pod in pods
+    ]
+
+    found = told(
+        pods,
+        kube_deployment_owner=[owned("deployment", "chat-predictor", "InferenceService", "chat")],
+        kube_pod_labels=labels,
+    )
+
+    assert [who(found, pod) for pod in pods] == [
+        ("ml/chat-predictor", "InferenceService"),
+        ("ml/rank-predictor", "InferenceService"),
+        ("ml/llm-kserve-prefill", "LLMInferenceService"),
+        ("ml/llm-kserve-mn", "KServeComponent"),
+        ("ml/llm-kserve-mn", "KServeComponent"),
+        ("ml/plain-predictor", "Deployment"),
+    ]
+    assert found.of("ml", "llm-kserve-prefill-7d9f8b6c5d-x7k2p").team is None

@@ -249,17 +249,59 @@ def test_owners_are_followed_through_job_set_and_leader_worker_set():
         node(),
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("train-w-0", "ml", owner=("JobSet", "train"))},
         pod("train-w-0-abcde", "ml", owner=("Job", "train-w-0")),
-        {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": meta("llm-0", "ml", owner=("LeaderWorkerSet", "llm")),
-        },
+        apps("StatefulSet", "llm", ("LeaderWorkerSet", "llm")),
+        pod("llm-0", "ml", owner=("StatefulSet", "llm")),
+        apps(
+            "StatefulSet", "llm-0", ("Pod", "llm-0")
+        ),  # lws, pod_controller.go: the leader's pod owns its workers' set
         pod("llm-0-1", "ml", owner=("StatefulSet", "llm-0")),
     ]
     found = by_name(collected(items), "pods", "pod")
 
     assert (found["train-w-0-abcde"]["workload"], found["train-w-0-abcde"]["owner_kind"]) == ("ml/train", "JobSet")
-    assert (found["llm-0-1"]["workload"], found["llm-0-1"]["owner_kind"]) == ("ml/llm", "LeaderWorkerSet")
+    for name in ("llm-0", "llm-0-1"):
+        assert (found[name]["workload"], found[name]["owner_kind"]) == ("ml/llm", "LeaderWorkerSet")
+
+
+KSERVE_LABEL = {"serving.kserve.io/inferenceservice": "chat"}
+LLM_LABELS = {"app.kubernetes.io/part-of": "llminferenceservice", "app.kubernetes.io/name": "llm"}
+
+
+@pytest.mark.parametrize(
+    ("deployment", "owner", "labels", "workload", "kind"),
+    [
+        ("chat-predictor", ("InferenceService", "chat"), KSERVE_LABEL, "ml/chat-predictor", "InferenceService"),
+        ("chat-transformer", ("InferenceService", "chat"), KSERVE_LABEL, "ml/chat-transformer", "KServeComponent"),
+        ("chat-predictor-00007-deployment", ("Revision", "chat-predictor-00007"), KSERVE_LABEL, "ml/chat-predictor",
+         "InferenceService"),
+        ("web-00002-deployment", ("Revision", "web-00002"), {}, "ml/web", "KnativeService"),
+        ("llm-kserve", ("LLMInferenceService", "llm"), LLM_LABELS, "ml/llm-kserve", "LLMInferenceService"),
+        ("llm-kserve-prefill", ("LLMInferenceService", "llm"), LLM_LABELS, "ml/llm-kserve-prefill", "LLMInferenceService"),
+        ("llm-kserve-router-scheduler", ("LLMInferenceService", "llm"), LLM_LABELS, "ml/llm-kserve-router-scheduler",
+         "KServeComponent"),
+        ("nim", ("NIMService", "nim"), {}, "ml/nim", "Deployment"),
+    ],
+)  # fmt: skip
+def test_a_deployment_of_kserve_is_known_by_its_name_and_by_the_kind_of_its_object(
+    deployment, owner, labels, workload, kind
+):
+    """kserve/kserve: constants.go, workload_single_node.go; knative/serving: revision names and labels."""
+    replica_set = f"{deployment}-7d9f8b6c5d"
+    item = pod(f"{replica_set}-x7k2p", "ml", owner=("ReplicaSet", replica_set), labels=labels)
+    items = [
+        node(),
+        apps("Deployment", deployment, owner),
+        apps("ReplicaSet", replica_set, ("Deployment", deployment)),
+        item,
+    ]
+
+    (found,) = by_name(collected(items), "pods", "pod").values()
+
+    assert (found["workload"], found["owner_kind"]) == (workload, kind)
+
+
+def apps(kind, name, owner):
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta(name, "ml", owner=owner)}
 
 
 def test_pods_of_a_ray_cluster_are_those_of_the_service_or_job_that_made_it():

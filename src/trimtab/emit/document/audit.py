@@ -9,6 +9,7 @@ from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
     HygienePart,
+    LongTailPart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
@@ -167,6 +168,8 @@ class AuditDocument(Part):
     """The plan under stress: other speeds and demand than it was made for; null in documents made before this was computed."""
     tokens: tuple[TokenCostPart, ...] = ()
     """Token costs of services whose tokens were read, largest share of the bill first."""
+    long_tail: tuple[LongTailPart, ...] = ()
+    """Costs beside the GPUs, most expensive first; not part of the bill of nodes, except for waiting GPUs."""
     what_if: WhatIfPart | None = None
     """A scenario beside the baseline; null if none was requested."""
 

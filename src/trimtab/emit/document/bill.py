@@ -169,6 +169,23 @@ class HygienePart(FoundPart):
     """DaemonSets on these nodes, which are expected there."""
 
 
+class LongTailPart(Part):
+    """A cost beside the GPUs: traffic of their nodes, volumes that no pod mounts, GPUs that wait for images."""
+
+    kind: str
+    """What it is."""
+    subject: str
+    """Nodes, regions, a namespace or a workload."""
+    usd_mo: float | None
+    """Dollars a month; null if nothing says what it costs."""
+    tied: bool
+    """Whether the bill or the cluster ties it to GPU nodes; else it is that of everything in their regions."""
+    evidence: str
+    """The evidence."""
+    advice: str
+    """What reduces it."""
+
+
 class VerdictPart(Part):
     """What a workload's activity shows."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trimtab.diagnose.broken import Breakage
 from trimtab.diagnose.findings import Offence, ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.long_tail import TailCost
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
 from trimtab.emit.document import (
@@ -13,6 +14,7 @@ from trimtab.emit.document import (
     CoveragePart,
     FoundPart,
     HygienePart,
+    LongTailPart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
@@ -80,6 +82,18 @@ def _spend(rows: Sequence[Spend], audit: Audit) -> tuple[SpendPart, ...]:
             kind=row.kind,
         )
         for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def long_tail_part(row: TailCost, window_hr: int) -> LongTailPart:
+    """Return a cost beside the GPUs, a month of it."""
+    return LongTailPart(
+        kind=row.kind.value,
+        subject=row.subject,
+        usd_mo=None if row.micro_usd is None else month_usd(row.micro_usd, window_hr),
+        tied=row.tied,
+        evidence=row.evidence,
+        advice=row.advice,
     )
 
 

@@ -8,13 +8,14 @@ whose quota is the limits of the node pools, so that it holds runs for the hour 
 A Notebook has no replicas that KEDA could set. Kubeflow's controller stops one that carries an annotation and starts it again
 without it (kubeflow/kubeflow, notebook-controller, pkg/culler).
 
-A placeholder is an index of a Job that is not tried again: what a controller made anew after the run took its place would bring
-another node, since Karpenter knows no priority below which it makes none (kubernetes-sigs/karpenter#1396).
+A placeholder is an index of a Job that is not retried. A controller that recreated it after the run took its place would cause
+another node, because Karpenter makes nodes for pods of any priority (kubernetes-sigs/karpenter#1396).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -316,8 +317,11 @@ def warm_objects(
     `templates`: where its pods claim their GPUs, the names of those claims and what ResourceClaimTemplate each is made from.
     """
     spans = cron_spans(tuple(_early(hour, effect.lead_s) for hour in known.run_starts))
+    # a run that is wider than a node gets a placeholder for each of its nodes: no pod spans several
+    nodes = max(1, math.ceil(ask.count / spec.gpus_per_node)) if ask.resource == GPU_RESOURCE and not templates else 1
+    each = GpuAsk(resource=ask.resource, count=math.ceil(ask.count / nodes))
     return tuple(
-        _timetable(action, effect, known, number, span.start, _pod(spec, ask, templates or {}))
+        _timetable(effect, known, known.replicas * nodes, action, number, span.start, _pod(spec, each, templates or {}))
         for number, span in enumerate(spans, start=1)
     )
 
@@ -342,15 +346,21 @@ def placeholder_priority(actions: Sequence[Action]) -> dict[str, Plain]:
 
 
 def _timetable(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, number: int, start: str, pod: Mapping[str, Plain]
+    effect: StartBeforeRuns,
+    known: WorkloadFacts,
+    pods: int,
+    action: Action,
+    number: int,
+    start: str,
+    pod: Mapping[str, Plain],
 ) -> dict[str, Plain]:
     name = dns_name("trimtab-warm", known.short_name, str(number), length=CRON_JOB_LENGTH)
     job: Mapping[str, Plain] = {
         "completionMode": "Indexed",
-        "completions": known.replicas,
-        "parallelism": known.replicas,
+        "completions": pods,
+        "parallelism": pods,
         "backoffLimitPerIndex": 0,
-        "maxFailedIndexes": known.replicas,
+        "maxFailedIndexes": pods,
         "activeDeadlineSeconds": round(effect.lead_s) + _OVERLAP_S,
         "ttlSecondsAfterFinished": S_PER_HR,
         "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": pod},

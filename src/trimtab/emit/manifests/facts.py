@@ -14,7 +14,15 @@ from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.emission import Plain
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
-from trimtab.fleet.owner_kinds import KSERVE, LLM_INFERENCE_SERVICE, is_prefill, object_name
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    KNATIVE_SERVICE,
+    KSERVE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    is_prefill,
+    object_name,
+)
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
 
@@ -30,20 +38,20 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
 RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
-SERVING = SCALABLE | KSERVE | {RAY_SERVICE}
-"""Kinds whose pods serve for good; the last three scale themselves (Ray Serve, KServe)."""
+SERVING = SCALABLE | KSERVE | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
+"""Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
 """Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
 
 
-def own_bounds(kind: str, least: int, most: int) -> str:
+def own_bounds(known: WorkloadFacts, least: int, most: int) -> str:
     """Return what a person sets in a service that scales itself, so that it has so many replicas.
 
     Sources: Ray Serve, autoscaling guide (`autoscaling_config`, `num_replicas`); KubeRay v1, WorkerGroupSpec; KServe v1beta1,
-    ComponentExtensionSpec.
+    ComponentExtensionSpec, and v1alpha2, WorkloadSpec and ScalingSpec; knative.dev, "Configuring scale bounds".
     """
-    if kind == RAY_SERVICE:
+    if known.owner_kind == RAY_SERVICE:
         told = (
             f"num_replicas: {least}"
             if least == most
@@ -53,14 +61,34 @@ def own_bounds(kind: str, least: int, most: int) -> str:
             f"Ray scales it: in serveConfigV2 give its deployment {told}, and its worker group (in pods) minReplicas and "
             "maxReplicas that hold so many, with enableInTreeAutoscaling where they differ"
         )
-    if kind == LLM_INFERENCE_SERVICE:
-        if least == most:
-            return f"KServe holds its number: set replicas: {least} in its spec (in spec.prefill for prefill pods)"
+    if known.owner_kind == KNATIVE_SERVICE:
         return (
-            f"KServe holds its number: {least} to {most} replicas need an autoscaler that KServe sets up, or replicas left out "
-            "of its spec and an autoscaler on its Deployment"
+            f'Knative scales it: set the annotations autoscaling.knative.dev/min-scale: "{least}" and '
+            f'autoscaling.knative.dev/max-scale: "{most}" in spec.template of its Service'
         )
-    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its predictor"
+    if known.owner_kind == LLM_INFERENCE_SERVICE:
+        place = "spec.prefill" if known.is_prefill else "spec"
+        told = (
+            f"{place}.replicas: {least}"
+            if least == most
+            else f"{place}.scaling with minReplicas: {least} and maxReplicas: {most}, in place of {place}.replicas"
+        )
+        return f"KServe scales it: in LLMInferenceService {known.object_name} set {told}"
+    part = "predictor" if known.owner_kind == INFERENCE_SERVICE else "part of its object"
+    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its {part}"
+
+
+_IN_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        KSERVE_COMPONENT: "part of its KServe object (KServe overwrites its Deployment)",
+        KNATIVE_SERVICE: "Knative Service (Knative overwrites its Deployment)",
+    }
+)
+
+
+def kind_in_words(kind: str) -> str:
+    """Return how a workload's kind is called in a message; most are their own name."""
+    return _IN_WORDS.get(kind, kind)
 
 
 class Autoscaler(Enum):
@@ -85,12 +113,12 @@ class ServiceFacts:
     capacity_req_s: float
     signals: ServerSignals
     server_is_known: bool = False
-    """False: taken to be vLLM, because nobody said otherwise."""
+    """False: assumed to be vLLM, because no other server was found or declared."""
     targets: tuple[Target, ...] = ()
     scrape_interval_s: int | None = None
-    """How often its server is scraped; None where nobody saw."""
+    """How often its server is scraped; None where it was not observed."""
     faster_counts: bool = True
-    """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
+    """False: something beside the GPU may be full first, so that a faster GPU is assumed to serve no more."""
     assumes: str = ""
     """What `capacity_req_s` counts on that a person brings about, in words; empty where it is what a replica serves today."""
 
@@ -146,7 +174,7 @@ class NodeFacts:
     name: str
     pool: Pool
     group: tuple[str, str] | None = None
-    """Label that names its node group or NodePool, and its value; None where nobody told."""
+    """Label that names its node group or NodePool, and its value; None where it is not known."""
     held_by: tuple[str, ...] = ()
     """Of late."""
     held_before: tuple[str, ...] = ()
@@ -154,7 +182,7 @@ class NodeFacts:
 
     @property
     def goes_with(self) -> tuple[str, ...]:
-        """Return the workloads with which it is given back: who holds it, or who did where nobody does."""
+        """Return the workloads with which it is given back: those that hold it, or held it if none does."""
         return self.held_by or self.held_before
 
 
@@ -169,7 +197,7 @@ class WorkloadFacts:
     name: str
     owner_kind: str = "Deployment"
     team: str = ""
-    """Who owns it, by the labels or accounts of its pods or jobs; empty where nobody told."""
+    """Who owns it, by the labels or accounts of its pods or jobs; empty where it is not known."""
     replicas: int = 1
     pods_if_none_waited: int = 0
     """The most pods of runs at once, had each run started when it was submitted; 0 where no runs are known."""
@@ -214,7 +242,7 @@ class WorkloadFacts:
 
     @property
     def home(self) -> Home | None:
-        """Return what it runs on today; None where nobody knows it."""
+        """Return what it runs on today; None where it is not known."""
         if self.pool is None:
             return None
         return HomeNodes(
@@ -293,7 +321,7 @@ class EmitFacts:
     """Whether autoscalers may only add replicas: the canary of the first day."""
     nodes: tuple[NodeFacts, ...] = ()
     node_maker: NodeMaker | None = None
-    """None where nobody told: taken to be Karpenter."""
+    """None where it is not known: assumed to be Karpenter."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     prometheus_auth: str = ""
     """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""
@@ -301,7 +329,7 @@ class EmitFacts:
     """Labels by which Prometheus selects PrometheusRules."""
     scrape_interval_s: int = 15
     scrape_is_known: bool = False
-    """False: nobody said how often model servers are scraped."""
+    """False: how often model servers are scraped was neither observed nor declared."""
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""
     namespace_label: str = "namespace"
@@ -314,7 +342,7 @@ class EmitFacts:
         return self.scrape_interval_s if seen is None else seen
 
     def knows_scrape(self, known: WorkloadFacts) -> bool:
-        """Tell whether somebody saw or said how often a workload's server is scraped."""
+        """Return whether somebody saw or said how often a workload's server is scraped."""
         return self.scrape_is_known or (known.service is not None and known.service.scrape_interval_s is not None)
 
     def workload(self, name: str) -> WorkloadFacts | None:
@@ -335,7 +363,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 def is_kubernetes_name(workload: str) -> bool:
-    """Tell whether `namespace/name` can be an object of Kubernetes; what other schedulers run cannot be enacted there."""
+    """Return whether `namespace/name` can be an object of Kubernetes; what other schedulers run cannot be enacted there."""
     return all(_DNS_SUBDOMAIN.fullmatch(part) for part in (namespace_of(workload), short_name_of(workload)))
 
 

@@ -103,7 +103,7 @@ class PlacedWorkload:
 
     @property
     def runs_to_end(self) -> bool:
-        """Tell whether its pods must not be moved, so that only empty nodes are given back."""
+        """Return whether its pods must not be moved, so that only empty nodes are given back."""
         plan = self.deployment
         closes = (
             None if self.known.service is not None else plan.holding
@@ -131,7 +131,7 @@ class PlacedWorkload:
 
 
 def placed_workloads(actions: Sequence[Action], known: Iterable[WorkloadFacts]) -> dict[str, PlacedWorkload]:
-    """Return each workload that some actions change, resolved; those whose present nodes nobody knows are left out."""
+    """Return each workload that some actions change, resolved; those whose present nodes are not known are left out."""
     found = {}
     for facts in known:
         deployment = deployment_of(actions, facts.name)
@@ -162,7 +162,7 @@ def deployment_of(actions: Iterable[Action], workload: str) -> Deployment:
 
 
 def _asks_for_nodes(action: Action, workload: str, idle: Collection[str]) -> bool:
-    """Tell whether an action asks something of a workload's nodes, in other dimensions than those that ask nothing."""
+    """Return whether an action asks something of a workload's nodes, in other dimensions than those that ask nothing."""
     effects = [change.effect for change in action.changes if change.subject == workload]
     return any(not isinstance(effect, FleetEffect) and dimension_of(effect) not in idle for effect in effects)
 
@@ -199,6 +199,8 @@ class PoolSpec:
     """What its spot nodes may be of, the planned type first and then by price; empty where there is no other."""
     each_asks_one: bool = True
     """Whether every pod in slots asks for one of them, and by its resources: not for several, nor by a claim."""
+    also_elsewhere: bool = False
+    """Whether another provider has nodes of the same type and region here, so that names tell the provider too."""
 
     @property
     def name(self) -> str:
@@ -206,7 +208,7 @@ class PoolSpec:
         held = "spot" if self.spot else "block" if self.blocks else "on-demand"
         use = "runs" if self.empties else "services"
         cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
-        parts = [cut, use, str(self.one_in) if self.one_in else ""]
+        parts = [cut, use, str(self.one_in) if self.one_in else "", self.pool.provider if self.also_elsewhere else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
 
     @property
@@ -259,12 +261,20 @@ def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> t
         merged[place.pool.nodes, spot, blocks, workload.runs_to_end, None if cut is None else cut.site, one_in].append(
             workload
         )
+    providers: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pool, *_ in merged:
+        providers[pool.instance_type, pool.region].add(pool.provider)
     return tuple(
         replace(spec, cut=cut, beside=beside, by_group=by_group and pool.provider in GROUP_PROVIDERS)
         for (pool, spot, blocks, empties, _, one_in), members in sorted(
             merged.items(), key=lambda item: [str(term) for term in item[0]]
         )
-        for spec in (_spec(pool, members, spot=spot, blocks=blocks, empties=empties, one_in=one_in),)
+        for also in (len(providers[pool.instance_type, pool.region]) > 1,)
+        for spec in (
+            replace(
+                _spec(pool, members, spot=spot, blocks=blocks, empties=empties, one_in=one_in), also_elsewhere=also
+            ),
+        )
         for cut, beside in _cuts(members, spec)
     )
 

@@ -53,13 +53,11 @@ def scaling_files(
         reason = f"its autoscaler counts on {known.assumes}: apply it once that is so, as replicas run too hot before"
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not known.service.server_is_known:
-        reason = (
-            f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
-        )
+        reason = f"its metrics are assumed to be those of {known.service.signals.server}: name its server in --cluster if not"
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not facts.knows_scrape(known):
         reason = (
-            f"its server is taken to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
+            f"its server is assumed to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
             "if not (an alert says so)"
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)
@@ -102,7 +100,7 @@ def guarded_by(effect: SetReplicaPolicy, known: WorkloadFacts | None, facts: Emi
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:
     policy = effect.hpa
     if known.owner_kind in SERVING - SCALABLE:
-        return own_bounds(known.owner_kind, policy.min_replicas, policy.max_replicas)
+        return own_bounds(known, policy.min_replicas, policy.max_replicas)
     if known.owner_kind not in SCALABLE:
         return f"an autoscaler cannot scale a {known.owner_kind}: set its replicas by hand as demand goes"
     if effect.tokens is not None and (known.service is None or not known.service.signals.counts_tokens):

@@ -22,7 +22,7 @@ from trimtab.emit.manifests.emission import (
     node_name,
     yaml_text,
 )
-from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, own_bounds
+from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, kind_in_words, own_bounds
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, layouts, sharing_configs, slot_resource
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, leaves_no_room, node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
@@ -57,7 +57,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             yield from _withheld(placed, by_hand)
             continue
         tight = spec is not None and leaves_no_room(spec, scope.facts)
-        # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
+        # fewer replicas, each with larger batches, only once the batches are observed: not with the move
         batching = placed.deployment.batching
         now = None if batching is not None else replicas
         asks = None if known.gpu_claims else asked
@@ -67,7 +67,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         for claim in claims:
             yield _beside(placed, claim_file(claim), claim.template)
         if replicas is not None and known.owner_kind in SERVING - SCALABLE:
-            yield from _withheld(placed, own_bounds(known.owner_kind, replicas, replicas))
+            yield from _withheld(placed, own_bounds(known, replicas, replicas))
         if batching is not None and replicas is not None:
             once = f"its server batches up to {batching.max_batch} requests at once, and keeps its targets so"
             later = component(known, placed.actions, asks=None, replicas=replicas, nodes=None, once=once)
@@ -143,7 +143,7 @@ def _by_hand(
         for toleration in (pool_tolerations(spec) if spec else [])
     ]
     where = f"its {known.owner_kind}, of which {len(known.gpu_containers)} containers ask for GPUs" if several else ""
-    said = f"set in {where or f'its {known.owner_kind}'}: {', '.join(asks)}"
+    said = f"set in {where or f'its {kind_in_words(known.owner_kind)}'}: {', '.join(asks)}"
     return said if claimed is None else f"{said} ({claimed})"
 
 
@@ -298,7 +298,7 @@ _ROOT_GIB = 200
 
 
 def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
-    """Yield a template for each provider whose NodePools refer to a class that nobody said is there."""
+    """Yield a template for each provider whose NodePools refer to a class that is not declared."""
     for provider in sorted({spec.pool.provider for spec in scope.specs if not spec.by_group}):
         if provider not in NODE_CLASSES or provider in scope.facts.node_classes:
             continue

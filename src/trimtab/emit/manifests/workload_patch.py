@@ -33,7 +33,8 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "CronJob": "batch/v1",
     }
 )
-"""Kinds whose pod template's place is known."""
+"""Kinds whose pod template's place is known. kustomize keeps the version that a manifest has: LLMInferenceService v1alpha2 has
+its pods in the same place."""
 _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CronJob": ("jobTemplate", "spec", "template"),
@@ -111,7 +112,7 @@ class GpuAsk:
 
 
 def patchable(known: WorkloadFacts) -> bool:
-    """Tell whether the place of the pod template in the workload's manifest is known."""
+    """Return whether the place of the pod template in the workload's manifest is known."""
     return known.owner_kind in API_VERSIONS
 
 
@@ -342,7 +343,7 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
     """
     revision = "controller-revision-hash" if known.owner_kind == "StatefulSet" else "pod-template-hash"
     keys = [("topology.kubernetes.io/zone", "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
-    # shares of groups without a node are seen by nobody: as many as there are must be filled before one takes a second replica
+    # the scheduler does not see shares without a node: minDomains fills all of them before one takes a second replica
     shares: dict[str, Plain] = {"minDomains": nodes.one_in} if nodes.by_group else {}
     return [
         {
@@ -426,7 +427,9 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
 def _amounts(known: WorkloadFacts) -> list[str]:
     """Return where the container that asks for GPUs states amounts, as JSON pointers."""
     container = next(iter(known.gpu_containers), GpuContainer())
-    resources = f"{_pod_path(known)}/containers/{container.place}/resources"
+    # KServe adds containers to the one that an LLMInferenceService states: its place in the pod is another
+    place = 0 if known.owner_kind == LLM_INFERENCE_SERVICE else container.place
+    resources = f"{_pod_path(known)}/containers/{place}/resources"
     if known.owner_kind == INFERENCE_SERVICE:
         resources = "/spec/predictor/model/resources"
     return [f"{resources}/{stated}" for stated in (("limits", "requests") if container.in_requests else ("limits",))]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.sections.bill import spend_blocks, token_blocks, use_blocks, waste_blocks
+from trimtab.emit.sections.bill import long_tail_blocks, spend_blocks, token_blocks, use_blocks, waste_blocks
 from trimtab.emit.sections.plan import (
     bridge_blocks,
     closer_look_blocks,
@@ -69,6 +69,7 @@ def audit_sections(
             broken_blocks,
         ),
         ("hygiene", "What to tidy up", "offender by offender; part of the waste above", hygiene_blocks),
+        ("long-tail", "Beside the GPUs", "$/month of traffic, volumes and waiting", long_tail_blocks),
         ("plan", "The plan", "in the order to do it" if document.plan.actions else "", plan_blocks),
         ("roadmap", "The year ahead", "one lever a month, each finished before the next starts", roadmap_blocks),
         (

@@ -143,6 +143,37 @@ def token_blocks(document: AuditDocument) -> list[Block]:
     return [table, bullets([*rules, *unread])]
 
 
+def long_tail_blocks(document: AuditDocument) -> list[Block]:
+    """Return the costs beside the GPUs, and what reduces each kind; empty if there are none."""
+    rows = document.long_tail
+    if not rows:
+        return []
+    table = Table(
+        columns=(
+            TableColumn(title="what", readable=24),
+            _MONEY,
+            TableColumn(title="of"),
+            TableColumn(title="evidence", optional=2),
+        ),
+        rows=tuple(
+            TableRow(
+                cells=(
+                    strong(row.kind),
+                    "–" if row.usd_mo is None else Amount(row.usd_mo),
+                    row.subject if row.tied else f"everything in {row.subject}",
+                    row.evidence,
+                )
+            )
+            for row in rows
+        ),
+        page_rows=_PAGE_WORKLOADS,
+        of="costs",
+    )
+    advice: dict[str, None] = dict.fromkeys(f"{row.kind}: {row.advice}" for row in rows)
+    note = "None of it is in the bill above or in the plan's saving, except for GPUs that wait for images."
+    return [table, bullets([*advice]), Paragraph(words=soft(note))]
+
+
 def _price(usd_per_mtok: float | None) -> str:
     return "–" if usd_per_mtok is None else f"{usd_per_mtok:,.3f}"
 

@@ -1,12 +1,31 @@
-"""Who owns a pod, from kube-state-metrics or from owner references: the workload that people know, and the team that pays."""
+"""Who owns a pod, from kube-state-metrics or from owner references: the workload that people know, and the team that pays.
+
+Operators put objects between a pod and the object that people write. Both sources give a workload the same name:
+
+- KServe, Knative: the Deployment's name (Knative's without the revision), and the kind of the object that makes it.
+- LeaderWorkerSet: its name. Its workers belong to a StatefulSet `llm-0` for each group, which the leader's pod `llm-0` owns
+  (kubernetes-sigs/lws, `pkg/controllers/pod_controller.go`).
+- RayService, RayJob: their name. KubeRay adds a hyphen and five letters for each RayCluster, once also `-raycluster` before it
+  (ray-project/kuberay, `utils/util.go`, GenerateRayClusterName; `metrics/ray_cluster_metrics.go`, kuberay_cluster_info).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KNATIVE_SERVICE, KSERVE, object_name
+from trimtab.fleet.owner_kinds import (
+    INFERENCE_SERVICE,
+    INFERENCE_SERVICE_LABEL,
+    KNATIVE_SERVICE,
+    KSERVE,
+    KSERVE_COMPONENT,
+    LLM_INFERENCE_SERVICE,
+    LLM_PART_OF,
+    kind_of_deployment,
+    object_name,
+)
 from trimtab.sources.kubernetes.objects import KINDS, Object, Objects, listed, mapping, text
 from trimtab.sources.prometheus.client import Prometheus, any_of
 
@@ -37,7 +56,11 @@ NUMBERED_POD = re.compile(r"^(?P<owner>.+)-\d+$")
 HASHED_POD = re.compile(r"^(?P<owner>.+)-[a-z0-9]{5}$")
 _RUN_NUMBER = re.compile(r"([-.](\d{1,4}|\d{6,14}|\d{4}-\d{2}-\d{2}([-t]\d{2,6})?))+$")
 _CRON_JOB_RUN = re.compile(r"^(?P<owner>.+)-\d{8,10}$")
-_REVISION = re.compile(r"^(?P<service>.+)-\d{5}$")
+_REVISION = re.compile(r"^(?P<owner>.+)-\d{5}-deployment$")
+"""A Deployment that Knative makes for a revision (knative/serving, `pkg/reconciler/revision/resources/names`)."""
+_GROUP_OF_WORKERS = re.compile(r"^(?P<owner>.+)-\d+$")
+_RAY_CLUSTER = re.compile(r"^(?P<owner>.+?)(-raycluster)?-[a-z0-9]{5}$")
+_OLD_RAY_CLUSTER = re.compile(r"^(?P<owner>.+)-raycluster-[a-z0-9]{5}$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +80,15 @@ class Owners:
     pods: Mapping[tuple[str, str], tuple[str, str]]
     """(namespace, pod) -> (kind, name) of its controller."""
     parents: Mapping[tuple[str, str, str], tuple[str, str]]
-    """(namespace, kind, name) -> (kind, name) of the workload of a ReplicaSet or Job, as `workload_of_deployment` names it."""
+    """(namespace, kind, name) -> (kind, name) of the controller of a ReplicaSet, a Job, a Deployment or a RayCluster."""
     teams: Mapping[tuple[str, str], str]
     """(namespace, pod) -> team; pod "" is the whole namespace."""
 
+    makers: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    """(namespace, pod) -> (kind, name) of the object of KServe that its labels name."""
+
     def of(self, namespace: str, pod: str) -> Owner:
-        """Return the owner of a pod; where nobody told, the name that is left when the generated suffix goes."""
+        """Return the owner of a pod; if its controller is unknown, the pod's name without the generated suffix."""
         team = self.teams.get((namespace, pod)) or self.teams.get((namespace, ""))
         controller = self.pods.get((namespace, pod))
         if controller is None:
@@ -74,6 +100,13 @@ class Owners:
         if kind == "ReplicaSet":
             matched = _REPLICA_SET.match(name)
             kind, name = ("Deployment", matched["owner"]) if matched else (kind, name)
+        maker = self.makers.get((namespace, pod))
+        if kind == "Deployment":
+            kind, name = workload_of_deployment(name, self.parents.get((namespace, kind, name)), maker)
+        if kind == "LeaderWorkerSet" and maker is not None:
+            kind = KSERVE_COMPONENT
+        if kind == "RayCluster" and (matched := _OLD_RAY_CLUSTER.match(name)):
+            name = matched["owner"]
         if kind == "Job":
             matched = _CRON_JOB_RUN.match(name)
             kind, name = ("CronJob", matched["owner"]) if matched else (kind, name)
@@ -104,8 +137,57 @@ def name_of_family(run: str) -> str:
     return family or run
 
 
+def workload_of_deployment(
+    name: str, owner: tuple[str, str] | None, told: tuple[str, str] | None = None
+) -> tuple[str, str]:
+    """Return the kind and name of the workload whose pods a Deployment runs.
+
+    `owner` is the Deployment's controller, `told` the object of KServe that labels of its pods name. KServe overwrites changes
+    to its Deployments, so its own object is the kind to patch; the workload keeps the Deployment's name (`llm-kserve`,
+    `llm-kserve-prefill`), because prefill and decode of one object are two workloads. Knative makes a Deployment for each
+    revision: the workload is named after the service, whatever the revision.
+
+    Source: knative/serving, names of revisions (five digits).
+
+    >>> workload_of_deployment("chat-predictor", ("InferenceService", "chat"))
+    ('InferenceService', 'chat-predictor')
+    >>> workload_of_deployment("chat-predictor-00002-deployment", ("Revision", "chat-predictor-00002"))
+    ('InferenceService', 'chat-predictor')
+    """
+    revision = _REVISION.match(name)
+    if revision and (owner is None or owner[0] == "Revision"):
+        service = revision["owner"]
+        if told is not None:
+            return kind_of_deployment(service, *told), service
+        of_kserve = object_name(INFERENCE_SERVICE, service) != service
+        return INFERENCE_SERVICE if of_kserve else KNATIVE_SERVICE, service
+    maker = owner if owner is not None and owner[0] in KSERVE else told
+    return ("Deployment" if maker is None else kind_of_deployment(name, *maker)), name
+
+
+def _with_groups(pods: Mapping[tuple[str, str], tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return pods with their controllers, those of a LeaderWorkerSet as its own where kube-state-metrics names StatefulSets.
+
+    No series says who owns a StatefulSet. The workers' is named after their leader, a pod of the StatefulSet of leaders.
+    """
+    groups = {
+        (namespace, name): matched["owner"]
+        for (namespace, _), (kind, name) in pods.items()
+        if kind == "StatefulSet"
+        and (matched := _GROUP_OF_WORKERS.match(name))
+        and pods.get((namespace, name)) == ("StatefulSet", matched["owner"])
+    }
+    sets = groups | {(namespace, owner): owner for (namespace, _), owner in groups.items()}
+    return {
+        (namespace, pod): ("LeaderWorkerSet", sets[namespace, name])
+        if kind == "StatefulSet" and (namespace, name) in sets
+        else (kind, name)
+        for (namespace, pod), (kind, name) in pods.items()
+    }
+
+
 def collect_owners(server: Prometheus, start_s: float, end_s: float, namespaces: Iterable[str]) -> Owners:
-    """Ask kube-state-metrics for the owners of all pods in the namespaces."""
+    """Ask kube-state-metrics for the owners of all pods in the namespaces, and KubeRay for those of RayClusters."""
     within = namespace_matchers(namespaces)
     pods: dict[tuple[str, str], tuple[str, str]] = {}
     for name, kind_label, name_label in (
@@ -114,37 +196,60 @@ def collect_owners(server: Prometheus, start_s: float, end_s: float, namespaces:
     ):
         for labels in server.series(selectors(server, name, within), start_s, end_s):
             kind, owner = labels.get(kind_label, ""), labels.get(name_label, "")
-            if kind not in ("", "<none>"):
+            if kind not in _NOBODY:
                 pods[subject(labels, "pod")] = (kind, owner)
     parents: dict[tuple[str, str, str], tuple[str, str]] = {}
-    for metric, child in (("kube_replicaset_owner", "replicaset"), ("kube_job_owner", "job_name")):
-        kind = "ReplicaSet" if child == "replicaset" else "Job"
+    for metric, kind, child in _OWNER_SERIES:
         for labels in server.series(selectors(server, metric, within), start_s, end_s):
-            if labels.get("owner_kind", "") not in ("", "<none>"):
-                namespace, name = subject(labels, child)
-                parents[namespace, kind, name] = (labels["owner_kind"], labels.get("owner_name", ""))
-    # kube-state-metrics tells owners of Deployments since v2.18
-    deployments = {
-        subject(labels, "deployment"): (labels["owner_kind"], labels.get("owner_name", ""))
-        for labels in server.series(selectors(server, "kube_deployment_owner", within), start_s, end_s)
-        if labels.get("owner_kind", "") not in ("", "<none>")
-    }
-    for (namespace, kind, child), (parent_kind, parent) in parents.items():
-        if parent_kind == "Deployment":
-            workload = workload_of_deployment(parent, deployments.get((namespace, parent)))
-            parents[namespace, kind, child] = workload
-    return Owners(pods=pods, parents=parents, teams=_teams(server, start_s, end_s, within))
+            namespace, name = subject(labels, child)
+            owner = labels.get("owner_name", "")
+            if kind == "RayCluster" and (matched := _RAY_CLUSTER.match(name)):
+                owner = matched["owner"]
+            if labels.get("owner_kind", "") not in _NOBODY and owner:
+                parents[namespace, kind, name] = (labels["owner_kind"], owner)
+    teams, makers = _pod_labels(server, start_s, end_s, within)
+    return Owners(pods=_with_groups(pods), parents=parents, teams=teams, makers=makers)
 
 
-def _teams(server: Prometheus, start_s: float, end_s: float, within: Sequence[str]) -> dict[tuple[str, str], str]:
+_NOBODY = frozenset({"", "<none>", "None"})
+_OWNER_SERIES = (
+    ("kube_replicaset_owner", "ReplicaSet", "replicaset"),
+    ("kube_job_owner", "Job", "job_name"),
+    ("kube_deployment_owner", "Deployment", "deployment"),
+    ("kuberay_cluster_info", "RayCluster", "name"),
+)
+"""Series that tell owners, the kind that they are about and its label; older kube-state-metrics tell none of Deployments."""
+
+
+def _pod_labels(
+    server: Prometheus, start_s: float, end_s: float, within: Sequence[str]
+) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], tuple[str, str]]]:
+    """Return the teams of pods and namespaces, and the objects of KServe that labels of pods name."""
     teams: dict[tuple[str, str], str] = {}
+    makers: dict[tuple[str, str], tuple[str, str]] = {}
     for metric in ("kube_namespace_labels", "kube_pod_labels"):
         for labels in server.series(selectors(server, metric, within), start_s, end_s):
-            team = next((labels[name] for name in TEAM_LABELS if labels.get(name)), None)
-            if team is not None:
-                namespace, pod = subject(labels, "pod")
-                teams[namespace, pod if metric == "kube_pod_labels" else ""] = team
-    return teams
+            namespace, pod = subject(labels, "pod")
+            of_pods = metric == "kube_pod_labels"
+            if (team := _team(labels)) is not None:
+                teams[namespace, pod if of_pods else ""] = team
+            if of_pods and (maker := _maker(labels)) is not None:
+                makers[namespace, pod] = maker
+    return teams, makers
+
+
+def _team(labels: Mapping[str, str]) -> str | None:
+    """Return who pays, by labels as kube-state-metrics spells them; the mark that KServe sets on its pods names nobody."""
+    return next((labels[name] for name in TEAM_LABELS if labels.get(name) and labels[name] != LLM_PART_OF), None)
+
+
+def _maker(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return (kind, name) of the object of KServe that a pod's labels name."""
+    if labels.get("label_app_kubernetes_io_part_of") == LLM_PART_OF:
+        name = labels.get("label_app_kubernetes_io_name", "")
+        return (LLM_INFERENCE_SERVICE, name) if name else None
+    name = labels.get(metric_label(INFERENCE_SERVICE_LABEL), "")
+    return (INFERENCE_SERVICE, name) if name else None
 
 
 def subject(labels: Mapping[str, str], name: str) -> tuple[str, str]:
@@ -173,7 +278,7 @@ Step = Mapping[tuple[str, str, str], tuple[str, str]]
 
 
 def owners_of(objects: Objects) -> Owners:
-    """Return owners and teams: (namespace, pod) -> controller, and each ReplicaSet or Job -> its topmost owner."""
+    """Return owners and teams from owner references and labels."""
     steps: dict[tuple[str, str, str], tuple[str, str]] = {}
     for kind in KINDS:
         for item in objects.of(kind):
@@ -190,38 +295,9 @@ def owners_of(objects: Objects) -> Owners:
         for (namespace, kind, name) in steps
         if kind in ("ReplicaSet", "Job")
     }
-    for (namespace, child_kind, child), (kind, name) in parents.items():
-        if kind == "Deployment":
-            workload = workload_of_deployment(name, steps.get((namespace, kind, name)))
-            parents[namespace, child_kind, child] = workload
-    return Owners(pods=pods, parents=parents, teams=_teams_of_namespaces(objects))
-
-
-def workload_of_deployment(name: str, owner: tuple[str, str] | None) -> tuple[str, str]:
-    """Return the kind and name of the workload whose pods a Deployment runs, given the Deployment's controller.
-
-    KServe overwrites changes to its Deployments, so its own object is the kind to patch; the workload keeps the
-    Deployment's name (`chat-predictor`, `llm-kserve`, `llm-kserve-prefill`), because prefill and decode of one object are two
-    workloads. Knative makes a Deployment for each revision (`chat-predictor-00002-deployment`): the workload is named after
-    the service, whatever the revision.
-
-    Source: knative/serving, names of revisions (five digits).
-
-    >>> workload_of_deployment("chat-predictor", ("InferenceService", "chat"))
-    ('InferenceService', 'chat-predictor')
-    >>> workload_of_deployment("chat-predictor-00002-deployment", ("Revision", "chat-predictor-00002"))
-    ('InferenceService', 'chat-predictor')
-    """
-    if owner is None:
-        return "Deployment", name
-    kind, owner_name = owner
-    if kind in KSERVE:
-        return kind, name
-    if kind == "Revision" and (matched := _REVISION.match(owner_name)):
-        service = matched["service"]
-        of_kserve = object_name(INFERENCE_SERVICE, service) != service
-        return INFERENCE_SERVICE if of_kserve else KNATIVE_SERVICE, service
-    return "Deployment", name
+    parents |= {key: controller for key, controller in steps.items() if key[1] == "Deployment"}
+    teams, makers = _labels_of(objects)
+    return Owners(pods=pods, parents=parents, teams=teams, makers=makers)
 
 
 def controller_of(item: Object) -> tuple[str, str] | None:
@@ -242,21 +318,31 @@ def _topmost(steps: Step, namespace: str, child: tuple[str, str]) -> tuple[str, 
 
 
 def _passed(steps: Step, namespace: str, controller: tuple[str, str]) -> tuple[str, str]:
-    above = steps.get((namespace, *controller))
-    return above if above is not None and above[0] in _PASSED_ON else controller
+    """Return the owner that a pod's controller is passed on to, through the leader's pod of a group; else the controller."""
+    above = controller
+    for _ in range(_MOST_STEPS):
+        following = steps.get((namespace, *above))
+        if following is None or following[0] in _PASSED_ON:
+            return following or controller
+        above = following
+    return controller
 
 
-def _teams_of_namespaces(objects: Objects) -> dict[tuple[str, str], str]:
-    teams = {}
+def _labels_of(
+    objects: Objects,
+) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], tuple[str, str]]]:
+    """Return the teams of pods and namespaces, and the objects of KServe that labels of pods name."""
+    teams: dict[tuple[str, str], str] = {}
+    makers: dict[tuple[str, str], tuple[str, str]] = {}
     for kind in ("Namespace", "Pod"):
         for item in objects.of(kind):
             labels = {metric_label(key): value for key, value in mapping(item, "metadata", "labels").items() if value}
-            team = next((labels[name] for name in TEAM_LABELS if name in labels), None)
-            if team is not None:
-                name = text(item, "metadata", "name")
-                namespace = name if kind == "Namespace" else text(item, "metadata", "namespace")
-                teams[namespace, name if kind == "Pod" else ""] = team
-    return teams
+            name, namespace = text(item, "metadata", "name"), text(item, "metadata", "namespace")
+            if (team := _team(labels)) is not None:
+                teams[(name, "") if kind == "Namespace" else (namespace, name)] = team
+            if kind == "Pod" and (maker := _maker(labels)) is not None:
+                makers[namespace, name] = maker
+    return teams, makers
 
 
 def metric_label(key: str) -> str:

@@ -83,6 +83,11 @@ _USUAL_QUANTILE = 0.9
 """Of the hours of a board without throttling: their clock is its usual one."""
 _FEWEST_HOURS = 3
 """What fewer hours show is taken for chance."""
+_FEWEST_PEERS = 3
+"""Boards of a model whose clocks say what is usual for another one."""
+_REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+_POWER_BRAKE = 0x80
+"""The power supply asks the board to slow down (NVML, nvmlClocksEventReasonHwPowerBrakeSlowdown)."""
 
 
 def fault_rows(server: Prometheus, watch: Watch, node_of: NodeOf) -> list[Row]:
@@ -151,26 +156,57 @@ def _counted(server: Prometheus, grid: HourGrid, node_of: NodeOf, fault: str, qu
 
 
 def _throttled(server: Prometheus, grid: HourGrid, node_of: NodeOf) -> Iterator[Row]:
-    """Yield the hours in which heat held a busy board back, with the share of its clock that this took."""
+    """Yield the hours in which heat or the power supply held a busy board back, with the share of its clock that this took.
+
+    A software power cap is no fault: a board at its limit is what training wants.
+    """
     heat = _hourly(server, f"increase({_THERMAL}{server.matching()}[1h])", grid)
-    if not any((np.nan_to_num(values) > 0).any() for _, values in heat.values()):
+    braked = " or ".join(f"floor({name}{server.matching()} / {_POWER_BRAKE}) % 2" for name in _REASONS)
+    power = _hourly(server, f"avg_over_time(({braked})[1h:1m])", grid)
+    held = {"thermal-throttle": heat, "power-throttle": power}
+    if not any((np.nan_to_num(values) > 0).any() for readings in held.values() for _, values in readings.values()):
         return
     busy = f"{_CLOCK}{server.matching()} and {_UTIL}{server.matching()} > {_BUSY_PERCENT}"
     clocks = _hourly(server, f"avg_over_time(({busy})[1h:1m])", grid)
-    for uuid, (labels, violation) in heat.items():
-        clock = clocks.get(uuid, (labels, np.full(grid.hours, np.nan)))[1]
-        hot = np.nan_to_num(violation) > 0
-        cool = clock[~hot & ~np.isnan(clock)]
-        if len(cool) < _FEWEST_HOURS:
+    for fault, readings in held.items():
+        yield from _slowed(fault, readings, clocks, grid, node_of)
+
+
+def _slowed(
+    fault: str,
+    readings: Mapping[str, tuple[GpuLabels, Floats]],
+    clocks: Mapping[str, tuple[GpuLabels, Floats]],
+    grid: HourGrid,
+    node_of: NodeOf,
+) -> Iterator[Row]:
+    """Yield a row for each hour in which a board was held back and its clock was below the usual one.
+
+    The usual clock is that of the board's other hours. One that is held back nearly always is compared with the other boards
+    of its model, of which three must be known.
+    """
+    free: dict[str, Floats] = {}
+    usual: dict[str, float] = {}
+    of_model: dict[str, list[float]] = defaultdict(list)
+    for uuid, (labels, clock) in clocks.items():
+        held = np.nan_to_num(readings[uuid][1]) > 0 if uuid in readings else np.zeros(grid.hours, dtype=np.bool_)
+        free[uuid] = clock[~held & ~np.isnan(clock)]
+        if len(free[uuid]) >= _FEWEST_HOURS:
+            usual[uuid] = float(np.quantile(free[uuid], _USUAL_QUANTILE))
+            of_model[labels.product].append(usual[uuid])
+    for uuid, (labels, clock) in clocks.items():
+        peers = of_model[labels.product]
+        clock_of_peers = float(np.median(peers)) if len(peers) >= _FEWEST_PEERS else None
+        reference = usual.get(uuid, clock_of_peers)
+        if reference is None or uuid not in readings:
             continue
-        lost = 1.0 - clock / float(np.quantile(cool, _USUAL_QUANTILE))
-        for hour in np.flatnonzero(hot & (np.nan_to_num(lost) > 0)).tolist():
+        lost = np.nan_to_num(1.0 - clock / reference)
+        for hour in np.flatnonzero((np.nan_to_num(readings[uuid][1]) > 0) & (lost > 0)).tolist():
             yield {
                 "node": node_of(labels),
                 "device": uuid,
                 "start": moment(grid.start_s + hour * S_PER_HR),
                 "end": moment(grid.start_s + (hour + 1) * S_PER_HR),
-                "fault": "thermal-throttle",
+                "fault": fault,
                 "lost_frac": float(lost[hour]),
             }
 

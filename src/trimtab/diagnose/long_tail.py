@@ -1,0 +1,213 @@
+"""What stands beside the GPUs on a bill: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images.
+
+Each row is measured or left out: traffic by the bill's own lines, volumes at the bill's own price of a GiB-month, pulls by what
+the cluster told. None of it is part of the bill of nodes, except for pulls, whose GPU time is paid with the node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.catalog.providers import last_part
+from trimtab.diagnose.billed import DOLLAR, within
+from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.starts import MeasuredStarts
+from trimtab.ledger.arrays import FloatArray
+from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd
+
+TAIL_COLUMNS = (
+    "ChargePeriodStart", "ChargePeriodEnd", "EffectiveCost", "BilledCost", "BillingCurrency", "ChargeCategory",
+    "ResourceId", "RegionId", "ServiceName", "SkuMeter", "ChargeDescription", "PricingQuantity", "PricingUnit",
+)  # fmt: skip
+VOLUME_COLUMNS = ("namespace", "name", "workload", "storage_class", "capacity_gib", "phase")
+_NAMED = 3
+
+
+class TailKind(Enum):
+    """What stands beside the GPUs."""
+
+    NAT = "network address translation"
+    CROSS_ZONE = "traffic between zones"
+    INTER_REGION = "traffic between regions"
+    EGRESS = "traffic to the internet"
+    IDLE_VOLUMES = "volumes that no pod mounts"
+    IMAGE_PULLS = "GPUs that wait for images"
+
+
+_ADVICE = {
+    TailKind.NAT: "reach object storage and the registry by gateway or private endpoints, which need no NAT",
+    TailKind.CROSS_ZONE: "keep callers, replicas and caches of weights in one zone (topology-aware routing)",
+    TailKind.INTER_REGION: "copy weights and images once to the region of the GPUs, and read them there",
+    TailKind.EGRESS: "serve callers from their own cloud, or through a private link or a content network",
+    TailKind.IDLE_VOLUMES: "take a snapshot and delete the claim, if its owner agrees",
+    TailKind.IMAGE_PULLS: "smaller images, pre-pulled or streamed ones",
+}
+_LINES: Mapping[TailKind, str] = {
+    TailKind.NAT: r"nat ?gateway|cloud nat\b",
+    TailKind.CROSS_ZONE: r"datatransfer-regional-bytes|regional data transfer|inter[- ]?(availability )?zone",
+    TailKind.INTER_REGION: r"-aws-(in|out)-bytes|\) data transfer (to|from) |inter[- ]?(region|continent)",
+    TailKind.EGRESS: r"datatransfer-out-bytes|data transfer out|outbound data transfer|internet (egress|data transfer)",
+}
+"""How bills name traffic, the first that matches: usage types and descriptions of AWS, SKUs of Google Cloud ("Network pricing")
+and meters of Azure ("Bandwidth pricing"). Those of AWS and Azure are as the official sample of FOCUS 1.0 has them."""
+_STORAGE = r"ebs:volumeusage|provisioned storage|storage pd capacity"
+_GIB_MONTHS = r"^(gb|gib|gibibyte|gigabyte)[- .]?mo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailCost:
+    """One kind of cost beside the GPUs over a window."""
+
+    kind: TailKind
+    subject: str
+    """Nodes, a namespace or a workload."""
+    micro_usd: int | None
+    """Over the window; None where nothing says what it costs."""
+    tied: bool
+    """Whether the bill or the cluster ties it to GPU nodes; else it is that of everything in their regions."""
+    evidence: str
+
+    @property
+    def advice(self) -> str:
+        """Return what reduces it."""
+        return _ADVICE[self.kind]
+
+
+def long_tail(
+    costs: pa.Table,
+    volumes: pa.Table,
+    resources: Mapping[str, str],
+    fleet: Fleet,
+    starts: MeasuredStarts,
+    usd_gpu_hr: Mapping[str, float],
+) -> tuple[TailCost, ...]:
+    """Return what stands beside a fleet's GPUs, the most expensive first; what has no price comes last.
+
+    `costs` has TAIL_COLUMNS, `volumes` VOLUME_COLUMNS. `resources` maps the last part of a resource id to the name of a node,
+    `usd_gpu_hr` a workload to what an hour of one of its GPUs costs.
+    """
+    rows = _in_dollars(costs)
+    found = [
+        *_traffic(rows, resources, fleet),
+        *_idle_volumes(volumes, rows, fleet),
+        *_pulls(starts, fleet, usd_gpu_hr),
+    ]
+    return tuple(
+        sorted(found, key=lambda row: (row.micro_usd is None, -(row.micro_usd or 0), row.kind.value, row.subject))
+    )
+
+
+def _in_dollars(costs: pa.Table) -> pa.Table:
+    usage = pc.equal(pc.fill_null(costs["ChargeCategory"], "Usage"), "Usage")
+    return costs.filter(pc.and_(usage, pc.equal(pc.fill_null(costs["BillingCurrency"], DOLLAR), DOLLAR)))
+
+
+def _said(rows: pa.Table) -> pa.ChunkedArray:
+    """Return what each line says it is for, in lower case."""
+    parts = [pc.fill_null(rows[name], "") for name in ("ServiceName", "SkuMeter", "ChargeDescription")]
+    return pc.utf8_lower(pc.binary_join_element_wise(*parts, " "))
+
+
+def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iterator[TailCost]:
+    """Yield the traffic that a bill ties to GPU nodes, else that of the regions where they are."""
+    said = _said(rows)
+    nodes = {node.name for node in fleet.nodes}
+    regions = {node.pool.region for node in fleet.nodes}
+    left = np.ones(rows.num_rows, dtype=np.bool_)
+    for kind, pattern in _LINES.items():
+        mine = left & pc.match_substring_regex(said, pattern).to_numpy(zero_copy_only=False).astype(np.bool_)
+        left &= ~mine
+        lines = rows.filter(pa.array(mine))
+        cost = _cost_within(lines, fleet.window)
+        named = [resources.get(last_part(str(resource or "")), "") for resource in lines["ResourceId"].to_pylist()]
+        tied = np.array([name in nodes for name in named], dtype=np.bool_)
+        here = np.array([region in regions for region in lines["RegionId"].to_pylist()], dtype=np.bool_)
+        if cost[tied].sum() > 0:
+            most = Counter[str]()
+            for name, dollars in zip(named, cost.tolist(), strict=True):
+                if name in nodes:
+                    most[name] += dollars
+            yield TailCost(
+                kind=kind,
+                subject=f"{len(most)} GPU nodes",
+                micro_usd=micro_usd(float(cost[tied].sum())),
+                tied=True,
+                evidence=f"{int(tied.sum()):,} lines of the bill name them; most: "
+                + ", ".join(f"{name} ${dollars:,.2f}" for name, dollars in most.most_common(_NAMED)),
+            )
+        others = here & ~tied
+        if cost[others].sum() > 0:
+            yield TailCost(
+                kind=kind,
+                subject=", ".join(sorted({str(region) for region in regions})),
+                micro_usd=micro_usd(float(cost[others].sum())),
+                tied=False,
+                evidence=f"{int(others.sum()):,} lines of the bill there name no GPU node: whose traffic it is is unknown",
+            )
+
+
+def _cost_within(rows: pa.Table, window: Window) -> FloatArray:
+    """Return what of each row's cost lies in a window, in dollars; 0 for rows out of it."""
+    cost, counted, _ = within(rows, window)
+    return np.where(counted, np.nan_to_num(cost), 0.0)
+
+
+def _idle_volumes(volumes: pa.Table, rows: pa.Table, fleet: Fleet) -> Iterator[TailCost]:
+    """Yield, by namespace of GPU workloads, the bound claims that no pod mounts, at what the bill says a GiB-month costs."""
+    spaces = {workload.name.partition("/")[0] for workload in fleet.workloads}
+    idle: dict[str, list[Mapping[str, object]]] = defaultdict(list)
+    for volume in volumes.to_pylist():
+        if volume["phase"] == "Bound" and not volume["workload"] and volume["namespace"] in spaces:
+            idle[str(volume["namespace"])].append(volume)
+    rate = _usd_gib_month(rows)
+    for space, claims in idle.items():
+        sizes = [float(str(claim["capacity_gib"])) for claim in claims if claim["capacity_gib"] is not None]
+        months = fleet.window.hours / HR_PER_MO
+        names = ", ".join(str(claim["name"]) for claim in claims[:_NAMED]) + (", …" if len(claims) > _NAMED else "")
+        price = "and no line of a bill that says what a GiB costs"
+        if rate is not None:
+            price = f"at ${rate:.3f} per GiB-month, the bill's own mean"
+        yield TailCost(
+            kind=TailKind.IDLE_VOLUMES,
+            subject=space,
+            micro_usd=None if rate is None or not sizes else micro_usd(sum(sizes) * rate * months),
+            tied=True,
+            evidence=f"{len(claims)} claims of {sum(sizes):,.0f} GiB ({names}) {price}",
+        )
+
+
+def _usd_gib_month(rows: pa.Table) -> float | None:
+    """Return what a bill's block storage costs per GiB-month; None where it has none."""
+    of_volumes = pc.match_substring_regex(_said(rows), _STORAGE)
+    months = pc.match_substring_regex(pc.fill_null(rows["PricingUnit"], ""), _GIB_MONTHS, ignore_case=True)
+    mine = rows.filter(pc.and_(of_volumes, months))
+    quantity = float(np.nansum(mine["PricingQuantity"].to_numpy())) if mine.num_rows else 0.0
+    cost = pc.coalesce(mine["EffectiveCost"], mine["BilledCost"])
+    return float(np.nansum(cost.to_numpy())) / quantity if quantity > 0 else None
+
+
+def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]) -> Iterator[TailCost]:
+    """Yield the GPU time of pods that waited on their node for images, as far as the cluster told of pulls."""
+    for workload in fleet.workloads:
+        pulls = [start for start in starts.own.get(workload.name, ()) if start.pull_s]
+        price = usd_gpu_hr.get(workload.name)
+        if not pulls or price is None:
+            continue
+        waited_hr = sum(start.pull_s or 0.0 for start in pulls) * workload.gpus_per_pod / S_PER_HR
+        sizes = [start.pulled_gib for start in pulls if start.pulled_gib]
+        size = f", {np.median(sizes):.1f} GiB each" if sizes else ""
+        yield TailCost(
+            kind=TailKind.IMAGE_PULLS,
+            subject=workload.name,
+            micro_usd=micro_usd(waited_hr * price),
+            tied=True,
+            evidence=f"{len(pulls)} pulls that the cluster still told of when it was read{size}, "
+            f"{np.median([start.pull_s or 0.0 for start in pulls]):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
+        )
