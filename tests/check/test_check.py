@@ -81,7 +81,7 @@ SLIPS = [
     (SCALED, "metricType: AverageValue", "metricType: averagevalue", "write AverageValue"),
     (SCALED, 'workload="chat-api"', 'workload="chat"', 'write workload="chat-api"'),
     (RULES, "trimtab:replicas_ready{", "trimtab:replica_ready{", "write trimtab:replicas_ready"),
-    (RULES, "clamp_min(sum", "clamp_min((sum", "mend it"),
+    (RULES, "clamp_min(sum", "clamp_min((sum", "correct it"),
     (RULES, "interval: 15s", "interval: 15 seconds", "match"),
     (POOL, "key: nvidia.com/gpu", "key: nvidia.com/gpus", "write nvidia.com/gpu"),
     (POOL, "p4d.24xlarge", "p4d.24xlarg", "write p4d.24xlarge"),

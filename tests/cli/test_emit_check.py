@@ -105,4 +105,4 @@ def test_series_of_the_prometheus_are_asked_of_a_file(program, folder, tmp_path)
     seen, out, _ = program("emit", "--check", folder("mine", rule), "--metrics", str(tmp_path / "names"))
 
     assert (blind, seen) == (0, 4)
-    assert "our_requests_total, which nobody is known to write" in out
+    assert "our_requests_total, which nothing is known to write" in out

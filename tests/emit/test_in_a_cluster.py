@@ -247,8 +247,8 @@ def test_a_node_that_nobody_holds_any_more_goes_with_those_who_held_it_before():
     (text,) = orders(idle, others, node("n3", CHAT)).values()
 
     assert [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")] == ["n1", "n3"]
-    assert f"| `n1` | nobody; before by `{CHAT}` |" in text
-    assert "| `n2` | nobody; before by `lab/nb` |" in text.partition("## What stays")[2]
+    assert f"| `n1` | none; before by `{CHAT}` |" in text
+    assert "| `n2` | none; before by `lab/nb` |" in text.partition("## What stays")[2]
 
 
 def test_an_old_karpenter_pool_makes_no_node_for_what_has_left_it():

@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric, Others
-from trimtab.replay.outcomes.service_replays import EvenSplit, is_bounded, least_held
+from trimtab.replay.outcomes import service_replays
+from trimtab.replay.outcomes.service_replays import EvenSplit, ServiceReplays, is_bounded, least_held, mean_demand
 from trimtab.replay.recorded import record
 from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service
 
@@ -143,3 +144,28 @@ def test_an_even_split_has_the_mean_over_all_requests_of_what_their_load_gives(a
 
     each = np.interp(np.minimum(asked / (full * count), 1.0), grid, curve)
     assert mean == pytest.approx(float(asked @ each) / asked.sum(), abs=1e-7)
+
+
+def test_demand_is_averaged_once_for_all_target_loads(monkeypatch):
+    averaged = []
+
+    def counted(history, window):
+        averaged.append(window)
+        return mean_demand(history, window)
+
+    monkeypatch.setattr(service_replays, "mean_demand", counted)
+    history = ServiceHistory(arrivals=np.resize([600.0, np.nan, 90.0, 2400.0], STEPS), step_s=60.0)
+    replays = ServiceReplays()
+    for load in (0.2, 0.4, 0.6, 0.8):
+        policy = HpaPolicy(target_frac=load, min_replicas=1, max_replicas=100, window_s=300)
+        shared = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=2, demand=replays.mean_demand)
+        alone = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=2, demand=mean_demand)
+        np.testing.assert_array_equal(shared, alone)
+
+    assert averaged == [20]
+
+
+def test_unknown_demand_takes_no_part_in_the_mean():
+    history = ServiceHistory(arrivals=np.array([15.0, np.nan, 45.0, 30.0]), step_s=15.0)
+
+    np.testing.assert_array_equal(mean_demand(history, 3), [1.0, np.nan, 2.0, 2.5])

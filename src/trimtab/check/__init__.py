@@ -1,4 +1,4 @@
-"""A folder of manifests, checked before anything is applied, and held against the objects of a cluster.
+"""Check a folder of manifests before anything is applied, and compare it with the objects of a cluster.
 
 Checked as a whole: every file, object, patch, query and reference, with every fault at once. And what applying it would change:
 its objects beside those of a cluster or of another folder, field by field. What a server fills in (status, uid, defaults that
@@ -98,7 +98,7 @@ def _object(body: Object, schemas: Schemas, catalog: Catalog, *, partial: bool =
     try:
         yield from object_faults(kind, body, catalog, partial=partial)
     except InputError as error:
-        yield FieldFault(field="", value=str(error), what="cannot be read", cure="mend what its schema says")
+        yield FieldFault(field="", value=str(error), what="cannot be read", cure="correct the schema")
 
 
 def _patches(patches: list[Patch], schemas: Schemas, catalog: Catalog) -> Iterator[ObjectFault]:

@@ -1,7 +1,7 @@
 """What is known of the cluster that a folder is for: its objects, workloads, namespaces and series.
 
 Read from `kubectl get -o json` dumps or a GitOps folder (objects as they are), or from a fleet bundle (workloads and pods
-only). What is not known is not held against anybody: `knows_all` tells of which kinds the absence of a name means something.
+only). Where a kind was not read, a missing name is no fault: `knows_all` says which kinds were read whole.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Cluster:
 
     objects: dict[Key, Object] = field(default_factory=dict)
     workloads: dict[str, str] = field(default_factory=dict)
-    """Namespace/name -> kind, empty where nobody told."""
+    """Namespace/name -> kind, empty where it is not known."""
     pod_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Of a workload's pods, where they are known."""
     namespaces: set[str] = field(default_factory=set)
@@ -82,7 +82,7 @@ class Cluster:
                 self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
 
     def knows_all(self, kind: str) -> bool:
-        """Tell whether objects of a kind were read, so that one which is not among them is not there."""
+        """Return whether objects of a kind were read, so that one which is not among them is not there."""
         return any(key[1] == kind for key in self.objects)
 
     def names(self, kind: str, namespace: str | None = None) -> set[str]:

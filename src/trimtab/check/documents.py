@@ -57,12 +57,12 @@ class Document:
 
     @property
     def is_of_kustomize(self) -> bool:
-        """Tell whether kustomize reads it and no server."""
+        """Return whether kustomize reads it and no server."""
         return self.kind in ("Kustomization", "Component") and not self.group.endswith("toolkit.fluxcd.io")
 
     @property
     def is_applied(self) -> bool:
-        """Tell whether it goes to a server with the rest, and not only to go back."""
+        """Return whether it goes to a server with the rest, and not only to go back."""
         return not self.is_of_kustomize and not set(PurePosixPath(self.file).parts[:-1]) & NOT_APPLIED
 
 

@@ -81,7 +81,7 @@ def nearest(name: str, known: Iterable[str], *, least_frac: float = 0.75) -> str
 
 
 def one_slip(word: str, meant: str) -> bool:
-    """Tell whether a word is another with one letter more, less or changed, or with two neighbours swapped.
+    """Return whether a word is another with one letter more, less or changed, or with two neighbours swapped.
 
     >>> one_slip("namespce", "namespace"), one_slip("pdo", "pod"), one_slip("node", "pod")
     (True, True, False)

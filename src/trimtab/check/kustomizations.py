@@ -81,19 +81,19 @@ class Patch:
 
     @property
     def is_applied(self) -> bool:
-        """Tell whether it goes to a server with the rest, and not only to go back."""
+        """Return whether it goes to a server with the rest, and not only to go back."""
         return "rollback" not in PurePosixPath(self.document.file).parts[:-1]
 
     def fits(self, kind: str, name: str) -> bool:
-        """Tell whether it is for an object."""
+        """Return whether it is for an object."""
         return self.is_of(kind) and self.names(name)
 
     def is_of(self, kind: str) -> bool:
-        """Tell whether it is for objects of a kind, which kustomize takes as a pattern too."""
+        """Return whether it is for objects of a kind, which kustomize takes as a pattern too."""
         return _matches(self.kind, kind)
 
     def names(self, name: str) -> bool:
-        """Tell whether it is for objects of a name."""
+        """Return whether it is for objects of a name."""
         return _matches(self.name, name)
 
 
@@ -231,7 +231,7 @@ def _part(
 
 
 def _is_file(place: Path) -> bool:
-    """Tell whether a file is there; a name that the system refuses to look up, one too long for it, is none."""
+    """Return whether a file is there; a name that the system refuses to look up, one too long for it, is none."""
     try:
         return place.is_file()
     except OSError:
@@ -239,7 +239,7 @@ def _is_file(place: Path) -> bool:
 
 
 def _is_folder(place: Path) -> bool:
-    """Tell whether a folder is there, as `_is_file` does."""
+    """Return whether a folder is there, as `_is_file` does."""
     try:
         return place.is_dir()
     except OSError:
@@ -268,7 +268,7 @@ def _patch(patch: Object, path: str, here: PurePosixPath, folder: Folder) -> Ite
             try:
                 re.compile(str(value))
             except re.error as error:
-                cure = "mend it, or escape what is meant as it is"
+                cure = "correct it, or escape what is meant literally"
                 yield FieldFault(
                     field=join(path, "target", name), value=value, what=f"is no pattern: {error}", cure=cure
                 )
@@ -284,7 +284,7 @@ def _patch(patch: Object, path: str, here: PurePosixPath, folder: Folder) -> Ite
         bodies = strict_yaml(str(inline))
     except yaml.YAMLError as error:
         said = str(getattr(error, "problem", error))
-        yield FieldFault(field=join(path, "patch"), value=said, what="does not parse", cure="mend its YAML")
+        yield FieldFault(field=join(path, "patch"), value=said, what="does not parse", cure="correct its YAML")
         return
     if len(bodies) != 1 or not isinstance(bodies[0], Mapping | list):
         yield FieldFault(
@@ -350,7 +350,7 @@ def _unlike(value: str, wanted: str, path: str, what: str) -> FieldFault:
 
 
 def _left_out(folder: Folder, found: set[str]) -> Iterator[ObjectFault]:
-    """Yield the objects that lie below a root's folder and are in no kustomization: nobody applies them."""
+    """Yield the objects below a root's folder that are in no kustomization, so that they are never applied."""
     roots = {
         PurePosixPath(document.file).parent
         for document in folder.documents

@@ -440,7 +440,7 @@ def _config(content: str, path: str) -> Iterator[FieldFault]:
     try:
         configs = strict_yaml(content)
     except yaml.YAMLError as error:
-        yield FieldFault(field=path, value=str(error).splitlines()[0], what="holds no YAML", cure="mend the text")
+        yield FieldFault(field=path, value=str(error).splitlines()[0], what="holds no YAML", cure="correct the text")
         return
     for config in configs:
         yield from _device_config(config, path)

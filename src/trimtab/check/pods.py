@@ -338,5 +338,5 @@ def misspelt_device(key: str) -> str | None:
 
 
 def is_device(key: str) -> bool:
-    """Tell whether a resource is one that NVIDIA's device plugin offers: GPUs, shares of them, MIG profiles."""
+    """Return whether a resource is one that NVIDIA's device plugin offers: GPUs, shares of them, MIG profiles."""
     return key in _GPUS or bool(re.fullmatch(r"nvidia\.com/mig-\d+g\.\d+gb(\.me|\.me\.all)?(\.shared)?", key))

@@ -70,7 +70,7 @@ def read_query(text: str) -> Query:
     try:
         parsed = promql_parser.parse(filled)
     except ValueError as error:
-        return Query(wrong=f"is no PromQL: {error}", cure="mend it; `promtool check rules` says the same")
+        return Query(wrong=f"is no PromQL: {error}", cure="correct it; `promtool check rules` says the same")
     if _UNITLESS.search(_STRINGS.sub("", filled)):
         return Query(
             wrong="has a window without a unit, which Prometheus 2 refuses", cure="write its unit, such as [5m]"
@@ -177,7 +177,7 @@ def _written(name: str, kind: str) -> set[str]:
 
 
 def unknown_series(name: str, recorded: frozenset[str], scraped: frozenset[str] | None) -> tuple[str, bool] | None:
-    """Say what to do about a series that nobody is known to write, and whether that is sure; None where somebody does.
+    """Return how to correct a series that nothing is known to write, and whether that is sure; None where it is written.
 
     `recorded` are the names that the folder's own rules record; `scraped` those that a Prometheus has, where it was asked.
     """

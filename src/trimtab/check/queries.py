@@ -51,7 +51,7 @@ class _Recorded:
 
 
 def query_faults(world: World) -> Iterator[ObjectFault]:
-    """Yield queries that do not parse, read a series that nobody writes, or select nothing of it."""
+    """Yield queries that do not parse, read a series that nothing writes, or select nothing of it."""
     recorded, labels = _recorded(world), _labels(world)
     for asked in _queries(world):
         query = read_query(asked.text)
@@ -143,7 +143,7 @@ def _selected(
         yield FieldFault(
             field=asked.field,
             value=selector.name,
-            what=f"reads the series {selector.name}, which nobody is known to write",
+            what=f"reads the series {selector.name}, which nothing is known to write",
             cure=lost[0],
             severity=severity,
         )

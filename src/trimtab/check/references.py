@@ -57,7 +57,7 @@ class World:
         return own | (self.cluster.names(kind, namespace) if self.cluster else set())
 
     def missing(self, kind: str, name: str, namespace: str | None = None) -> tuple[str, Severity] | None:
-        """Say how to mend a reference to nothing and how sure that is; None where it is there."""
+        """Return how to correct a reference to nothing and how sure that is; None where the object exists."""
         known = self.named(kind, namespace)
         if not name or name in known:
             return None

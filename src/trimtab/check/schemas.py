@@ -377,7 +377,7 @@ def _broken(rule: Object, value: object, path: str) -> Iterator[FieldFault]:
 
 @lru_cache(maxsize=65_536)
 def _kept(rule: str, value: str) -> bool | str:
-    """Tell whether a value, as JSON, keeps a rule, or why that cannot be said: pools of one plan repeat one another."""
+    """Return whether a value, as JSON, keeps a rule, or why that cannot be said: pools of one plan repeat one another."""
     try:
         from celpy.adapter import json_to_cel
         from celpy.celparser import CELParseError

@@ -311,6 +311,6 @@ def page_file(action: Action, about: str, text: str, stage: ApplyStage) -> Manif
 
 
 def _unknown(action: Action, subject: str) -> Withheld:
-    """Return what is left to a person of a workload that Kubernetes does not run, or that nobody knows."""
+    """Return what is left to a person of a workload that Kubernetes does not run, or that is not known."""
     reason = "the audit knows no workload of Kubernetes by this name: see the decision record and change it by hand"
     return Withheld(action=action.id, subject=subject, reason=reason)

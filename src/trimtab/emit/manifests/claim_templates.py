@@ -125,7 +125,7 @@ def _changed_spec(spec: Mapping[str, Plain], claim: GpuClaim, change: ClaimChang
 
 
 def _is_of_boards(config: Mapping[str, Plain]) -> bool:
-    """Tell whether a configuration is NVIDIA's for whole boards, which its driver refuses for instances."""
+    """Return whether a configuration is NVIDIA's for whole boards, which its driver refuses for instances."""
     opaque = cast(Mapping[str, Plain], config.get("opaque") or {})
     parameters = cast(Mapping[str, Plain], opaque.get("parameters") or {})
     return opaque.get("driver") == _DRIVER and parameters.get("kind") == "GpuConfig"

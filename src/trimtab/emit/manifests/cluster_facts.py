@@ -131,7 +131,7 @@ def _priced(pool: Pool, market: Market) -> PricedPool | None:
 
 Row = Mapping[str, object]
 HELD_WITHIN = timedelta(days=7)
-"""Who held a GPU of a node in the last week is taken to hold it still: runs of a weekly job come back."""
+"""A workload that held a GPU of a node in the last week counts as still holding it: runs of a weekly job come back."""
 _NAMESPACE_LABELS = {"pod": "namespace", "exported_pod": "exported_namespace", "pod_name": "pod_namespace"}
 _TOLERATED = re.compile(r"(?P<value>[^:]*):(?P<effect>[A-Za-z]*)(?: for (?P<seconds>-?\d+) s)?")
 

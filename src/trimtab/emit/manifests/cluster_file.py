@@ -165,7 +165,7 @@ class ClusterFile(_Model):
     prometheus_auth: Annotated[str, Field(pattern=r"^(cluster/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = None
     """KEDA's TriggerAuthentication for it by name, or a ClusterTriggerAuthentication as cluster/name."""
     rule_labels: Mapping[str, str] | None = None
-    """Labels by which Prometheus selects PrometheusRules; {release: kube-prometheus-stack} where nobody says."""
+    """Labels by which Prometheus selects PrometheusRules; {release: kube-prometheus-stack} by default."""
     scrape_interval_s: Annotated[int, Field(gt=0)] | None = None
     """How often servers are scraped; rates are taken over the last two scrapes."""
     pod_label: str | None = None
@@ -190,7 +190,7 @@ def parse_cluster_file(text: str, *, where: str) -> ClusterFile:
 
 
 def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) -> EmitFacts:
-    """Return facts with what a person declared over them; raises UnknownName for a workload or server nobody knows."""
+    """Return facts with what a person declared over them; raises UnknownName for an unknown workload or server."""
     names = [known.name for known in facts.workloads]
     for name in declared.workloads:
         if name not in names:

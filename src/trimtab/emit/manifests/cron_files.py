@@ -8,8 +8,8 @@ whose quota is the limits of the node pools, so that it holds runs for the hour 
 A Notebook has no replicas that KEDA could set. Kubeflow's controller stops one that carries an annotation and starts it again
 without it (kubeflow/kubeflow, notebook-controller, pkg/culler).
 
-A placeholder is an index of a Job that is not tried again: what a controller made anew after the run took its place would bring
-another node, since Karpenter knows no priority below which it makes none (kubernetes-sigs/karpenter#1396).
+A placeholder is an index of a Job that is not retried. A controller that recreated it after the run took its place would cause
+another node, because Karpenter makes nodes for pods of any priority (kubernetes-sigs/karpenter#1396).
 """
 
 from __future__ import annotations

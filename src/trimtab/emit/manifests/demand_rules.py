@@ -9,7 +9,7 @@ rate(prompt tokens) x what one takes + rate(answers' tokens) x what one takes, l
 waits counts as mean requests, since no server tells how long those are that it has not begun.
 
 An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric,
-which is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for
+which is what KEDA makes, does not. `scaling_demand` corrects that: where the ready replicas have enough to do it never asks for
 fewer than there are, so that both controllers decide alike.
 """
 
@@ -184,7 +184,7 @@ class _Counted:
     rate: str
     since_start: str
     counter: str
-    """The counter by which a pod is told to be there, and to have begun anew."""
+    """The counter that shows that a pod is up, and that its container restarted."""
     at_arrival: bool
     """Whether it counts what comes, and not what was done."""
 
@@ -257,7 +257,7 @@ def _restarted(counter: str, readiness: str) -> str:
     """Return what is there for pods whose container came back since the scrape before: a counter that fell, after no readiness.
 
     A rate would spread the requests since then over all the time that the pod was away. It came back within the last scrape
-    interval, or it would have been scraped. The condition on readiness keeps a reset that was nobody's restart out.
+    interval, or it would have been scraped. The condition on readiness leaves out a reset that was no restart.
     """
     fell = f"count by (namespace, pod) (idelta({counter}[{_RESTART_S}s]) < 0)"
     return f"{fell} and sum by (namespace, pod) (min_over_time({readiness})) == 0"

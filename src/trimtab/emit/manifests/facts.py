@@ -113,12 +113,12 @@ class ServiceFacts:
     capacity_req_s: float
     signals: ServerSignals
     server_is_known: bool = False
-    """False: taken to be vLLM, because nobody said otherwise."""
+    """False: assumed to be vLLM, because no other server was found or declared."""
     targets: tuple[Target, ...] = ()
     scrape_interval_s: int | None = None
-    """How often its server is scraped; None where nobody saw."""
+    """How often its server is scraped; None where it was not observed."""
     faster_counts: bool = True
-    """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
+    """False: something beside the GPU may be full first, so that a faster GPU is assumed to serve no more."""
     assumes: str = ""
     """What `capacity_req_s` counts on that a person brings about, in words; empty where it is what a replica serves today."""
 
@@ -174,7 +174,7 @@ class NodeFacts:
     name: str
     pool: Pool
     group: tuple[str, str] | None = None
-    """Label that names its node group or NodePool, and its value; None where nobody told."""
+    """Label that names its node group or NodePool, and its value; None where it is not known."""
     held_by: tuple[str, ...] = ()
     """Of late."""
     held_before: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class NodeFacts:
 
     @property
     def goes_with(self) -> tuple[str, ...]:
-        """Return the workloads with which it is given back: who holds it, or who did where nobody does."""
+        """Return the workloads with which it is given back: those that hold it, or held it if none does."""
         return self.held_by or self.held_before
 
 
@@ -197,7 +197,7 @@ class WorkloadFacts:
     name: str
     owner_kind: str = "Deployment"
     team: str = ""
-    """Who owns it, by the labels or accounts of its pods or jobs; empty where nobody told."""
+    """Who owns it, by the labels or accounts of its pods or jobs; empty where it is not known."""
     replicas: int = 1
     pods_if_none_waited: int = 0
     """The most pods of runs at once, had each run started when it was submitted; 0 where no runs are known."""
@@ -242,7 +242,7 @@ class WorkloadFacts:
 
     @property
     def home(self) -> Home | None:
-        """Return what it runs on today; None where nobody knows it."""
+        """Return what it runs on today; None where it is not known."""
         if self.pool is None:
             return None
         return HomeNodes(
@@ -321,7 +321,7 @@ class EmitFacts:
     """Whether autoscalers may only add replicas: the canary of the first day."""
     nodes: tuple[NodeFacts, ...] = ()
     node_maker: NodeMaker | None = None
-    """None where nobody told: taken to be Karpenter."""
+    """None where it is not known: assumed to be Karpenter."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     prometheus_auth: str = ""
     """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""
@@ -329,7 +329,7 @@ class EmitFacts:
     """Labels by which Prometheus selects PrometheusRules."""
     scrape_interval_s: int = 15
     scrape_is_known: bool = False
-    """False: nobody said how often model servers are scraped."""
+    """False: how often model servers are scraped was neither observed nor declared."""
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""
     namespace_label: str = "namespace"
@@ -342,7 +342,7 @@ class EmitFacts:
         return self.scrape_interval_s if seen is None else seen
 
     def knows_scrape(self, known: WorkloadFacts) -> bool:
-        """Tell whether somebody saw or said how often a workload's server is scraped."""
+        """Return whether somebody saw or said how often a workload's server is scraped."""
         return self.scrape_is_known or (known.service is not None and known.service.scrape_interval_s is not None)
 
     def workload(self, name: str) -> WorkloadFacts | None:
@@ -363,7 +363,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 def is_kubernetes_name(workload: str) -> bool:
-    """Tell whether `namespace/name` can be an object of Kubernetes; what other schedulers run cannot be enacted there."""
+    """Return whether `namespace/name` can be an object of Kubernetes; what other schedulers run cannot be enacted there."""
     return all(_DNS_SUBDOMAIN.fullmatch(part) for part in (namespace_of(workload), short_name_of(workload)))
 
 

@@ -3,7 +3,7 @@
 Rule by rule this is what `trimtab.replay.recorded` evaluates over history: two lines read one cold start ahead, floors from the
 last minutes and from yesterday, the squared share by which demand outgrew the forecast, the load that the autoscaler provided
 for, the margin that learns from what came above it (a rule that reads what it recorded the time before; after a gap of an hour
-it begins anew), and the load to have replicas for. Where demand asks for more than all that, its queue included, demand is
+it restarts), and the load to have replicas for. Where demand asks for more than all that, its queue included, demand is
 what is followed, as by a plain autoscaler. An external metric with an average value of the target load makes an HPA follow
 it. Windows are written a second short: Prometheus 2 counts a sample at their oldest moment and Prometheus 3 does not, and 8
 minutes shall hold 32 of 15 s.

@@ -36,7 +36,7 @@ _BOUND = frozenset({CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, Capacity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptiedGroup:
-    """A node group and which of its nodes nobody holds once the workloads have moved."""
+    """A node group and which of its nodes no workload holds once the workloads have moved."""
 
     pool: Pool
     group: tuple[str, str] | None
@@ -52,7 +52,7 @@ class EmptiedGroup:
 
 
 def give_back_files(scope: Scope) -> Iterator[Piece]:
-    """Yield an order for each group that is emptied, and the workloads of which nobody knows the nodes."""
+    """Yield an order for each group that is emptied, and the workloads whose nodes are not known."""
     leaving = _leaving(scope)
     for group in emptied_groups(scope, leaving):
         yield ManifestFile(
@@ -174,8 +174,8 @@ def _nodes(count: int) -> str:
 
 def _held_today(node: NodeFacts) -> str:
     if node.held_by or not node.held_before:
-        return _names(node.held_by) or "nobody on record; see the plan"
-    return f"nobody; before by {_names(node.held_before)}"
+        return _names(node.held_by) or "none on record; see the plan"
+    return f"none; before by {_names(node.held_before)}"
 
 
 def _names(workloads: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ device plugin.
 
 The schema is that of the device plugin's `sharing` section (README of NVIDIA/k8s-device-plugin, "Shared Access to GPUs"): time
 slices and MPS exclude each other on a node, MPS takes no MIG devices and gives a container one share, and each share of either
-is advertised as `nvidia.com/gpu.shared`, so that nobody lands there who asks for a GPU.
+is advertised as `nvidia.com/gpu.shared`, so that no pod that asks for a whole GPU lands there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cut:
 
     @property
     def isolated(self) -> bool:
-        """Tell whether hardware keeps the slots of a GPU apart."""
+        """Return whether hardware keeps the slots of a GPU apart."""
         return all(kind.is_isolated for kind in self.kinds)
 
     @property

@@ -141,7 +141,7 @@ export CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps CUDA_MPS_LOG_DIRECTORY=/var/log/n
 
 start() {{
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-  nvidia-smi -c EXCLUSIVE_PROCESS  # only the daemon talks to the GPUs, so that nobody goes round it
+  nvidia-smi -c EXCLUSIVE_PROCESS  # only the daemon talks to the GPUs, so that no process bypasses it
   nvidia-cuda-mps-control -d
   # a client gets no more than its share, and no more memory than its part: without the second one may starve the others
   echo "set_default_active_thread_percentage {share}" | nvidia-cuda-mps-control
@@ -181,7 +181,7 @@ def transition_page(spec: PoolSpec, cut: Cut, file: str) -> str:
     verbs = "\n".join(f"   bash {file} {verb}" for verb in make.split(", "))
     seen = (
         "A process sees one slice and calls it `cuda:0`; `cuda:1` is not there. Without `CUDA_VISIBLE_DEVICES` every process "
-        "takes the first slice of the first GPU, and all crowd onto it. UUIDs change with every `create`, so take the map anew."
+        "takes the first slice of the first GPU, and all share it. UUIDs change with every `create`, so make the map again."
         if cut.isolated
         else "A process without `CUDA_MPS_PIPE_DIRECTORY` cannot reach the GPU at all, since it is in exclusive mode; `cuda:0` "
         "is the first GPU for everybody, so say which GPU each client takes."

@@ -119,7 +119,7 @@ def reaper(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"reap.py": SCRIPT}},
         _cron_job(meta, settings),
         comment="Says hourly which notebooks are left open. Read its log for a week, tell their owners, then set DRY_RUN\n"
-        "to 0. PROMETHEUS is taken to be that of kube-prometheus-stack: put your own.",
+        "to 0. PROMETHEUS is assumed to be that of kube-prometheus-stack: set your own.",
     )
 
 
@@ -366,7 +366,7 @@ def moves_script(part: HygienePart, nodes: Sequence[NodeFacts]) -> str:
         f"# {part.subject}: empty {', '.join(names)}. Made by trimtab; nothing here was run.",
         f"# To move, in this order: {', '.join(part.items)}.",
         "# Room was found for them at the end of the history that was audited: look again if much has changed since.",
-        "# Each pod starts anew elsewhere; disruption budgets are kept, so that a drain may wait for them.",
+        "# Each pod starts again elsewhere; disruption budgets are kept, so that a drain may wait for them.",
         "set -euo pipefail",
         "",
         "# First none of them takes new pods, so that what leaves one does not go to another",

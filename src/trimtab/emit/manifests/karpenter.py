@@ -1,9 +1,9 @@
 """Karpenter NodePool (v1) under the workloads of a plan, and NodeOverlay (v1alpha1) for prices already committed to.
 
 Spot pools always list on-demand too: Karpenter takes the cheapest capacity type it can get, so that a lost or unavailable spot
-node is replaced on demand. They list every type that does for the planned one (`spot_types`). On demand the cheapest of
-them comes first ("lowest-price": aws/karpenter-provider-aws, pkg/providers/instance/instance.go), so that a dearer one is
-started on demand only where neither spot nor the planned type has any capacity, and pods would wait. Karpenter looks at
+node is replaced on demand. They list every type that can replace the planned one (`spot_types`). On demand the cheapest of
+them comes first ("lowest-price": aws/karpenter-provider-aws, pkg/providers/instance/instance.go). A more expensive one is
+started on demand only if neither spot nor the planned type has any capacity, and pods would wait. Karpenter looks at
 requests only; a pool of runs gives back empty nodes and moves nothing.
 """
 
@@ -46,7 +46,7 @@ _EXPIRE = "Never"
 """Expiry deletes nodes whatever the budgets say (karpenter.sh/docs/concepts/disruption, "Expiration"), and nodes that were made
 on one day expire on one day. New images come as drift, which keeps to the budgets."""
 _ROLLOUT_FRAC = 0.25
-"""The surge of a rolling update that nobody set (Kubernetes, Deployment `maxSurge`); room for a drifted node's successor."""
+"""The default surge of a rolling update (Kubernetes, Deployment `maxSurge`); room for a drifted node's successor."""
 
 
 def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
@@ -134,13 +134,13 @@ def rollout_nodes(spec: PoolSpec) -> int:
 
 
 def quota_nodes(spec: PoolSpec, facts: EmitFacts) -> int | None:
-    """Return the most nodes that the provider allows; None where nobody said."""
+    """Return the most nodes that the provider allows; None where it is not known."""
     priced = facts.priced(spec.pool)
     return priced.quota_nodes if priced else None
 
 
 def leaves_no_room(spec: PoolSpec, facts: EmitFacts) -> bool:
-    """Tell whether the quota leaves a rollout no node: then replicas must go before their successors come."""
+    """Return whether the quota leaves a rollout no node: then replicas must go before their successors come."""
     return node_limit(spec, facts) < spec.nodes + rollout_nodes(spec)
 
 

@@ -119,7 +119,7 @@ def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
 
 
 def waking_query(wake: Wake) -> str:
-    """Return PromQL that is 1 while somebody asks, and 0 while nobody does."""
+    """Return PromQL that is 1 while there are requests, else 0."""
     return f"clamp_max(ceil(sum({wake.query.strip()})), 1)"
 
 

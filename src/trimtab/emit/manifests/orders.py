@@ -67,7 +67,7 @@ service the p95 that callers see. Go on if all are within the plan's.
 
 def _way(effect: Relocate) -> str:
     if not effect.rtt_s:
-        return "none: nobody waits for its requests"
+        return "none: no user waits for its requests"
     return f"{effect.rtt_s:g} s assumed, taken off its latency targets: measure it before the canary"
 
 
@@ -120,7 +120,7 @@ One that the roadmap puts first stays used whichever of the others are done.
 
 {evidence}
 
-Nobody can undo it before its term ends.
+It cannot be undone before its term ends.
 """
 
 
@@ -169,7 +169,7 @@ loses the rest.
 
 {evidence}
 
-Nobody can undo it before its term ends. Several plans of one term add up.
+It cannot be undone before its term ends. Several plans of one term add up.
 """
 
 
@@ -199,7 +199,7 @@ def _tranches(tranches: Sequence[Tranche], quantity: Callable[[int], str]) -> st
 
 
 def release_order(action: Action, effect: ReleaseNodes) -> str:
-    """Return the steps that give back nodes which nobody held."""
+    """Return the steps that give back nodes that no workload held."""
     nodes = "\n".join(f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data" for node in effect.nodes)
     return f"""# {action.id}: give back {len(effect.nodes)} node{"s" if len(effect.nodes) != 1 else ""}
 
@@ -262,7 +262,7 @@ nodes stay. Runs take booked nodes where enough are free, those of the longest b
 
 The price of a block is what its offer says on the day: buy where it is the rate above or lower, else let the runs go on \
 demand as before. START and END are the first and last date on which the block may begin (2026-01-31), OFFER the \
-`CapacityBlockOfferingId` that the first command finds. An offer is for one zone, up to 8 weeks ahead, and nobody promises \
+`CapacityBlockOfferingId` that the first command finds. An offer is for one zone, up to 8 weeks ahead, and there is no promise \
 that there is one.
 
 ```sh

@@ -1,7 +1,7 @@
 """A plan as files, in a safe order; the same plan and facts give the same bytes.
 
 Paths, annotations and labels of alerts name an action by what it changes, since ids count the actions of one plan and the
-next plan counts anew: a folder under version control changes where the plan does and nowhere else.
+next plan counts from one again: a folder under version control changes where the plan does and nowhere else.
 """
 
 from __future__ import annotations

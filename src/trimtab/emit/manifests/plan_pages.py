@@ -93,7 +93,7 @@ def _head(action: Action, plan: Plan, owners: Sequence[str]) -> str:
 
 
 def owner_words(owners: Sequence[str]) -> str:
-    """Return who owns a decision; nobody known is said, for somebody must be named before it is done."""
+    """Return who owns a decision; an unknown owner is stated, since one has to be named before it is done."""
     return ", ".join(owners) or "to be named"
 
 
@@ -320,7 +320,7 @@ def _replicas_steps(files: Sequence[ManifestFile]) -> str:
     """
     if not any(file.path.endswith(".autoscaled/kustomization.yaml") for file in files):
         return ""
-    return """See with `kubectl get hpa -A` that every TARGETS has a number, then let go of `replicas`, in this order:
+    return """See with `kubectl get hpa -A` that every TARGETS has a number, then remove `replicas`, in this order:
 
 1. Take it out of the last applied manifest, which changes no pod. Without this step the next apply of a manifest that no \
 longer has `replicas` sets the workload to 1:

@@ -103,7 +103,7 @@ class PlacedWorkload:
 
     @property
     def runs_to_end(self) -> bool:
-        """Tell whether its pods must not be moved, so that only empty nodes are given back."""
+        """Return whether its pods must not be moved, so that only empty nodes are given back."""
         plan = self.deployment
         closes = (
             None if self.known.service is not None else plan.holding
@@ -131,7 +131,7 @@ class PlacedWorkload:
 
 
 def placed_workloads(actions: Sequence[Action], known: Iterable[WorkloadFacts]) -> dict[str, PlacedWorkload]:
-    """Return each workload that some actions change, resolved; those whose present nodes nobody knows are left out."""
+    """Return each workload that some actions change, resolved; those whose present nodes are not known are left out."""
     found = {}
     for facts in known:
         deployment = deployment_of(actions, facts.name)
@@ -162,7 +162,7 @@ def deployment_of(actions: Iterable[Action], workload: str) -> Deployment:
 
 
 def _asks_for_nodes(action: Action, workload: str, idle: Collection[str]) -> bool:
-    """Tell whether an action asks something of a workload's nodes, in other dimensions than those that ask nothing."""
+    """Return whether an action asks something of a workload's nodes, in other dimensions than those that ask nothing."""
     effects = [change.effect for change in action.changes if change.subject == workload]
     return any(not isinstance(effect, FleetEffect) and dimension_of(effect) not in idle for effect in effects)
 

@@ -112,7 +112,7 @@ def batching_page(
 ) -> str:
     """Return the page as Markdown: what to write, what to expect of it, and how to see that it holds.
 
-    `placed` is the workload where it will run; None where its present nodes are not known: then it is taken to stay there.
+    `placed` is the workload where it will run; None where its present nodes are not known: then it is assumed to stay there.
     """
     place = None if placed is None else placed.place
     curve = (None if place is None else place.batch_curve()) or policy.curve

@@ -155,7 +155,7 @@ def _waking_alerts(action: Action, wake: Wake, known: WorkloadFacts) -> Iterator
         f"absent(sum({wake.query.strip()}))",
         _ABSENT_FOR,
         f"{known.name}: what would wake it is missing",
-        "KEDA falls back to replicas that stay up. Mend the query of wakes_on, or what it reads.",
+        "KEDA falls back to replicas that stay up. Correct the query of wakes_on, or what it reads.",
     )
     yield _alert(
         action,
@@ -180,7 +180,7 @@ def _scraped_too_seldom(
         f"{seen} < {_SCRAPED_FRAC * expected:.6g}",
         _DRIFT_FOR,
         f"{known.name} is not scraped every {facts.scrape_s(known)} s, as its rules take it",
-        "State scrape_interval_s in the cluster file and emit again, or mend the scrape.",
+        "State scrape_interval_s in the cluster file and emit again, or fix the scrape.",
     )
 
 

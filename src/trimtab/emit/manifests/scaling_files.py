@@ -53,13 +53,11 @@ def scaling_files(
         reason = f"its autoscaler counts on {known.assumes}: apply it once that is so, as replicas run too hot before"
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not known.service.server_is_known:
-        reason = (
-            f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
-        )
+        reason = f"its metrics are assumed to be those of {known.service.signals.server}: name its server in --cluster if not"
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not facts.knows_scrape(known):
         reason = (
-            f"its server is taken to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
+            f"its server is assumed to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
             "if not (an alert says so)"
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)

@@ -41,7 +41,7 @@ class Scope:
         return None
 
     def waits_for_nodes(self, workload: str) -> bool:
-        """Tell whether a person must make its node groups first: until then its pods must ask for nothing new."""
+        """Return whether a person must make its node groups first: until then its pods must ask for nothing new."""
         return any(workload in spec.workloads and spec.by_group and by_hand(spec) is not None for spec in self.specs)
 
 

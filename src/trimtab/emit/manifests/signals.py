@@ -35,7 +35,7 @@ class ServerSignals:
 
     @property
     def counts_tokens(self) -> bool:
-        """Tell whether a rule can go by its tokens."""
+        """Return whether a rule can go by its tokens."""
         return self.prompt_tokens is not None and self.answer_tokens is not None
 
 

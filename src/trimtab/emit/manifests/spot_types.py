@@ -8,11 +8,12 @@ neither what was proved nor what it may cost at worst:
   next pod, and so starts the big ones of its own accord (kubernetes-sigs/karpenter v1.9.1, scheduling/nodeclaim.go, `CanAdd`).
 - It has at least as much CPU and memory, so that whatever fits on the planned type fits there.
 - On spot it costs no less than the planned type, which is therefore the one that is billed, and no more than the planned type
-  on demand: with any of them the work is no dearer than without spot. Karpenter holds launches to that bound at the prices of
+  on demand: with any of them the work costs no more than without spot. Karpenter holds launches to that bound at the prices of
   the moment (aws/karpenter-provider-aws, pkg/providers/instance/filter/filter.go, `SpotInstanceFilter`).
 
 Which one is started is the provider's choice. EC2 weighs spare capacity against the price ("price-capacity-optimized", Amazon
-EC2 user guide, "Allocation strategies for Spot Instances"), so that a dearer one may come although the cheapest has some left.
+EC2 user guide, "Allocation strategies for Spot Instances"), so it may start a more expensive one although the cheapest has some
+left.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _alike(planned: Offering, offered: tuple[Offering, ...], market: Market) -> 
 
 
 def _does_for(other: Offering, planned: Offering, market: Market) -> bool:
-    """Tell whether a node does for another one's pods, as fast; sizes that nobody knows do for nothing."""
+    """Return whether a node does for another one's pods, as fast; unknown sizes do for nothing."""
     there, here = (
         market.catalog.instance_type(offering.pool.provider, offering.pool.instance_type)
         for offering in (other, planned)

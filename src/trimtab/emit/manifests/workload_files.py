@@ -57,7 +57,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             yield from _withheld(placed, by_hand)
             continue
         tight = spec is not None and leaves_no_room(spec, scope.facts)
-        # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
+        # fewer replicas, each with larger batches, only once the batches are observed: not with the move
         batching = placed.deployment.batching
         now = None if batching is not None else replicas
         asks = None if known.gpu_claims else asked
@@ -298,7 +298,7 @@ _ROOT_GIB = 200
 
 
 def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
-    """Yield a template for each provider whose NodePools refer to a class that nobody said is there."""
+    """Yield a template for each provider whose NodePools refer to a class that is not declared."""
     for provider in sorted({spec.pool.provider for spec in scope.specs if not spec.by_group}):
         if provider not in NODE_CLASSES or provider in scope.facts.node_classes:
             continue

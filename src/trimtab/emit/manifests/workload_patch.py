@@ -112,7 +112,7 @@ class GpuAsk:
 
 
 def patchable(known: WorkloadFacts) -> bool:
-    """Tell whether the place of the pod template in the workload's manifest is known."""
+    """Return whether the place of the pod template in the workload's manifest is known."""
     return known.owner_kind in API_VERSIONS
 
 
@@ -343,7 +343,7 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
     """
     revision = "controller-revision-hash" if known.owner_kind == "StatefulSet" else "pod-template-hash"
     keys = [("topology.kubernetes.io/zone", "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
-    # shares of groups without a node are seen by nobody: as many as there are must be filled before one takes a second replica
+    # the scheduler does not see shares without a node: minDomains fills all of them before one takes a second replica
     shares: dict[str, Plain] = {"minDomains": nodes.one_in} if nodes.by_group else {}
     return [
         {

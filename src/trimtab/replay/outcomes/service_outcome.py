@@ -177,7 +177,8 @@ def _least_use(
 ) -> LeastUse:
     """Return what a bounded rule uses at least."""
     recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
-    held = least_held(history, model, policy, recorded, initial_replicas=_replicas(case, place))
+    initial = _replicas(case, place)
+    held = least_held(history, model, policy, recorded, initial_replicas=initial, demand=replays.mean_demand)
     node_seconds, gpu_seconds = seconds_held(model, held)
     per_step = history.decisions // len(history.arrivals)
     most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)

@@ -82,6 +82,7 @@ class ServiceReplays:
     _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
     _spells: dict[SpotZones, Flags] = field(default_factory=dict)
     _least: dict[Hashable, LeastUse] = field(default_factory=dict)
+    _mean_demand: dict[Hashable, FloatArray] = field(default_factory=dict)
     _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
     _drawn: FloatArray | None = None
 
@@ -103,6 +104,13 @@ class ServiceReplays:
         if key not in self._least:
             self._least[key] = made()
         return self._least[key]
+
+    def mean_demand(self, history: ServiceHistory, window: int) -> FloatArray:
+        """Return `mean_demand` of a history, computed once for all target loads. Kept for as long as the histories are."""
+        key = (history.seen_as, window)
+        if key not in self._mean_demand:
+            self._mean_demand[key] = mean_demand(history, window)
+        return self._mean_demand[key]
 
     def expected(
         self,
@@ -178,6 +186,7 @@ class ServiceReplays:
         self._spells.clear()
         self._histories.clear()
         self._least.clear()
+        self._mean_demand.clear()
         self._drawn = None
 
     def forget(self) -> None:
@@ -291,27 +300,28 @@ def least_held(
     recorded: ForecastSeries | None,
     *,
     initial_replicas: int,
+    demand: Callable[[ServiceHistory, int], FloatArray] | None = None,
 ) -> CountArray:
-    """Return replicas `(n_decisions,)` below those that a replay holds, ready or starting, at each decision.
+    """Return a lower bound `(n_decisions,)` of the replicas that a replay holds, ready or starting, at each decision.
 
-    `recorded` is what the rules of a forecast record of the history. It starts from `initial_replicas`, at least 1.
+    `recorded` is what the rules of a forecast record of the history. The bound starts from `initial_replicas`, at least 1.
+    `demand` looks up `mean_demand` where the caller keeps it.
     """
     if isinstance(policy, StaticReplicas):
         return np.full(history.decisions, policy.replicas, dtype=np.int32)
-    rate = history.by_decision(history.arrivals / history.step_s if history.within is None else history.within / SYNC_S)
     if isinstance(policy, KedaPolicy):
         asked_req_s = policy.activation_load * model.capacity_req_s * (1.0 + _SLACK)
-        return _least_awake(rate, asked_req_s, policy.polling_s, policy.cooldown_s)
+        return _least_awake(_rate(history), asked_req_s, policy.polling_s, policy.cooldown_s)
     told = np.full(1, math.nan)
     if isinstance(policy, ForecastPolicy) and recorded is not None:
         told = history.by_decision(_forecast(policy.rules, recorded))
     hpa = policy.hpa if isinstance(policy, ForecastPolicy) else policy
+    window = window_steps(hpa.window_s) if hpa.metric == Metric.DEMAND else 1
     return _least_course(
-        rate,
+        (demand or mean_demand)(history, window),
         told,
         # within its tolerance it stays, with so much less than it asks for
         model.capacity_req_s * hpa.target_frac * (1.0 + hpa.tolerance_up_frac),
-        window_steps(hpa.window_s) if hpa.metric == Metric.DEMAND else 1,
         window_steps(hpa.down_stabilization_s),
         hpa.min_replicas,
         hpa.max_replicas,
@@ -328,12 +338,37 @@ def _forecast(rules: ForecastRules, recorded: ForecastSeries) -> FloatArray:
     return np.asarray(np.maximum(slow, recorded.fast * (1.0 + rules.fast_margin_frac * headroom)), dtype=np.float64)
 
 
+def _rate(history: ServiceHistory) -> FloatArray:
+    """Return the requests/s of each decision; NaN where nobody counted."""
+    return history.by_decision(history.arrivals / history.step_s if history.within is None else history.within / SYNC_S)
+
+
+def mean_demand(history: ServiceHistory, window: int) -> FloatArray:
+    """Return the requests/s of each decision, averaged over the last `window` decisions; NaN where this one was not counted."""
+    return _running_mean(_rate(history), window)
+
+
+@compiled
+def _running_mean(rate: FloatArray, window: int) -> FloatArray:
+    """Return the mean of the known values among the last `window`; NaN where the present value is unknown."""
+    mean = np.empty(len(rate), dtype=np.float64)
+    total, known = 0.0, 0
+    for step in range(len(rate)):
+        if not math.isnan(rate[step]):
+            total += rate[step]
+            known += 1
+        if step >= window and not math.isnan(rate[step - window]):
+            total -= rate[step - window]
+            known -= 1
+        mean[step] = math.nan if math.isnan(rate[step]) else total / known
+    return mean
+
+
 @compiled
 def _least_course(
-    rate: FloatArray,
+    demand: FloatArray,
     told: FloatArray,
     served_req_s: float,
-    window: int,
     hold: int,
     floor: int,
     top: int,
@@ -341,44 +376,38 @@ def _least_course(
     up_pods: int,
     initial: int,
 ) -> CountArray:
-    """Return what is held at least at each decision, where a replica stays for at most `served_req_s`.
+    """Return a lower bound of the replicas at each decision, where a replica stays for at most `served_req_s`.
 
-    Demand is averaged over `window` decisions, and what was recommended within `hold` of them holds back from fewer replicas.
-    `told` is what a forecast asks for, in requests/s; one place for none.
+    `demand` is the averaged requests/s; an unknown value (NaN) asks for nothing. The highest recommendation of the last `hold`
+    decisions limits scaling down. `told` is what a forecast asks for, in requests/s; a single element means no forecast.
     """
-    held = np.empty(len(rate), dtype=np.int32)
-    asked = np.empty(len(rate), dtype=np.int64)
-    falling = np.empty(
-        len(rate), dtype=np.int64
-    )  # decisions within the while whose recommendations no later one reaches
-    first, after = 0, 0
-    total, known, now = 0.0, 0, initial
-    for step in range(len(rate)):
-        held[step] = now
-        # the mean of the known values of the window; a value that is missing now asks for nothing
-        if not math.isnan(rate[step]):
-            total += rate[step]
-            known += 1
-        if step >= window and not math.isnan(rate[step - window]):
-            total -= rate[step - window]
-            known -= 1
-        wanted = math.nan if math.isnan(rate[step]) else total / known
+    held = np.empty(len(demand), dtype=np.int32)
+    asked = np.empty(len(demand), dtype=np.int64)
+    # apart from the loop below, so that it compiles to vector instructions
+    for step in range(len(demand)):
+        wanted = demand[step]
         if len(told) > 1 and not math.isnan(told[step]) and not wanted >= told[step]:
             wanted = told[step]
         asked[step] = floor
         if not math.isnan(wanted):
             asked[step] = max(floor, min(top, math.ceil(wanted / served_req_s * (1.0 - _SLACK) - _SLACK)))
-        while after > first and asked[falling[after - 1]] <= asked[step]:
+    # decisions of the last `hold` whose recommendation no later one reaches, and these recommendations
+    falling, peaks = np.empty(len(demand), dtype=np.int64), np.empty(len(demand), dtype=np.int64)
+    first, after = 0, 0
+    now = initial
+    for step in range(len(demand)):
+        held[step] = now
+        while after > first and peaks[after - 1] <= asked[step]:
             after -= 1
-        falling[after] = step
+        falling[after], peaks[after] = step, asked[step]
         after += 1
-        # one leaves at most, since the while moves on by one decision
+        # at most one leaves, because the window moves by one decision
         if falling[first] <= step - hold:
             first += 1
         if asked[step] > now:
             now = min(asked[step], max(now + up_pods, math.ceil(now * (1.0 + up_frac) - ROUNDING)))
         else:
-            now = min(now, asked[falling[first]])
+            now = min(now, peaks[first])
     return held
 
 

@@ -8,7 +8,7 @@ export CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps CUDA_MPS_LOG_DIRECTORY=/var/log/n
 
 start() {
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-  nvidia-smi -c EXCLUSIVE_PROCESS  # only the daemon talks to the GPUs, so that nobody goes round it
+  nvidia-smi -c EXCLUSIVE_PROCESS  # only the daemon talks to the GPUs, so that no process bypasses it
   nvidia-cuda-mps-control -d
   # a client gets no more than its share, and no more memory than its part: without the second one may starve the others
   echo "set_default_active_thread_percentage 33" | nvidia-cuda-mps-control
