@@ -4,6 +4,7 @@ import csv
 import re
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 from tests.fleets import FleetRows, at
 
@@ -38,10 +39,11 @@ def volume(name, workload=None, namespace="prod", phase="Bound", gib=100.0):
     return {"namespace": namespace, "name": name, "workload": workload, "capacity_gib": gib, "phase": phase}
 
 
-def found(lines=(), volumes=(), starts=None, usd_gpu_hr=None):
+def found(lines=(), volumes=(), starts=None, usd_gpu_hr=None, read=("prod", "else")):
     costs = table_from_rows("costs", list(lines)).select(TAIL_COLUMNS)
     claims = table_from_rows("volumes", list(volumes)).select(VOLUME_COLUMNS)
-    return long_tail(costs, claims, {"i-1": NODE}, FLEET, starts or MeasuredStarts(), usd_gpu_hr or {})
+    pods = pa.table({"namespace": pa.array(list(read), pa.string())})
+    return long_tail(costs, claims, pods, {"i-1": NODE}, FLEET, starts or MeasuredStarts(), usd_gpu_hr or {})
 
 
 def test_traffic_of_a_gpu_node_is_told_from_that_of_its_region_and_of_other_regions():
@@ -108,6 +110,11 @@ def test_volumes_that_no_pod_mounts_cost_what_the_bill_says_a_gib_month_costs():
     assert (row.kind, row.subject) == (TailKind.IDLE_VOLUMES, "prod")
     assert row.micro_usd == pytest.approx(100 * 0.08 * 24 * DAYS / 730 * 1e6, abs=1)
     assert "1 claim of 100 GiB (old)" in row.evidence
+
+
+def test_nothing_is_said_of_volumes_where_no_pod_was_read():
+    assert found(volumes=[volume("old")], read=()) == ()
+    assert found(volumes=[volume("old")], read=("else",)) == ()
 
 
 def test_volumes_without_a_price_come_last_and_without_dollars():

@@ -7,7 +7,7 @@ the cluster told. None of it is part of the bill of nodes, except for pulls, who
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,7 +47,7 @@ _ADVICE = {
     TailKind.CROSS_ZONE: "keep callers, replicas and caches of weights in one zone (topology-aware routing)",
     TailKind.INTER_REGION: "copy weights and images once to the region of the GPUs, and read them there",
     TailKind.EGRESS: "serve callers from their own cloud, or through a private link or a content network",
-    TailKind.IDLE_VOLUMES: "take a snapshot and delete the claim, if its owner agrees",
+    TailKind.IDLE_VOLUMES: "ask its owner (a service scaled to zero mounts nothing either), take a snapshot, delete the claim",
     TailKind.IMAGE_PULLS: "smaller images, pre-pulled or streamed ones",
 }
 _LINES: Mapping[TailKind, str] = {
@@ -84,6 +84,7 @@ class TailCost:
 def long_tail(
     costs: pa.Table,
     volumes: pa.Table,
+    pods: pa.Table,
     resources: Mapping[str, str],
     fleet: Fleet,
     starts: MeasuredStarts,
@@ -91,13 +92,14 @@ def long_tail(
 ) -> tuple[TailCost, ...]:
     """Return what stands beside a fleet's GPUs, the most expensive first; what has no price comes last.
 
-    `costs` has TAIL_COLUMNS, `volumes` VOLUME_COLUMNS. `resources` maps the last part of a resource id to the name of a node,
-    `usd_gpu_hr` a workload to what an hour of one of its GPUs costs.
+    `costs` has TAIL_COLUMNS, `volumes` VOLUME_COLUMNS, `pods` their namespace: nothing is said of the volumes of a namespace
+    none of whose pods was read. `resources` maps the last part of a resource id to the name of a node, `usd_gpu_hr` a
+    workload to what an hour of one of its GPUs costs.
     """
     rows = _in_dollars(costs)
     found = [
         *_traffic(rows, resources, fleet),
-        *_idle_volumes(volumes, rows, fleet),
+        *_idle_volumes(volumes, rows, {str(space) for space in pods["namespace"].to_pylist()}, fleet),
         *_pulls(starts, fleet, usd_gpu_hr),
     ]
     return tuple(
@@ -160,9 +162,9 @@ def _cost_within(rows: pa.Table, window: Window) -> FloatArray:
     return np.where(counted, np.nan_to_num(cost), 0.0)
 
 
-def _idle_volumes(volumes: pa.Table, rows: pa.Table, fleet: Fleet) -> Iterator[TailCost]:
+def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet: Fleet) -> Iterator[TailCost]:
     """Yield, by namespace of GPU workloads, the bound claims that no pod mounts, at what the bill says a GiB-month costs."""
-    spaces = {workload.name.partition("/")[0] for workload in fleet.workloads}
+    spaces = {workload.namespace for workload in fleet.workloads if workload.namespace in read}
     idle: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     for volume in volumes.to_pylist():
         if volume["phase"] == "Bound" and not volume["workload"] and volume["namespace"] in spaces:

@@ -470,6 +470,7 @@ def _long_tail(bundle: Bundle, fleet: Fleet, allocation: Allocation) -> tuple[Ta
     return long_tail(
         bundle.table("costs", TAIL_COLUMNS),
         bundle.table("volumes", VOLUME_COLUMNS),
+        bundle.table("pods", ["namespace"]),
         nodes_by_resource(bundle.table("nodes", ["node", "labels"])),
         fleet,
         _starts(bundle),

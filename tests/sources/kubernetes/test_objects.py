@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from tests.kube_cluster import cluster, dump, node, pod
 
 from trimtab.errors import InputError
+from trimtab.sources.kubernetes.cluster_objects import volume_rows
 from trimtab.sources.kubernetes.objects import KINDS, Objects, json_documents, quantity, read_dumps
 
 
@@ -125,3 +126,20 @@ def test_every_kind_of_the_small_cluster_is_known_but_one():
     kinds = {one["kind"] for one in cluster()}
 
     assert kinds - set(KINDS) == {"ConfigMap"}
+
+
+def test_a_claim_made_with_its_pod_is_mounted_by_it(tmp_path):
+    """Kubernetes names the claim of a generic ephemeral volume after pod and volume."""
+    meta = {"namespace": "ml", "name": "train-0"}
+    spec = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}
+    mounting = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    claims = [
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ml", "name": name}}
+        for name in ("train-0-scratch", "other")
+    ]
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps({"kind": "List", "items": [mounting, *claims]}))
+
+    rows = volume_rows(read_dumps([file]), {("ml", "train-0"): "ml/train"})
+
+    assert {row["name"]: row["workload"] for row in rows} == {"train-0-scratch": "ml/train", "other": None}

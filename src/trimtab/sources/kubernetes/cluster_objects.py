@@ -170,6 +170,8 @@ def volume_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> l
         key = (text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
         for volume in listed(pod, "spec", "volumes"):
             claim = text(volume, "persistentVolumeClaim", "claimName")
+            if at(volume, "ephemeral"):  # its claim is made with the pod (Kubernetes, "Ephemeral Volumes")
+                claim = f"{key[1]}-{text(volume, 'name')}"
             if claim and key in workloads:
                 mounted.setdefault((key[0], claim), []).append(workloads[key])
     return [_claim(volume, mounted) for volume in objects.of("PersistentVolumeClaim")]
