@@ -27,7 +27,7 @@ from trimtab.check import Schemas, check_folder, differences, read_cluster
 from trimtab.check.cluster import series_of
 from trimtab.check.documents import read_folder
 from trimtab.cli import root
-from trimtab.cli.allocate.run import read_budgets
+from trimtab.cli.allocate.run import read_budgets, read_token_use
 from trimtab.cli.emit.run import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.kept_audits import KEPT, recall, recall_plan
@@ -212,6 +212,11 @@ def _prices(folder: Path) -> list[Kind]:
         b"owned:\n- {instance_type: box, capital_usd: 200000, years: 4, power_w: 6000, pue: 1.3, electricity_usd_kwh: 0.1,"
         b" gpu: A100-80GB, gpu_count: 8}\n"
     )
+    uses = _lines(
+        "service,consumer,input_tokens,output_tokens,cached_tokens",
+        "apps/chat,acme,1200000,300000,0",
+        "apps/chat,lora-7,5000,800,1000",
+    )
     quotas = _lines(
         "provider,instance_type,region,capacity_type,nodes,limit,unit,per_node,used,quota,code",
         "aws,p4d.24xlarge,us-east-1,on-demand,4,384,vCPU,96,96,Running On-Demand P instances,L-417A185B",
@@ -226,6 +231,7 @@ def _prices(folder: Path) -> list[Kind]:
         Kind(name="prices.yaml", seeds=(listed,), wound=in_yaml, read=_file(folder, "p.yaml", load_catalog), cost=3),
         Kind(name="prices (command)", seeds=(rates,), wound=in_cells, read=_file(folder, "pc.csv", command), cost=300),
         Kind(name="quotas", seeds=(quotas,), wound=in_cells, read=_file(folder, "quotas.csv", read_quotas)),
+        Kind(name="use of tokens", seeds=(uses,), wound=in_cells, read=_file(folder, "uses.csv", read_token_use)),
         Kind(name="cheap hours", seeds=(hours,), wound=in_cells, read=_file(folder, "hours.csv", read_cheap_hours)),
         Kind(
             name="budgets", seeds=(b"name,usd_mo\nresearch,12000\nassist,500\n",), wound=in_cells,
