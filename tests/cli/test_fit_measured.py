@@ -59,7 +59,7 @@ def test_a_model_whose_transfer_failed_on_groups_held_back_is_told_on_its_own_ch
     document = answer("whisper-large-v3", "--serve", "--all")
 
     assert all(row["measured_on_this_chip"] for row in document["rows"])
-    assert any("could not be foretold" in row["because"] for row in document["rejected"] if row["gpu"] == "RTX-4090")
+    assert any("could not be predicted" in row["because"] for row in document["rejected"] if row["gpu"] == "RTX-4090")
 
 
 def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
@@ -76,6 +76,8 @@ def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
         (("whisper", "--serve", "--latency", "5s"), Unpredictable, "its latency is unknown on any GPU"),
         (("whisper", "--serve", "--rate", "3"), UsageError, "give --output-tokens"),
         (("sdxl", "--serve", "--tpot", "40ms"), UsageError, "--tpot cannot be answered"),
+        (("sdxl", "--serve", "--longest", "900"), UsageError, "--longest cannot be answered"),
+        (("sdxl", "--serve", "--latency", "30s", "--percentile", "99.9"), Unpredictable, "latency at p99.9 is unknown"),
         (("sdxl", "--serve", "--format", "bf16"), Unpredictable, "in fp8 only"),
         (("bge-large", "--serve", "--input", "2000"), Unpredictable, "its speed on 2000 tokens is unknown"),
         (("bert-base", "--serve"), Unpredictable, "of others it is unknown"),
@@ -95,6 +97,12 @@ def test_a_limit_that_was_measured_is_answered_by_the_speed_that_keeps_it():
 
     assert "p99 within 0.015 s" in " ".join(kept["remarks"])
     assert kept["rows"][0]["units_s"] < bulk["rows"][0]["units_s"]
+
+
+def test_what_holds_at_the_measured_percentile_holds_at_lower_ones():
+    limit = ("sdxl", "--serve", "--rate", "2", "--latency", "30s")
+
+    assert answer(*limit, "--percentile", "95")["rows"] == answer(*limit)["rows"]
 
 
 def test_another_network_of_the_same_family_is_not_taken_for_the_one_that_was_measured():

@@ -50,7 +50,9 @@ def page():
         hot = (MINUTE >= 240) & (MINUTE < 360) & (place == 2)
         text += series("DCGM_FI_DEV_THERMAL_VIOLATION", np.cumsum(hot) * 1e6, **board(place))
         braked = place == 4
-        text += series("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", float(0x80 if braked else 0x04), **board(place))
+        # while it is hot its power supply slows it too: the hour counts once
+        reasons = np.where(hot | braked, 0x80, 0x04).astype(float)
+        text += series("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", reasons, **board(place))
         text += series("DCGM_FI_DEV_SM_CLOCK", np.where(hot, 987.0, 1128.0 if braked else 1410.0), **board(place))
     text += series("kube_node_info", 1.0, node="node-a", provider_id="aws:///us-east-1a/i-1")
     text += series("kube_node_spec_unschedulable", np.where(MINUTE >= 480, 1.0, 0.0), node="node-a")

@@ -1,12 +1,14 @@
 """Writers of pages: every form shows the same text, none lets a name of others do harm."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 from hypothesis import given, strategies as st
 from tests.emit.example import example_audit
 
+from trimtab.diagnose.long_tail import TailCost, TailKind
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import (
     Amount,
@@ -234,3 +236,22 @@ def test_a_table_with_columns_that_repeat_is_cut_into_parts_where_the_screen_is_
     assert max(map(len, shown.splitlines())) <= NARROW
     assert shown.count("offer") == shown.count("1 y") > 1
     assert all(f"column {n}" in shown for n in range(9))
+
+
+def test_costs_beside_the_gpus_are_shown_a_month_with_what_reduces_them():
+    nat = TailCost(kind=TailKind.NAT, subject="us-east-1", micro_usd=28_000_000, tied=False, evidence="by 3 lines")
+    idle = TailCost(kind=TailKind.IDLE_VOLUMES, subject="prod", micro_usd=None, tied=True, evidence="2 claims")
+    audit = replace(example_audit(), long_tail=(nat, idle))
+    document = audit_document(audit)
+
+    text = terminal.write_page(audit_page(document), width=120, colour=False)
+
+    hours = audit.plan.window.hours
+    assert [row.usd_mo for row in document.long_tail] == [round(28 * 730 / hours, 2), None]
+    part = text.partition("Beside the GPUs")[2].partition("The plan")[0]
+    assert "everything in us-east-1" in part
+    assert "which need no NAT" in " ".join(part.split())
+    assert "–" in next(line for line in part.splitlines() if "2 claims" in line)
+    assert "Beside the GPUs" not in terminal.write_page(
+        audit_page(audit_document(example_audit())), width=120, colour=False
+    )

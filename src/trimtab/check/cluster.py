@@ -20,6 +20,7 @@ from trimtab.fleet.owner_kinds import (
     KSERVE_COMPONENT,
     LLM_INFERENCE_SERVICE,
     object_name,
+    pod_spec_path,
     workload_name,
 )
 from trimtab.inputs.documents import load_json
@@ -31,9 +32,10 @@ from trimtab.tables.bundle import Bundle, read_bundle
 Key = tuple[str, str, str, str]
 """API group, kind, namespace, name."""
 TEMPLATES = {
-    "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"), "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"), "DaemonSet": ("spec", "template"), "ReplicaSet": ("spec", "template"),
-    "Job": ("spec", "template"), "Rollout": ("spec", "template"), "Notebook": ("spec", "template"),
+    kind: pod_spec_path(kind)[:-1]
+    for kind in (
+        "Pod", "CronJob", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "Rollout", "Notebook",
+    )
 }  # fmt: skip
 """Kinds with pods in them, and where their template is; of the last two no schema is shipped."""
 WORKLOAD_KINDS = frozenset({

@@ -15,6 +15,7 @@ from trimtab.check.documents import Document, Folder
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.check.kustomizations import Patch
 from trimtab.check.resource_claims import DRIVER_CLASSES, request_names
+from trimtab.fleet.owner_kinds import pod_spec_path
 from trimtab.review.manifests import claim_source
 from trimtab.review.pools import NODE_POOL_LABEL
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
@@ -527,8 +528,8 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
                 cure=lost[0],
                 severity=lost[1],
             )
-    template = TEMPLATES.get(patch.kind, ("spec", "template"))
-    named = _of_pods(at(body, *template, "spec"), f"{patch.path}:{'.'.join((*template, 'spec'))}", "")
+    pods = pod_spec_path(patch.kind)
+    named = _of_pods(at(body, *pods), f"{patch.path}:{'.'.join(pods)}", "")
     for place, step in enumerate(patch.operations):
         if source := claim_source(text(step, "path")):
             named.append((join(patch.path, place, "value"), source, text(step, "value"), None))

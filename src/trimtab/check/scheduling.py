@@ -11,6 +11,7 @@ from trimtab.check.cluster import TEMPLATES, WORKLOAD_KINDS
 from trimtab.check.faults import FieldFault, ObjectFault, join, nearest, placed
 from trimtab.check.references import World
 from trimtab.errors import InputError
+from trimtab.fleet.owner_kinds import pod_spec_path
 from trimtab.review.manifests import DeclaredPods, Manifests, read_objects
 from trimtab.review.pools import NODE_POOL_LABEL, NodePool
 from trimtab.sources.kubernetes.objects import Object, listed, text
@@ -63,7 +64,7 @@ def _scheduled(world: World) -> Iterator[ObjectFault]:
         if patch.is_applied and patch.body is not None and patch.kind in WORKLOAD_KINDS:
             name = text(patch.body, "metadata", "name") or "patched"
             body = {**patch.body, "kind": patch.kind, "metadata": {"name": name}}
-            path = f"{patch.path}:{'.'.join((*TEMPLATES.get(patch.kind, ('spec', 'template')), 'spec'))}"
+            path = f"{patch.path}:{'.'.join(pod_spec_path(patch.kind))}"
             for pods in _manifests(patch.document.file, body).pods.values():
                 for found in _placed_pods(pods, pools, world, path, whole=False):
                     yield placed(patch.document.file, patch.document.called, found)

@@ -49,7 +49,7 @@ def billed(costs: pa.Table, window: Window, instance_types: Collection[str]) -> 
     `costs` has BILL_COLUMNS. A row that reaches out of the window counts by the share of its charge period that lies in it.
     """
     of_types = costs.filter(pc.is_in(costs["instance_type"], value_set=pa.array(sorted(instance_types), pa.string())))
-    cost, counted, foreign = within(of_types, window)
+    cost, counted, foreign = cost_within(of_types, window)
     return Billed(usd=float(cost[counted].sum()), rows=int(counted.sum()), foreign_rows=int(foreign.sum()))
 
 
@@ -61,7 +61,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     """
     said = [pc.fill_null(costs[name], "") for name in ("CommitmentDiscountType", "CommitmentDiscountId")]
     mine = costs.filter(pc.or_(*(pc.match_substring_regex(column, _SPEND, ignore_case=True) for column in said)))
-    cost, counted, _ = within(mine, window)
+    cost, counted, _ = cost_within(mine, window)
     names = pc.fill_null(mine["ProviderName"], "").to_pylist()
     found: dict[str, float] = {}
     for name, dollars in zip(np.array(names, dtype=np.str_)[counted].tolist(), cost[counted].tolist(), strict=True):
@@ -70,7 +70,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     return found
 
 
-def within(rows: pa.Table, window: Window) -> tuple[FloatArray, BoolArray, BoolArray]:
+def cost_within(rows: pa.Table, window: Window) -> tuple[FloatArray, BoolArray, BoolArray]:
     """Return what of each row's cost lies in a window, which rows count (in it, in dollars), and which are foreign."""
     start, end = (_microseconds(rows, name) for name in ("ChargePeriodStart", "ChargePeriodEnd"))
     first, last = (
@@ -125,7 +125,8 @@ def billed_rates(
     cost the same, so that those not named have the rate of those that are; of unknown types nobody can say that, and
     what the bill has for the named ones is spread over all of them, so that their sum is the bill's.
     """
-    rows = _use_in_dollars(costs)
+    rows = use_in_dollars(costs)
+    rows = rows.filter(rows["ResourceId"].is_valid())
     names = [resources.get(last_part(resource), "") for resource in rows["ResourceId"].to_pylist()]
     charged = [_charged(fleet, rows, names, pools) for fleet in fleets]
     found = {}
@@ -136,12 +137,12 @@ def billed_rates(
     return found
 
 
-def _use_in_dollars(costs: pa.Table) -> pa.Table:
+def use_in_dollars(costs: pa.Table) -> pa.Table:
+    """Return the charges for use: no taxes, credits, purchases, unused commitments or charges in other currencies."""
     usage = pc.equal(pc.fill_null(costs["ChargeCategory"], "Usage"), "Usage")
     unused = pc.equal(pc.fill_null(costs["CommitmentDiscountStatus"], ""), "Unused")
     dollars = pc.equal(pc.fill_null(costs["BillingCurrency"], DOLLAR), DOLLAR)
-    named = costs["ResourceId"].is_valid()
-    return costs.filter(pc.and_(pc.and_(usage, pc.invert(unused)), pc.and_(dollars, named)))
+    return costs.filter(pc.and_(pc.and_(usage, pc.invert(unused)), dollars))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog.providers import last_part
-from trimtab.diagnose.billed import DOLLAR, within
+from trimtab.diagnose.billed import cost_within, use_in_dollars
 from trimtab.diagnose.cluster_records import counted
-from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.model import Fleet
 from trimtab.fleet.starts import MeasuredStarts
-from trimtab.ledger.arrays import FloatArray
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd
 
 TAIL_COLUMNS = (
     "ChargePeriodStart", "ChargePeriodEnd", "EffectiveCost", "BilledCost", "BillingCurrency", "ChargeCategory",
-    "ResourceId", "RegionId", "ServiceName", "SkuMeter", "ChargeDescription", "PricingQuantity", "PricingUnit",
+    "CommitmentDiscountStatus", "ResourceId", "RegionId", "ServiceName", "SkuMeter", "ChargeDescription",
+    "PricingQuantity", "PricingUnit",
 )  # fmt: skip
-VOLUME_COLUMNS = ("namespace", "name", "workload", "storage_class", "capacity_gib", "phase")
+VOLUME_COLUMNS = ("namespace", "name", "workload", "capacity_gib", "phase")
 _NAMED = 3
 
 
@@ -96,7 +96,7 @@ def long_tail(
     none of whose pods was read. `resources` maps the last part of a resource id to the name of a node, `usd_gpu_hr` a
     workload to what an hour of one of its GPUs costs.
     """
-    rows = _in_dollars(costs)
+    rows = use_in_dollars(costs)
     found = [
         *_traffic(rows, resources, fleet),
         *_idle_volumes(volumes, rows, {str(space) for space in pods["namespace"].to_pylist()}, fleet),
@@ -105,11 +105,6 @@ def long_tail(
     return tuple(
         sorted(found, key=lambda row: (row.micro_usd is None, -(row.micro_usd or 0), row.kind.value, row.subject))
     )
-
-
-def _in_dollars(costs: pa.Table) -> pa.Table:
-    usage = pc.equal(pc.fill_null(costs["ChargeCategory"], "Usage"), "Usage")
-    return costs.filter(pc.and_(usage, pc.equal(pc.fill_null(costs["BillingCurrency"], DOLLAR), DOLLAR)))
 
 
 def _said(rows: pa.Table) -> pa.ChunkedArray:
@@ -128,7 +123,8 @@ def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iter
         mine = left & pc.match_substring_regex(said, pattern).to_numpy(zero_copy_only=False).astype(np.bool_)
         left &= ~mine
         lines = rows.filter(pa.array(mine))
-        cost = _cost_within(lines, fleet.window)
+        cost, inside, _ = cost_within(lines, fleet.window)
+        cost[~inside] = 0.0
         named = [resources.get(last_part(str(resource or "")), "") for resource in lines["ResourceId"].to_pylist()]
         tied = np.array([name in nodes for name in named], dtype=np.bool_)
         here = np.array([region in regions for region in lines["RegionId"].to_pylist()], dtype=np.bool_)
@@ -156,12 +152,6 @@ def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iter
             )
 
 
-def _cost_within(rows: pa.Table, window: Window) -> FloatArray:
-    """Return what of each row's cost lies in a window, in dollars; 0 for rows out of it."""
-    cost, counted, _ = within(rows, window)
-    return np.where(counted, np.nan_to_num(cost), 0.0)
-
-
 def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet: Fleet) -> Iterator[TailCost]:
     """Yield, by namespace of GPU workloads, the bound claims that no pod mounts, at what the bill says a GiB-month costs."""
     spaces = {workload.namespace for workload in fleet.workloads if workload.namespace in read}
@@ -172,6 +162,7 @@ def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet
     rate = _usd_gib_month(rows)
     for space, claims in idle.items():
         sizes = [float(str(claim["capacity_gib"])) for claim in claims if claim["capacity_gib"] is not None]
+        unsized = f", {len(claims) - len(sizes)} of unknown size left out" if len(sizes) < len(claims) else ""
         months = fleet.window.hours / HR_PER_MO
         names = ", ".join(str(claim["name"]) for claim in claims[:_NAMED]) + (", …" if len(claims) > _NAMED else "")
         price = "and no line of a bill that says what a GiB costs"
@@ -182,7 +173,7 @@ def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet
             subject=space,
             micro_usd=None if rate is None or not sizes else micro_usd(sum(sizes) * rate * months),
             tied=True,
-            evidence=f"{counted(len(claims), 'claim')} of {sum(sizes):,.0f} GiB ({names}) {price}",
+            evidence=f"{counted(len(claims), 'claim')} of {sum(sizes):,.0f} GiB ({names}{unsized}) {price}",
         )
 
 
@@ -199,18 +190,18 @@ def _usd_gib_month(rows: pa.Table) -> float | None:
 def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]) -> Iterator[TailCost]:
     """Yield the GPU time of pods that waited on their node for images, as far as the cluster told of pulls."""
     for workload in fleet.workloads:
-        pulls = [start for start in starts.own.get(workload.name, ()) if start.pull_s]
+        pulls_s = [pull_s for pull_s in starts.pulls_s(workload.name) if pull_s > 0]
         price = usd_gpu_hr.get(workload.name)
-        if not pulls or price is None:
+        if not pulls_s or price is None:
             continue
-        waited_hr = sum(start.pull_s or 0.0 for start in pulls) * workload.gpus_per_pod / S_PER_HR
-        sizes = [start.pulled_gib for start in pulls if start.pulled_gib]
+        waited_hr = sum(pulls_s) * workload.gpus_per_pod / S_PER_HR
+        sizes = [start.pulled_gib for start in starts.own[workload.name] if start.pulled_gib]
         size = f", {np.median(sizes):.1f} GiB each" if sizes else ""
         yield TailCost(
             kind=TailKind.IMAGE_PULLS,
             subject=workload.name,
             micro_usd=micro_usd(waited_hr * price),
             tied=True,
-            evidence=f"{counted(len(pulls), 'pull')} that the cluster still told of when it was read{size}, "
-            f"{np.median([start.pull_s or 0.0 for start in pulls]):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
+            evidence=f"{counted(len(pulls_s), 'pull')} that the cluster still told of when it was read, no "
+            f"earlier ones{size}, {np.median(pulls_s):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
         )

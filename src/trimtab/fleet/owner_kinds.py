@@ -1,4 +1,4 @@
-"""Kinds of Kubernetes objects that own pods: which run for ever, and how KServe's are named.
+"""Kinds of Kubernetes objects that own pods: which run for ever, where each keeps its pods, and how KServe's are named.
 
 A workload is named after the Deployment that runs its pods. KServe derives that name from its own object's (`chat` becomes
 `chat-predictor`), and one LLMInferenceService makes two Deployments where prefill is served apart.
@@ -27,6 +27,17 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     LLM_INFERENCE_SERVICE: ("-kserve", _PREFILL),
 }
 """What KServe appends to the name of its object for a Deployment; `-predictor-default` until v0.10."""
+RAY_SERVICE = "RayService"
+_POD_SPECS: Mapping[str, tuple[str, ...]] = {
+    "Pod": ("spec",),
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    RAY_SERVICE: ("spec", "rayClusterConfig", "workerGroupSpecs", "0", "template", "spec"),
+    INFERENCE_SERVICE: ("spec", "predictor"),
+    LLM_INFERENCE_SERVICE: ("spec", "template"),
+}
+"""Where a pod's spec lies, where not in `spec.template.spec` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
+RayClusterSpec, whose worker groups are a list; KServe v1beta1, PredictorSpec, and v1alpha1, LLMInferenceServiceSpec)."""
 INFERENCE_SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 """Label of the pods of an InferenceService: its name (kserve/kserve, `constants.InferenceServicePodLabelKey`)."""
 LLM_PART_OF = "llminferenceservice"
@@ -42,6 +53,15 @@ def kind_of_deployment(deployment: str, kind: str, name: str) -> str:
     'KServeComponent'
     """
     return kind if any(deployment == name + suffix for suffix in _SUFFIXES[kind]) else KSERVE_COMPONENT
+
+
+def pod_spec_path(kind: str) -> tuple[str, ...]:
+    """Return where an object of a kind holds the spec of its pods. KServe's hold it without a template around it.
+
+    >>> pod_spec_path("Deployment")
+    ('spec', 'template', 'spec')
+    """
+    return _POD_SPECS.get(kind, ("spec", "template", "spec"))
 
 
 def object_name(kind: str, workload: str) -> str:

@@ -363,7 +363,7 @@ def _unknown(model: MeasuredModel, gpu: Gpu) -> str:
         return "no model of these kinds was measured on it"
     if not model.transfers and chip_of(gpu) not in model.chips:
         return (
-            f"it was measured on {', '.join(sorted(model.chips))} only, and its speed elsewhere could not be foretold"
+            f"it was measured on {', '.join(sorted(model.chips))} only, and its speed elsewhere could not be predicted"
         )
     # what is listed may lie a little below what is sold under the same number of gigabytes
     if gpu.memory_gib < 0.97 * model.least_gib:

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.errors import InputError
-from trimtab.fleet.owner_kinds import parts, workload_name
+from trimtab.fleet.owner_kinds import RAY_SERVICE, parts, pod_spec_path, workload_name
 from trimtab.inputs.documents import load_yaml
 from trimtab.review.disruption import DisruptionBudget, Rollout, budget_of, rollout_of
 from trimtab.review.karpenter import PriceOverlay, node_pool, price_overlay, unread_overlay_parts, unread_parts
@@ -42,14 +42,7 @@ _SILENT = frozenset({
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
-_TEMPLATES = {
-    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
-    "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
-    "InferenceService": ("spec", "predictor"),
-    "LLMInferenceService": ("spec", "template"),
-}
-_TEMPLATE = ("spec", "template", "spec")
-_RAY_SERVICE = "RayService"
+_IN_WORKER_GROUP = ("template", "spec")
 _STAYS_PUT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 _CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
 
@@ -259,7 +252,7 @@ def _flat(document: object) -> Iterator[Object]:
 def _take(found: Manifests, file: str, body: Object) -> None:
     kind, name = text(body, "kind"), text(body, "metadata", "name")
     namespace = text(body, "metadata", "namespace") or "default"
-    if kind == _RAY_SERVICE and len(_gpu_groups(body)) > 1:
+    if kind == RAY_SERVICE and len(_gpu_groups(body)) > 1:
         why = "several worker groups with GPUs: which of them serves is not modelled"
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
     elif kind == "CronJob" and (turned := _turned_notebook(body)) is not None:
@@ -342,7 +335,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
 
 def _turned_notebook(cron_job: Object) -> tuple[str, str] | None:
     """Return the Notebook that a CronJob does nothing but start or stop, and which of the two (`starts`, `stops`)."""
-    for container in listed(cron_job, *_TEMPLATES["CronJob"], "containers"):
+    for container in listed(cron_job, *pod_spec_path("CronJob"), "containers"):
         said = at(container, "args")
         words = [str(word) for word in said] if isinstance(said, list) else []
         patch = re.search(rf'--patch=.*"{NOTEBOOK_STOPPED}": ?(null|")', " ".join(words))
@@ -374,20 +367,20 @@ def _put(found: Manifests, pods: DeclaredPods) -> None:
 def _gpu_groups(ray_service: Object) -> list[Object]:
     """Return the worker groups of a RayService whose pods ask for GPUs (KubeRay v1, RayClusterSpec)."""
     groups = listed(ray_service, "spec", "rayClusterConfig", "workerGroupSpecs")
-    return [group for group in groups if _devices(object_at(group, *_TEMPLATE[1:]), "a worker group") != (None, {})]
+    return [group for group in groups if _devices(object_at(group, *_IN_WORKER_GROUP), "a worker group") != (None, {})]
 
 
 def _held_in(kind: str, body: Object) -> tuple[Object, float | None]:
     """Return the pod's spec of an object, and how many such pods it states."""
-    if kind == _RAY_SERVICE:
+    if kind == RAY_SERVICE:
         group = next(iter(_gpu_groups(body)), {})
-        return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
-    return object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)), number(body, "spec", "replicas")
+        return object_at(group, *_IN_WORKER_GROUP), number(group, "replicas")
+    return object_at(body, *pod_spec_path(kind)), number(body, "spec", "replicas")
 
 
 def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     template, replicas = _held_in(kind, body)
-    meta = object_at(body, *_TEMPLATES.get(kind, _TEMPLATE)[:-1], "metadata")
+    meta = object_at(body, *pod_spec_path(kind)[:-1], "metadata")
     gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
     return DeclaredPods(

@@ -26,9 +26,14 @@ from trimtab.provenance import Estimate
 from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.units import S_PER_DAY
 
-_TEXT_ONLY = ("ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params")
+_TEXT_ONLY = (
+    "ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params", "longest", "prefix_hit",
+    "offload_hit", "draft_tokens", "adapters", "disaggregated", "over_nodes", "emit_pools",
+)  # fmt: skip
 """Options that mean nothing here, or that no measurement answers."""
 _TOKENS = "transcript tokens"
+_MEASURED_PERCENTILE = 99.0
+"""At which latency was measured (MLPerf Inference, Server scenario); what holds there holds at lower percentiles too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,11 @@ def _check(options: FitOptions, model: MeasuredModel) -> None:
     if given:
         raise UsageError(
             f"{', '.join(given)} cannot be answered for {model.name} ({model.kind}): it was measured in {model.unit} a second"
+        )
+    if options.percentile is not None and options.percentile > _MEASURED_PERCENTILE:
+        raise Unpredictable(
+            f"{model.name} was measured at p{_MEASURED_PERCENTILE:g}: its latency at p{options.percentile:g} is unknown. "
+            f"Give --percentile {_MEASURED_PERCENTILE:g} or less"
         )
     if options.input_tokens is not None and model.task == "bert-large" and options.input_tokens > 384:
         raise Unpredictable(

@@ -20,6 +20,7 @@ from trimtab.fleet.owner_kinds import (
     KSERVE,
     KSERVE_COMPONENT,
     LLM_INFERENCE_SERVICE,
+    RAY_SERVICE,
     is_prefill,
     object_name,
 )
@@ -37,7 +38,7 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
-RAY_SERVICE, NOTEBOOK = "RayService", "Notebook"
+NOTEBOOK = "Notebook"
 SERVING = SCALABLE | KSERVE | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
 """Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"

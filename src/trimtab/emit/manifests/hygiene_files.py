@@ -17,12 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.emit.document import AuditDocument, BrokenPart, HygienePart
 from trimtab.emit.manifests.emission import MANAGED_BY, ApplyStage, ManifestFile, Plain, dns_name, node_name, yaml_text
-from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS, KARPENTER
 from trimtab.emit.manifests.karpenter import GPU_TAINT
 from trimtab.emit.manifests.kubernetes import disruption_budget
 from trimtab.emit.manifests.workload_patch import patchable, pod_component, tolerates_gpu_nodes
 from trimtab.emit.money import dollars
+from trimtab.fleet.owner_kinds import RAY_SERVICE
 from trimtab.fleet.settings import Bands, Hygiene
 
 NAME = "trimtab-notebook-reaper"

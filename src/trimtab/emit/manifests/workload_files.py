@@ -22,7 +22,7 @@ from trimtab.emit.manifests.emission import (
     node_name,
     yaml_text,
 )
-from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, kind_in_words, own_bounds
+from trimtab.emit.manifests.facts import SCALABLE, SERVING, kind_in_words, own_bounds
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, layouts, sharing_configs, slot_resource
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, leaves_no_room, node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
@@ -41,6 +41,7 @@ from trimtab.emit.manifests.workload_patch import (
     spot_grace_s,
     stale_affinity,
 )
+from trimtab.fleet.owner_kinds import RAY_SERVICE
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 

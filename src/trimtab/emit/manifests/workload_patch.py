@@ -11,11 +11,11 @@ import yaml
 from trimtab.catalog.kinds import Isolation
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
-from trimtab.emit.manifests.facts import NOTEBOOK, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
-from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, LLM_INFERENCE_SERVICE
+from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KSERVE, LLM_INFERENCE_SERVICE, RAY_SERVICE, pod_spec_path
 from trimtab.plan.model import Action
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
@@ -35,15 +35,6 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds whose pod template's place is known. kustomize keeps the version that a manifest has: LLMInferenceService v1alpha2 has
 its pods in the same place."""
-_TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "CronJob": ("jobTemplate", "spec", "template"),
-        "LeaderWorkerSet": ("leaderWorkerTemplate", "workerTemplate"),
-        RAY_SERVICE: ("rayClusterConfig", "workerGroupSpecs", "0", "template"),
-    }
-)
-"""Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
-RayClusterSpec, whose worker groups are a list). KServe's objects hold a pod's spec instead of a template (`_kserve_pod`)."""
 _STAYS = frozenset(
     {
         "kubernetes.io/os",
@@ -264,7 +255,7 @@ def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpe
 
 def _ray_patch(selector: Mapping[str, Plain], tolerations: Sequence[Plain | Mapping[str, Plain]]) -> str:
     """Return the patch of where the pods of a first worker group go: a merge would put its list in the place of all groups."""
-    pods = "/spec/" + "/".join((*_TEMPLATES[RAY_SERVICE], "spec"))
+    pods = "/" + "/".join(pod_spec_path(RAY_SERVICE))
     steps = [
         {"op": "add", "path": f"{pods}/nodeSelector", "value": dict(selector)},
         {"op": "add", "path": f"{pods}/tolerations", "value": [*tolerations]},
@@ -276,14 +267,9 @@ def _of_pods(
     known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
 ) -> dict[str, Plain]:
     """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
-    if pod_path := _kserve_pod(known):
-        *above, pod = pod_path
-        held: dict[str, Plain] = {pod: template["spec"]}
-        for name in reversed(above):
-            held = {name: held}
-        return held
-    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
-    spec: dict[str, Plain] = {last: template, **(about or {})}
+    _, *outer, last = _pod_spec(known) if known.owner_kind in KSERVE else _pod_spec(known)[:-1]
+    held = template["spec"] if known.owner_kind in KSERVE else template
+    spec: dict[str, Plain] = {last: held, **(about or {})}
     for name in reversed(outer):
         spec = {name: spec}
     return spec
@@ -381,21 +367,15 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
     ]
 
 
-def _kserve_pod(known: WorkloadFacts) -> tuple[str, ...]:
-    """Return where under `spec` an object of KServe holds the spec of a workload's pods; empty for other kinds.
-
-    Sources: KServe v1beta1, PredictorSpec; v1alpha1, LLMInferenceServiceSpec and WorkloadSpec.
-    """
-    if known.owner_kind == LLM_INFERENCE_SERVICE:
-        return ("prefill", "template") if known.is_prefill else ("template",)
-    return ("predictor",) if known.owner_kind == INFERENCE_SERVICE else ()
+def _pod_spec(known: WorkloadFacts) -> tuple[str, ...]:
+    """Return where a workload's object holds the spec of its pods; KServe's prefill has the object's own fields again."""
+    top, *rest = pod_spec_path(known.owner_kind)
+    return (top, "prefill", *rest) if known.is_prefill else (top, *rest)
 
 
 def _pod_path(known: WorkloadFacts) -> str:
     """Return where the spec of a workload's pods lies, as a JSON pointer."""
-    if pod_path := _kserve_pod(known):
-        return "/".join(("/spec", *pod_path))
-    return "/spec/" + "/".join((*_TEMPLATES.get(known.owner_kind, ("template",)), "spec"))
+    return "/" + "/".join(_pod_spec(known))
 
 
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:

@@ -9,6 +9,7 @@ Names: NVIDIA/dcgm-exporter etc/default-counters.csv; kube-state-metrics docs/me
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trimtab.catalog import Catalog, load_catalog
@@ -158,57 +160,57 @@ def _counted(server: Prometheus, grid: HourGrid, node_of: NodeOf, fault: str, qu
 def _throttled(server: Prometheus, grid: HourGrid, node_of: NodeOf) -> Iterator[Row]:
     """Yield the hours in which heat or the power supply held a busy board back, with the share of its clock that this took.
 
-    A software power cap is no fault: a board at its limit is what training wants.
+    A software power cap is no fault: a board at its limit is what training wants. An hour with both causes counts once, as
+    heat.
     """
     heat = _hourly(server, f"increase({_THERMAL}{server.matching()}[1h])", grid)
     braked = " or ".join(f"floor({name}{server.matching()} / {_POWER_BRAKE}) % 2" for name in _REASONS)
     power = _hourly(server, f"avg_over_time(({braked})[1h:1m])", grid)
-    held = {"thermal-throttle": heat, "power-throttle": power}
-    if not any((np.nan_to_num(values) > 0).any() for readings in held.values() for _, values in readings.values()):
+    if not any((values > 0).any() for readings in (heat, power) for _, values in readings.values()):
         return
     busy = f"{_CLOCK}{server.matching()} and {_UTIL}{server.matching()} > {_BUSY_PERCENT}"
     clocks = _hourly(server, f"avg_over_time(({busy})[1h:1m])", grid)
-    for fault, readings in held.items():
-        yield from _slowed(fault, readings, clocks, grid, node_of)
-
-
-def _slowed(
-    fault: str,
-    readings: Mapping[str, tuple[GpuLabels, Floats]],
-    clocks: Mapping[str, tuple[GpuLabels, Floats]],
-    grid: HourGrid,
-    node_of: NodeOf,
-) -> Iterator[Row]:
-    """Yield a row for each hour in which a board was held back and its clock was below the usual one.
-
-    The usual clock is that of the board's other hours. One that is held back nearly always is compared with the other boards
-    of its model, of which three must be known.
-    """
-    free: dict[str, Floats] = {}
-    usual: dict[str, float] = {}
-    of_model: dict[str, list[float]] = defaultdict(list)
+    unread = np.full(grid.hours, np.nan)
+    causes = {
+        uuid: _causes(*(readings[uuid][1] if uuid in readings else unread for readings in (heat, power)))
+        for uuid in clocks
+    }
+    usual = _usual_clocks(clocks, causes)
     for uuid, (labels, clock) in clocks.items():
-        held = np.nan_to_num(readings[uuid][1]) > 0 if uuid in readings else np.zeros(grid.hours, dtype=np.bool_)
-        free[uuid] = clock[~held & ~np.isnan(clock)]
-        if len(free[uuid]) >= _FEWEST_HOURS:
-            usual[uuid] = float(np.quantile(free[uuid], _USUAL_QUANTILE))
-            of_model[labels.product].append(usual[uuid])
-    for uuid, (labels, clock) in clocks.items():
-        peers = of_model[labels.product]
-        clock_of_peers = float(np.median(peers)) if len(peers) >= _FEWEST_PEERS else None
-        reference = usual.get(uuid, clock_of_peers)
-        if reference is None or uuid not in readings:
-            continue
-        lost = np.nan_to_num(1.0 - clock / reference)
-        for hour in np.flatnonzero((np.nan_to_num(readings[uuid][1]) > 0) & (lost > 0)).tolist():
+        lost = 1.0 - clock / usual[uuid]
+        for hour in np.flatnonzero(np.isin(causes[uuid], (_HEAT, _POWER)) & (lost > 0)).tolist():
             yield {
                 "node": node_of(labels),
                 "device": uuid,
                 "start": moment(grid.start_s + hour * S_PER_HR),
                 "end": moment(grid.start_s + (hour + 1) * S_PER_HR),
-                "fault": fault,
+                "fault": "thermal-throttle" if causes[uuid][hour] == _HEAT else "power-throttle",
                 "lost_frac": float(lost[hour]),
             }
+
+
+_UNREAD, _FREE, _HEAT, _POWER = range(4)
+
+
+def _causes(heat: Floats, power: Floats) -> npt.NDArray[np.int64]:
+    """Return what held a board back in each hour (n_hours,), given readings that are above 0 where it did, NaN for none."""
+    read = np.where(np.isnan(heat) & np.isnan(power), _UNREAD, _FREE)
+    return np.where(heat > 0, _HEAT, np.where(power > 0, _POWER, read))
+
+
+def _usual_clocks(
+    clocks: Mapping[str, tuple[GpuLabels, Floats]], causes: Mapping[str, npt.NDArray[np.int64]]
+) -> dict[str, float]:
+    """Return the usual clock of each busy board: that of its own free hours, else that of other boards of its model."""
+    own: dict[str, float] = {}
+    of_model: dict[str, list[float]] = defaultdict(list)
+    for uuid, (labels, clock) in clocks.items():
+        free = clock[(causes[uuid] == _FREE) & ~np.isnan(clock)]
+        if len(free) >= _FEWEST_HOURS:
+            own[uuid] = float(np.quantile(free, _USUAL_QUANTILE))
+            of_model[labels.product].append(own[uuid])
+    known = {product: float(np.median(peers)) for product, peers in of_model.items() if len(peers) >= _FEWEST_PEERS}
+    return {uuid: own.get(uuid, known.get(labels.product, math.nan)) for uuid, (labels, _) in clocks.items()}
 
 
 _NODE_LABELS = ("node", "exported_node")
