@@ -97,14 +97,22 @@ def changes(rng: np.random.Generator, service: ServiceTruth, count: int) -> Iter
         yield made[(number + int(rng.integers(0, len(made)))) % len(made)]()
 
 
-def manifest(change: Change, name: str, server_metric: str = "vllm") -> list[dict[str, object]]:
-    """Return a change as Kubernetes objects."""
+def manifest(
+    change: Change, name: str, server_metric: str = "vllm", *, spreads: bool = False
+) -> list[dict[str, object]]:
+    """Return a change as Kubernetes objects; pods that do not `spread` prefer the nodes of their own."""
     namespace, short = name.split("/")
     meta = {"name": short, "namespace": namespace}
     pod: dict[str, object] = {
         "nodeSelector": {"karpenter.sh/nodepool": "gpus"},
         "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
     }
+    if not spreads:
+        own = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": short}}}
+        preferred = [{"weight": 100, "podAffinityTerm": own}]
+        pod["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+        zones = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        pod["topologySpreadConstraints"] = [{**zones, "labelSelector": {"matchLabels": {"app": short}}}]
     if change.tolerates:
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     deployment: dict[str, object] = {
@@ -282,7 +290,7 @@ def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int, *, spreads: boo
     limit_s, quantile = float(targets[0]["limit_s"]), float(targets[0]["quantile"])
     for change in changes(np.random.default_rng(seed), service, count):
         truth = played(fleet, service, change, limit_s, spreads=spreads)
-        documents = yaml.safe_load_all(yaml.safe_dump_all(manifest(change, service.name)))
+        documents = yaml.safe_load_all(yaml.safe_dump_all(manifest(change, service.name, spreads=spreads)))
         found = review(bundle, read_objects(("change.yaml", one) for one in documents))
         yield _row(fleet, change, truth, found, quantile)
 

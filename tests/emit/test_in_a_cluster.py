@@ -776,6 +776,29 @@ def test_affinity_that_no_new_node_meets_is_said():
     assert any("affinity on our.org/rack:" in reason for reason in reasons)
 
 
+def test_replicas_that_come_and_go_on_nodes_of_several_prefer_the_nodes_of_their_own():
+    """By default kube-scheduler takes the emptiest node, and hardly any becomes empty again."""
+    for path in ("workloads/prod/chat-api/kustomization.yaml", "workloads/prod/embed-api/kustomization.yaml"):
+        pod = patched_pod(emit_plan(of_action("a8"), example_facts()), path)
+        (preferred,) = pod["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        (spread,) = pod["topologySpreadConstraints"]
+        assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+        assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
+        selects = ("labelSelector", "matchLabelKeys")
+        assert [preferred["podAffinityTerm"].get(key) for key in selects] == [spread.get(key) for key in selects]
+
+    runs = patched_pod(emit_plan(example_audit().plan, example_facts()), f"workloads/{RUNS}/kustomization.yaml")
+    assert "affinity" not in runs
+
+
+def test_pods_that_keep_apart_from_each_other_are_named_where_a_node_is_to_hold_several():
+    facts = knowing(CHAT, pods_were_read=True, keeps_apart=("kubernetes.io/hostname",))
+
+    reasons = [one.reason for one in emit_plan(of_action("a8"), facts).withheld if one.subject == CHAT]
+
+    assert any("keep apart from each other by kubernetes.io/hostname" in reason for reason in reasons)
+
+
 def test_replicas_are_let_go_only_after_the_autoscaler_holds_them(kubectl_bin, tmp_path):
     """kubernetes.io, "Migrating Deployments and StatefulSets to horizontal autoscaling": a plain apply would set 1."""
     emission = emit_plan(of_action("a8"), example_facts())

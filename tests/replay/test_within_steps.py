@@ -8,6 +8,7 @@ from benchmarks.proving.world import service as world
 from benchmarks.proving.world.arrivals import arrivals as drawn_times
 
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
+from trimtab.replay.nodes import bill_each_node
 from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service, usual_demand
 
 MINUTE_S, HOURS = 60, 72
@@ -112,7 +113,7 @@ def model(capacity_req_s, per_node):
     )
 
 
-def lived(rate_req_s, target_frac, per_node, *, known_frac=1.0, window_s=SYNC_S):
+def lived(rate_req_s, target_frac, per_node, *, known_frac=1.0, window_s=SYNC_S, **nodes):
     """Node-hours of a small service in a world of single requests, its arrivals by minute, and its replays' model and policy.
 
     The rule and the replay know a share of what a replica truly serves.
@@ -126,7 +127,7 @@ def lived(rate_req_s, target_frac, per_node, *, known_frac=1.0, window_s=SYNC_S)
         times,
         rng.lognormal(np.log(WORK_S) - 0.08, 0.4, len(times)),
         server=SERVER,
-        nodes=world.Nodes(replicas_per_node=per_node, boot_s=BOOT_S, load_s=LOAD_S, empty_kept_s=KEPT_S),
+        nodes=world.Nodes(replicas_per_node=per_node, boot_s=BOOT_S, load_s=LOAD_S, empty_kept_s=KEPT_S, **nodes),
         start=world.Start.packed(4, per_node),
         horizon_s=HOURS * 3600.0,
         scaling=world.Scaling(
@@ -167,3 +168,17 @@ def test_a_rule_that_knows_less_than_a_replica_serves_is_told_of_no_queue_that_s
 
     assert full == pytest.approx(true, rel=0.03)
     assert careful > 1.05 * true  # what such plans were claimed to cost
+
+
+@pytest.mark.parametrize("spreads", [True, False])
+@pytest.mark.parametrize("rate_req_s", [2.0, 4.0, 6.0])
+def test_nodes_of_several_replicas_cost_what_they_cost_where_pods_are_placed_one_by_one(rate_req_s, spreads):
+    true, counts, server, policy = lived(rate_req_s, 0.55, 4, consolidates=True, spreads=spreads)
+    drawn = arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7])
+    history = ServiceHistory(arrivals=counts, step_s=MINUTE_S, within=drawn)
+    found = replay_service(history, server, policy, initial_replicas=4)
+
+    each = np.zeros(HOURS, dtype=np.int64)
+    bill_each_node(found.held, 4, round(KEPT_S / SYNC_S), spreads, True, each)
+
+    assert each.sum() / 3600 == pytest.approx(true, rel=0.05)

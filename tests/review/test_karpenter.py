@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+import yaml
 from tests.emit.cluster_example import example_facts
 from tests.emit.test_manifests import hedged
 from tests.review.test_review import (
@@ -22,7 +22,7 @@ from tests.review.test_review import (
     stops,
 )
 
-from trimtab.review import kept_longer, read_objects, scattered
+from trimtab.review import kept_longer, read_objects
 from trimtab.review.karpenter import adjusted_price, by_weight, duration_s, node_pool, shares_over, unread_parts
 from trimtab.review.placing import Proposed, pools_of
 
@@ -102,31 +102,6 @@ def test_nodes_expire_after_thirty_days_unless_a_pool_says_otherwise():
     assert pool_of(of={"expireAfter": "Never"}).expires_s is None
     assert pool_of(of={"expireAfter": "24h"}).expires_s == 24 * 3600
     assert duration_s("1h30m") == 5400
-
-
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(1, 8))
-def test_replicas_that_nobody_moves_take_the_nodes_that_they_need_and_never_more_than_one_each(replicas, per_node):
-    nodes = scattered(np.repeat(replicas, 240), per_node, 0, len(replicas)) / 3600
-
-    needed = -(-np.array(replicas) // per_node)
-    assert (nodes >= needed).all()
-    assert (nodes <= np.minimum(np.maximum.accumulate(needed), np.array(replicas))).all()
-
-
-def test_replicas_that_go_leave_nodes_half_full():
-    # eight on two nodes, then four: two on each, for the fullest node loses one each time
-    assert (scattered(np.repeat([8, 4, 2, 1], 240), 4, 0, 4) / 3600).tolist() == [2, 2, 2, 1]
-
-
-def test_an_empty_node_stays_for_a_while_and_takes_the_next_replica():
-    # a second node comes for a quarter of an hour, is kept ten minutes, and is gone when the next replica comes
-    replicas = np.repeat([1, 2, 1, 2, 1], [60, 60, 60, 20, 40])
-
-    assert scattered(replicas, 1, 600, 1).tolist() == [3600 + 900 + 600 + 300 + 600]
-    # it is still there where the next replica comes within the ten minutes
-    assert scattered(np.repeat([1, 2, 1, 2, 1], [60, 60, 20, 20, 80]), 1, 600, 1).tolist() == [
-        3600 + 900 + 300 + 300 + 600
-    ]
 
 
 def test_nodes_stay_through_the_hours_in_which_none_may_go():
@@ -306,6 +281,52 @@ def test_nodes_that_only_go_when_empty_are_billed_as_scattered(bundle):
 
     assert cost(waits) > 1.2 * cost(moves)
     assert any("stays until the last of them goes" in fault.what for fault in waits.findings)
+
+
+TOGETHER = """
+      affinity:
+        podAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: api}}}
+"""
+OVER_ZONES = """
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
+"""
+
+
+def packed(text, what):
+    """The manifests with what their pods say of each other."""
+    return labelled(text).replace("      containers:", f"{what.strip(chr(10))}\n      containers:")
+
+
+def test_pods_that_do_not_prefer_the_nodes_of_their_own_are_spread_and_cost_more(bundle):
+    text = scaled("{consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 10m}")
+    spread, together = (reviewed(bundle, packed(text, what)) for what in ("", TOGETHER + OVER_ZONES))
+
+    assert cost(spread) > cost(together)
+    assert any("on the emptiest node" in note for note in spread.workloads[0].notes)
+    assert not any("on the emptiest node" in note for note in together.workloads[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("says", "fills"),
+    [
+        (TOGETHER + OVER_ZONES, True),
+        # the scheduler's own spread over nodes outweighs it where pods state none
+        (TOGETHER, False),
+        (TOGETHER + OVER_ZONES.replace("topology.kubernetes.io/zone", "kubernetes.io/hostname"), False),
+        (TOGETHER.replace("app: api", "app: other") + OVER_ZONES, False),
+        (TOGETHER.replace("kubernetes.io/hostname", "topology.kubernetes.io/zone") + OVER_ZONES, False),
+        ("      schedulerName: gke.io/optimize-utilization-scheduler", True),
+        ("      schedulerName: gpu-packing", True),
+    ],
+)
+def test_pods_fill_nodes_where_what_they_say_outweighs_the_default_scores(says, fills):
+    (pods,) = read_objects([("a.yaml", yaml.safe_load(packed(on_pool().split("---")[0], says)))]).pods.values()
+
+    assert pods.fills_nodes is fills
 
 
 BUDGET = """

@@ -21,7 +21,7 @@ from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.compiled import CountArray
+from trimtab.replay.nodes import bill_each_node
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained
@@ -243,9 +243,12 @@ class _Bills:
             place, outcome = evaluator.place(deployment), self.enacted.outcome(index, deployment)
             used = outcome.usage(place)
             times = np.ones(self.enacted.fleet.window.hours)
-            if not proposed.packed and (replicas := evaluator.replicas_held(deployment)) is not None:
+            apart = place.shared is None and place.pods_per_node >= 2 and (proposed.spreads or not proposed.moved)
+            if apart and (replicas := evaluator.replicas_held(deployment)) is not None:
                 packed = np.maximum(1, sum(used.values(), np.zeros_like(times)))
-                stands_s = scattered(replicas, place.pods_per_node, round(SERVICE_NODES_KEPT_S), len(times))
+                stands_s = np.zeros(len(times), dtype=np.int64)
+                kept_steps = round(SERVICE_NODES_KEPT_S) // SYNC_S
+                bill_each_node(replicas, place.pods_per_node, kept_steps, proposed.spreads, proposed.moved, stands_s)
                 times = np.maximum(1.0, stands_s / packed)
             for pool, seconds in used.items():
                 total[pool] = total.get(pool, np.zeros(len(seconds))) + factor * times * seconds
@@ -256,48 +259,6 @@ class _Bills:
             pool: np.rint(kept_longer(np.maximum(seconds, 0.0), kept_hr, held)).astype(np.int64)
             for pool, seconds in total.items()
         }
-
-
-def scattered(replicas: CountArray, per_node: int, kept_s: int, hours: int) -> IntArray:
-    """Return the node-seconds of each hour (n_hours,) where no replica is moved, given the replicas every 15 s (n_decisions,).
-
-    A new replica goes to the node with the most room, as kube-scheduler scores nodes by default (NodeResourcesFit,
-    LeastAllocated). One that goes leaves the node with the most replicas (Kubernetes 1.34, pkg/controller/replicaset,
-    getPodsRankedByRelatedPodsOnSameNode). A node goes `kept_s` seconds after its last replica.
-    """
-    nodes: list[_Node] = []
-    ended: list[tuple[int, int]] = []
-    changes = np.flatnonzero(np.diff(replicas, prepend=-1))
-    for step, wanted in zip(changes.tolist(), replicas[changes].tolist(), strict=True):
-        now_s = step * SYNC_S
-        gone = [node for node in nodes if not node.replicas and now_s - node.changed_s >= kept_s]
-        ended += [(node.since_s, node.changed_s + kept_s) for node in gone]
-        nodes = [node for node in nodes if node not in gone]
-        held = sum(node.replicas for node in nodes)
-        for _ in range(held - wanted):
-            node = max(nodes, key=lambda node: node.replicas)
-            node.replicas, node.changed_s = node.replicas - 1, now_s
-        for _ in range(wanted - held):
-            room = [node for node in nodes if node.replicas < per_node]
-            node = min(room, key=lambda node: node.replicas) if room else _Node(since_s=now_s)
-            nodes += [] if room else [node]
-            node.replicas, node.changed_s = node.replicas + 1, now_s
-    end_s = hours * S_PER_HR
-    ended += [(node.since_s, end_s if node.replicas else min(end_s, node.changed_s + kept_s)) for node in nodes]
-    edges_s = np.arange(hours + 1) * S_PER_HR
-    # how much of each node's life lies before each edge
-    before_s = sum((np.clip(edges_s, since_s, until_s) - since_s for since_s, until_s in ended), np.zeros(hours + 1))
-    return np.diff(before_s).astype(np.int64)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Node:
-    """A node under replicas that are not moved."""
-
-    since_s: int
-    replicas: int = 0
-    changed_s: int = 0
-    """When a replica last came or went."""
 
 
 def kept_longer(seconds: FloatArray, kept_hr: int, held: Flags) -> FloatArray:

@@ -16,7 +16,16 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetGpuCount, SetSchedule, StartBeforeRuns, UseOffering
+from trimtab.deployment.effects import (
+    DeferRuns,
+    ReleaseIdle,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+from trimtab.deployment.placement import resolve
 from trimtab.emit.manifests.cron_files import moments
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
@@ -248,12 +257,26 @@ class _OnPool:
             scale_replicas(pods, scalers, pool, case, case.law, manifests, found, most=most)
         if not found.refused:
             found.deployment = Deployment.of(*found.changes)
+            _spread(pods, case, found)
         return found
 
     def place(self, pods: DeclaredPods, pool: NodePool | None, found: Proposed) -> None:
         """Say on which of a pool's nodes its pods run."""
         share = asked_share(pods, pool, self.manifests, found)
         place_pods(pods, pool, share, self.busy_frac, self.case, self.market, self.manifests, found)
+
+
+def _spread(pods: DeclaredPods | None, case: Case, found: Proposed) -> None:
+    """Say that new replicas of a scaled service go to the emptiest node with room, where its pods do not say otherwise."""
+    place = resolve(case.workload, found.deployment)
+    scaled = isinstance(place.scaling, SetReplicaPolicy) or isinstance(place.holding, SetSchedule)
+    if not scaled or place.shared is not None or place.pods_per_node < 2 or (pods is not None and pods.fills_nodes):
+        return
+    found.spreads = True
+    found.notes.append(
+        f"kube-scheduler puts a new replica on the emptiest node, and a node here has room for {place.pods_per_node}: fewer "
+        "become empty than if its pods preferred the fullest, and it is billed so"
+    )
 
 
 def _mixed(found: Proposed, ways: Sequence[tuple[float, Proposed]]) -> Proposed:
@@ -267,7 +290,8 @@ def _mixed(found: Proposed, ways: Sequence[tuple[float, Proposed]]) -> Proposed:
         deployment=next((way.deployment for way in made if way.deployment.changes), made[0].deployment),
         mix=() if refused else tuple((factor, way.deployment) for factor, way in ways),
         gives_nodes_back=all(way.gives_nodes_back for way in made),
-        packed=all(way.packed for way in made),
+        moved=all(way.moved for way in made),
+        spreads=any(way.spreads for way in made),
         held_hours=frozenset().union(*(way.held_hours for way in made)),
         findings=[*found.findings, *dict.fromkeys(finding for way in made for finding in way.findings)],
         notes=[*found.notes, *(note for way in made for note in way.notes)],

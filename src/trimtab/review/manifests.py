@@ -15,6 +15,8 @@ from pathlib import PurePosixPath
 
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
+from trimtab.emit.manifests.hygiene_files import PACKING_SCHEDULER
+from trimtab.emit.manifests.workload_patch import HOSTNAME
 from trimtab.errors import InputError
 from trimtab.fleet.owner_kinds import RAY_SERVICE, parts, pod_spec_path, workload_name
 from trimtab.inputs.documents import load_yaml
@@ -42,6 +44,7 @@ _SILENT = frozenset({
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
+_PACKING_SCHEDULERS = frozenset({"gke.io/optimize-utilization-scheduler", PACKING_SCHEDULER})
 _IN_WORKER_GROUP = ("template", "spec")
 _STAYS_PUT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 _CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
@@ -72,6 +75,8 @@ class DeclaredPods:
     priority_class: str = ""
     spread: tuple[str, ...] = ()
     """Labels of nodes over whose values its pods must be spread evenly."""
+    fills_nodes: bool = False
+    """Whether a new pod goes to the node that holds most of them, not to the emptiest."""
     cron: str = ""
     """When a CronJob starts them."""
     claims: tuple[str, ...] = ()
@@ -104,6 +109,7 @@ class DeclaredPods:
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
             priority_class=self.priority_class or other.priority_class,
             spread=self.spread or other.spread,
+            fills_nodes=self.fills_nodes or other.fills_nodes,
             cron=self.cron or other.cron,
             claims=self.claims or other.claims,
             alternatives=self.alternatives or other.alternatives,
@@ -398,6 +404,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
             for constraint in listed(template, "topologySpreadConstraints")
             if text(constraint, "whenUnsatisfiable") != "ScheduleAnyway"
         ),
+        fills_nodes=_fills_nodes(template, mapping(meta, "labels")),
         cron=text(body, "spec", "schedule"),
         claims=tuple(
             f"ResourceClaimTemplate {text(entry, 'resourceClaimTemplateName')}"
@@ -411,6 +418,35 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         rollout=rollout_of(kind, body),
         queue=text(body, "metadata", "labels", QUEUE_LABEL),
     )
+
+
+def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:
+    """Tell whether its scheduler puts a new pod on the node that holds most of its own, by what the pod says.
+
+    A preferred affinity to its own pods by node does (kube-scheduler scores InterPodAffinity twice as much as
+    NodeResourcesFit), but for the spread over nodes that the scheduler adds to pods which state none and scores as much
+    (kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints, "Internal default constraints"). GKE's
+    profile optimize-utilization packs pods by a scheduler of its own (docs.cloud.google.com, "About cluster autoscaling").
+    """
+    if text(template, "schedulerName") in _PACKING_SCHEDULERS:
+        return True
+    spread = [text(constraint, "topologyKey") for constraint in listed(template, "topologySpreadConstraints")]
+    if not spread or HOSTNAME in spread:
+        return False
+    preferred = listed(template, "affinity", "podAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+    return any(
+        text(term, "podAffinityTerm", "topologyKey") == HOSTNAME
+        and _selects(object_at(term, "podAffinityTerm", "labelSelector"), labels)
+        for term in preferred
+    )
+
+
+def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
+    """Tell whether a selector takes pods with such labels; what else than equality it asks for is taken to be so.
+
+    A patch does not say its pods' labels: those that it asks for are taken to be theirs.
+    """
+    return not labels or all(labels.get(key, value) == value for key, value in mapping(selector, "matchLabels").items())
 
 
 def _claimed(spec: object) -> AskedGpus:
@@ -470,7 +506,7 @@ def _unread_placement(template: Object) -> Iterator[tuple[str, str]]:
     for need in listed(terms[0], "matchExpressions") if len(terms) == 1 else ():
         if text(need, "operator") != "In":
             yield f"required nodeAffinity {text(need, 'key')} {text(need, 'operator')}", "only In is modelled"
-    if text(template, "schedulerName") not in ("", "default-scheduler"):
+    if text(template, "schedulerName") not in {"", "default-scheduler", *_PACKING_SCHEDULERS}:
         yield f"schedulerName {text(template, 'schedulerName')}", "only the default scheduler is modelled"
 
 

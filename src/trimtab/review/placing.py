@@ -79,8 +79,10 @@ class Proposed:
     """Hours of the week (UTC) in which its nodes are not given back, needed or not."""
     kept_s: float | None = None
     """How long a node of its that nothing needs is kept; None: as replays have it."""
-    packed: bool = True
+    moved: bool = True
     """Whether replicas are moved so that nodes become empty."""
+    spreads: bool = False
+    """Whether a new replica goes to the emptiest of several nodes with room, not to the fullest."""
     waits_s: tuple[float, ...] = ()
     """How long each run waits for quota before its nodes are asked for; empty where no queue counts."""
     mix: tuple[tuple[float, Deployment], ...] = ()

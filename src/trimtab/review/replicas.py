@@ -266,7 +266,7 @@ def _drains(
         return
     place = resolve(case.workload, Deployment.of(*found.changes))
     if most > least and place.shared is None and place.pods_per_node >= 2:
-        found.packed = False
+        found.moved = False
         found.warn(
             name, (*pods.files, pool.file),
             f"{cause}, and its nodes hold several replicas: each stays until the last of them goes, and is billed so", cure,

@@ -349,6 +349,7 @@ PODS = (
         nullable=True,
     ),
     _text("affinity", "labels of nodes that it requires by affinity, comma separated", nullable=True),
+    _text("keeps_apart", "labels of nodes by which it keeps apart from its own pods, comma separated", nullable=True),
     Column(
         name="selector",
         dtype=Dtype.LABELS,

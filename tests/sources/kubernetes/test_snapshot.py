@@ -98,6 +98,24 @@ def test_a_pod_became_ready_unless_it_is_not_or_started_again(status, restarts, 
     assert ready == (datetime.fromisoformat(NOW) if known else None)
 
 
+def test_a_pod_tells_by_which_labels_of_nodes_it_keeps_apart_from_its_own_and_from_no_other():
+    one = pod("m-0", "ml", owner=("StatefulSet", "m"), labels={"app": "m"})
+    own, other = ({"labelSelector": {"matchLabels": {"app": name}}} for name in ("m", "n"))
+    one["spec"]["affinity"] = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname", **own}],
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "podAffinityTerm": {"topologyKey": "example.org/rack", **other}}
+            ],
+        }
+    }
+    one["spec"]["topologySpreadConstraints"] = [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, **own}]
+
+    found = by_name(collected([node(), one]), "pods", "pod")["m-0"]
+
+    assert found["keeps_apart"] == "kubernetes.io/hostname,topology.kubernetes.io/zone"
+
+
 def test_holdings_end_with_the_last_container_and_daemon_sets_hold_nothing():
     found = by_name(collected(), "allocations", "pod")
 

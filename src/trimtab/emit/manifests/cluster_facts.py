@@ -237,7 +237,7 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
     newest = max(pods, key=lambda pod: (_moment(pod["created"]), str(pod["pod"])), default=None)
     if newest is None:
         return known
-    affinity = str(newest["affinity"] or "")
+    affinity, apart = (str(newest.get(column) or "") for column in ("affinity", "keeps_apart"))
     return replace(
         known,
         tolerations=tolerations(_labels(newest["tolerations"])),
@@ -245,6 +245,7 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
         gpu_containers=_gpu_containers(str(newest["gpu_containers"] or "")),
         gpu_claims=_gpu_claims(str(newest.get("gpu_claims") or "[]")),
         affinity_keys=tuple(key for key in affinity.split(",") if key),
+        keeps_apart=tuple(key for key in apart.split(",") if key),
         pod_labels=known.pod_labels or _labels(newest["selector"]),
         pods_were_read=True,
     )

@@ -220,6 +220,8 @@ class WorkloadFacts:
     """Its claims of GPUs, where its pods claim them instead of asking for `nvidia.com/gpu`."""
     affinity_keys: tuple[str, ...] = ()
     """Labels of nodes that its pods require by affinity."""
+    keeps_apart: tuple[str, ...] = ()
+    """Labels of nodes by which its pods keep apart from each other."""
     pods_were_read: bool = False
     """Whether tolerations, node selector and affinity are those of its pods, or just not known."""
     ceiling: int | None = None

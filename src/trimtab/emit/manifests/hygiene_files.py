@@ -185,7 +185,7 @@ _OVER_ASKED, _BUDGET = "pods that ask for more GPUs than they use", "disruption 
 _STOPPED = frozenset({"pods that hold GPUs and do not start", "pods that hold GPUs and do nothing"})
 _CRASH_LOOP = "container in a crash loop"
 _NAMED = 3
-_SCHEDULER = "gpu-packing"
+PACKING_SCHEDULER = "gpu-packing"
 _GPU_WEIGHT = 5
 """GPUs are what nodes are paid for; CPUs and memory only break ties."""
 _SCHEDULER_COMMENT = """For a second kube-scheduler (kubernetes.io/docs/tasks/extend-kubernetes/configure-multiple-schedulers),
@@ -419,7 +419,7 @@ def packing_scheduler() -> Mapping[str, Plain]:
         "defaultConstraints": [],
     }
     profile: dict[str, Plain] = {
-        "schedulerName": _SCHEDULER,
+        "schedulerName": PACKING_SCHEDULER,
         "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
         "pluginConfig": [
             {"name": "NodeResourcesFit", "args": fit},
@@ -434,7 +434,7 @@ def packing_scheduler() -> Mapping[str, Plain]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{_SCHEDULER}-scheduler", "namespace": "kube-system"},
+        "metadata": {"name": f"{PACKING_SCHEDULER}-scheduler", "namespace": "kube-system"},
         "data": {"config.yaml": yaml_text(configuration)},
     }
 

@@ -29,6 +29,7 @@ from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
 from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import (
+    HOSTNAME,
     POD_GRACE_S,
     RUNS,
     GpuAsk,
@@ -50,7 +51,8 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
         asked, replicas = gpu_ask(placed, spec), placed.set_replicas
-        if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
+        fills_nodes = placed.fills_nodes
+        if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None and not fills_nodes):
             continue
         change = claim_change(placed, scope)
         by_hand = _by_hand(placed, spec, asked, change)
@@ -63,7 +65,16 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         now = None if batching is not None else replicas
         asks = None if known.gpu_claims else asked
         claims = () if change is None else new_claims(known, change, placed.actions)
-        patch = component(known, placed.actions, asks=asks, replicas=now, nodes=spec, tight=tight, claims=claims)
+        patch = component(
+            known,
+            placed.actions,
+            asks=asks,
+            replicas=now,
+            nodes=spec,
+            tight=tight,
+            fills_nodes=fills_nodes,
+            claims=claims,
+        )
         yield _component_file(placed, "", patch)
         for claim in claims:
             yield _beside(placed, claim_file(claim), claim.template)
@@ -80,6 +91,12 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
             yield from _doubts(placed, spec)
+        if placed.place.pods_per_node >= 2 and HOSTNAME in known.keeps_apart:
+            reason = (
+                f"its pods keep apart from each other by {HOSTNAME} (podAntiAffinity or topologySpreadConstraints), and a node "
+                f"of the plan holds {placed.place.pods_per_node} of them: take that out, or each takes a node of its own"
+            )
+            yield from _withheld(placed, reason)
 
 
 def claim_change(placed: PlacedWorkload, scope: Scope) -> ClaimChange | None:
@@ -139,6 +156,7 @@ def _by_hand(
     elif asked is not None and not known.gpu_claims:
         asks += [f"limits {asked}"]
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
+    asks += [_TOGETHER] if placed.fills_nodes else []
     asks += [
         f"toleration {toleration['key']}={toleration['value']}:{toleration['effect']}"
         for toleration in (pool_tolerations(spec) if spec else [])
@@ -166,6 +184,8 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
             placed,
             f"its pods require nodes by affinity on {', '.join(stale)}: take that out, or none of its new nodes fits",
         )
+    if known.owner_kind == RAY_SERVICE and placed.fills_nodes:
+        yield from _withheld(placed, f"no patch of its worker group says it: {_TOGETHER}")
     if known.owner_kind == RAY_SERVICE:
         yield from _withheld(
             placed,
@@ -181,6 +201,12 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
             "its pods were not read, and the patch replaces their list of tolerations: state those that they have "
             "(tolerations in --cluster), and look for node affinity",
         )
+
+
+_TOGETHER = (
+    f"preferred podAffinity to its own pods by {HOSTNAME}, beside a topologySpreadConstraint over zones: new replicas go to "
+    "the fullest node"
+)
 
 
 def _withheld(placed: PlacedWorkload, reason: str) -> Iterator[Withheld]:

@@ -73,6 +73,16 @@ _PROVIDERS_OWN: Mapping[str, tuple[Mapping[str, Plain], ...]] = MappingProxyType
     }
 )
 """Taints that providers put on spot groups with GPUs by themselves (AKS, "Add a spot node pool"; GKE, "GPUs in Standard")."""
+HOSTNAME = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+_REVISIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "StatefulSet": "controller-revision-hash",
+        "LeaderWorkerSet": "leaderworkerset.sh/template-revision-hash",
+        "Rollout": "rollouts-pod-template-hash",
+    }
+)
+"""Kinds -> the label that their pods bear in place of that of a ReplicaSet."""
 RUNS = frozenset({"Job", "CronJob"})
 _LOSSES_DO_NOT_COUNT: Mapping[str, Plain] = MappingProxyType(
     {
@@ -115,16 +125,17 @@ def component(
     replicas: int | None,
     nodes: PoolSpec | None,
     tight: bool = False,
+    fills_nodes: bool = False,
     once: str = "",
     claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
 
     `claims` are made from new templates, which lie beside it (`claim_file`).
-    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `once`: what has to be
-    so before it is applied; empty: nothing.
+    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `fills_nodes`: a new
+    replica is to go to the node that holds most of them. `once`: what has to be so before it is applied; empty: nothing.
     """
-    patches = [_merge_patch(known, actions, nodes, tight=tight)]
+    patches = [_merge_patch(known, actions, nodes, tight=tight, fills_nodes=fills_nodes)]
     if nodes is not None and known.owner_kind == RAY_SERVICE:
         kept = {key: value for key, value in known.node_selector.items() if key in _STAYS}
         patches.append(_ray_patch({**kept, **pool_selector(nodes)}, [*_kept(known), *pool_tolerations(nodes)]))
@@ -241,15 +252,22 @@ def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str,
     return {"name": known.object_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
 
 
-def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
+def _merge_patch(
+    known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool, fills_nodes: bool
+) -> str:
     body = _head(known, actions)
-    if nodes is not None and known.owner_kind != RAY_SERVICE:
-        about: dict[str, Plain] = {}
-        if tight and known.owner_kind == "Deployment":
-            about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-        if nodes.spot and known.owner_kind in RUNS:
-            about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
-        body["spec"] = _of_pods(known, _template(known, nodes), about)
+    if known.owner_kind == RAY_SERVICE:
+        return yaml.safe_dump(body, sort_keys=False)
+    about: dict[str, Plain] = {}
+    if tight and known.owner_kind == "Deployment":
+        about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    if nodes is not None and nodes.spot and known.owner_kind in RUNS:
+        about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
+    if nodes is not None or fills_nodes:
+        about_nodes = {} if nodes is None else _on_nodes(known, nodes)
+        pod = {**(_together(known) if fills_nodes else {}), **about_nodes}
+        stay = {} if nodes is None else _stays(known, nodes)
+        body["spec"] = _of_pods(known, {**stay, "spec": pod}, about)
     return yaml.safe_dump(body, sort_keys=False)
 
 
@@ -275,7 +293,8 @@ def _of_pods(
     return spec
 
 
-def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
+def _on_nodes(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
+    """Return what its pods' spec says of the nodes that they are for."""
     pod: dict[str, Plain] = {
         "nodeSelector": {**dict.fromkeys(stale_labels(known)), **pool_selector(nodes)},
         "tolerations": [*_kept(known), *pool_tolerations(nodes)],
@@ -290,10 +309,45 @@ def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
         )
     if nodes.spot and not nodes.empties:
         pod["topologySpreadConstraints"] = _spread(known, nodes)
-    stay = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
-    held: dict[str, Plain] = {"metadata": {"annotations": stay}}
+    return pod
+
+
+def _stays(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
+    """Return what keeps its pods from being moved off nodes that are given back only once they are empty."""
     # a Notebook's template has no metadata (Kubeflow v1, NotebookTemplateSpec)
-    return {**(held if nodes.empties and known.owner_kind != NOTEBOOK else {}), "spec": pod}
+    if not nodes.empties or known.owner_kind == NOTEBOOK:
+        return {}
+    stay: dict[str, Plain] = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
+    return {"metadata": {"annotations": stay}}
+
+
+def _together(known: WorkloadFacts) -> dict[str, Plain]:
+    """Return what makes kube-scheduler put a new replica on the node with most of them, as replays do.
+
+    By default it takes the emptiest by CPU and memory. It scores InterPodAffinity twice as much (Kubernetes 1.34,
+    pkg/scheduler/apis/config/v1/default_plugins.go); and as much a spread over nodes, which it adds only to pods that state no
+    spread of their own (kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints).
+    """
+    term: dict[str, Plain] = {"topologyKey": HOSTNAME, **_own_pods(known)}
+    preferred: list[Plain] = [{"weight": 100, "podAffinityTerm": term}]
+    return {
+        "affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": _ZONE, "whenUnsatisfiable": "ScheduleAnyway", **_own_pods(known)}
+        ],
+    }
+
+
+def _own_pods(known: WorkloadFacts) -> dict[str, Plain]:
+    """Return what selects its pods: their labels; where those are not known, the hash of their rollout."""
+    if known.pod_labels:
+        return {"labelSelector": {"matchLabels": dict(known.pod_labels)}}
+    return {"labelSelector": {}, "matchLabelKeys": [_revision(known)]}
+
+
+def _revision(known: WorkloadFacts) -> str:
+    """Return the label that tells one rollout's pods from another's."""
+    return _REVISIONS.get(known.owner_kind, "pod-template-hash")
 
 
 def spot_grace_s(nodes: PoolSpec) -> int:
@@ -327,8 +381,7 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
 
     The empty selector with a revision's hash means the pods of this very rollout.
     """
-    revision = "controller-revision-hash" if known.owner_kind == "StatefulSet" else "pod-template-hash"
-    keys = [("topology.kubernetes.io/zone", "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
+    keys = [(_ZONE, "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
     # the scheduler does not see shares without a node: minDomains fills all of them before one takes a second replica
     shares: dict[str, Plain] = {"minDomains": nodes.one_in} if nodes.by_group else {}
     return [
@@ -337,7 +390,7 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
             "topologyKey": key,
             "whenUnsatisfiable": otherwise,
             "labelSelector": {},
-            "matchLabelKeys": [revision],
+            "matchLabelKeys": [_revision(known)],
             **(shares if key == SPREAD else {}),
         }
         for key, otherwise in keys

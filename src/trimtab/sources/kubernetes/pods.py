@@ -354,6 +354,7 @@ def pod_row(pod: PlacedPod, pull: tuple[float, float | None] | None = None) -> d
         "node_selector": mapping(spec, "nodeSelector"),
         "tolerations": _tolerations(spec),
         "affinity": ",".join(_affinity_keys(spec)) or None,
+        "keeps_apart": ",".join(_apart_keys(spec, mapping(pod.source, "metadata", "labels"))) or None,
         "selector": dict(pod.selector),
         "images": images_of(spec),
         **pod_health(pod.source),
@@ -370,6 +371,22 @@ def _tolerations(spec: object) -> dict[str, str]:
             f"{text(toleration, 'value')}:{text(toleration, 'effect')}{ends}"
         )
     return {key: ", ".join(texts) for key, texts in found.items()}
+
+
+def _apart_keys(spec: object, labels: Mapping[str, str]) -> list[str]:
+    """Return the labels of nodes by which a pod keeps apart from others of its own, by need or by preference, each once."""
+    apart = at(spec, "affinity", "podAntiAffinity")
+    terms = [
+        *listed(apart, "requiredDuringSchedulingIgnoredDuringExecution"),
+        *(at(each, "podAffinityTerm") for each in listed(apart, "preferredDuringSchedulingIgnoredDuringExecution")),
+        *listed(spec, "topologySpreadConstraints"),
+    ]
+    keys = [
+        text(term, "topologyKey")
+        for term in terms
+        if all(labels.get(key) == value for key, value in mapping(term, "labelSelector", "matchLabels").items())
+    ]
+    return list(dict.fromkeys(key for key in keys if key))
 
 
 def _affinity_keys(spec: object) -> list[str]:
