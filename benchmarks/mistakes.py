@@ -254,6 +254,8 @@ def _alarms(catalog: Catalog) -> None:
             files = {
                 file.path: file.text for file in emit_plan(planned.plan, replace(facts, autoscaler=autoscaler)).files
             }
+            if not any(path.endswith(".yaml") for path in files):
+                continue  # a plan of purchases alone: pages, and no object to check
             faults = _faults(files, cluster_of_bundle(bundle), catalog)
             wrong = [fault for fault in faults if fault.severity is Severity.ERROR]
             for fault in wrong:

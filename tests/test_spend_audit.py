@@ -104,7 +104,7 @@ def test_every_face_names_the_spend_and_its_order_is_emitted(found, catalog):
     emission = emit_plan(kept.plan, kept.facts)
 
     assert kept.plan.actions == found.plan.actions
-    assert "commit to spend $12.00 an hour with aws for 1 year(s)" in text
+    assert "commit to spend $12.00 an hour with aws for 1 year" in text
     (order,) = [file for file in emission.files if "buy-aws-savings-plan-1y" in file.path]
     assert "| Commitment | $12.00 an hour" in order.text
     assert "| p4d.24xlarge | us-east-1 | $12.00 | $20.00 | 40.0% |" in order.text

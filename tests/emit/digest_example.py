@@ -91,7 +91,7 @@ def fleet_digest():
             until="25 Oct 2026",
             saving_usd_mo=133_604.5,
             actions=(
-                todo("a1", "4 x p4d.24xlarge", "commit to 4 x p4d.24xlarge for 1 year(s)", 23_466.72, 0.1, "high"),
+                todo("a1", "4 x p4d.24xlarge", "commit to 4 x p4d.24xlarge for 1 year", 23_466.72, 0.1, "high"),
                 todo("a2", "lab/exp_1", "start nodes for runs that queue", 49_533.63, 1, "medium"),
                 todo("a3", "1 unheld p3.8xlarge", "give back 1 node that no workload holds", 8_935.2, 0.75, "low"),
             ),

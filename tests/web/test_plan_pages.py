@@ -177,6 +177,21 @@ def test_a_workload_that_is_not_there_has_no_page(client, path):
     assert client.get(path).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("tables/actions?sort=size", "sort must be a column of the table actions: "),
+        ("tables/actions?sort=action&sort=lever", "sort is given 2 times"),
+        ("tables/gpus", "give name, one of "),
+    ],
+)
+def test_a_table_that_is_asked_for_wrongly_says_what_can_be_asked(client, path, said):
+    answer = client.get(f"/api/audits/1/{path}")
+
+    assert answer.status_code == 400
+    assert said in answer.text
+
+
 @pytest.mark.parametrize("query", ["from=-1", "hours=x", "from=1e9", f"what={'x' * 401}", "hours=²"])
 def test_a_stretch_that_is_no_number_is_refused(client, query):
     assert client.get(f"/audits/1/replay?{query}").status_code == 400

@@ -501,7 +501,7 @@ class BuyCommitment:
         """Describe it in words."""
         steps = [f"{tranche.quantity} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""
-        return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s){staged}"
+        return f"commit to {self.count} x {self.pool.instance_type} for {_years(self.option.term_years)}{staged}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,7 +529,11 @@ class BuySpendPlan:
         spend = f"${usd(self.spend_micro_usd_hr):,.2f}"
         steps = [f"${usd(tranche.quantity):,.2f} {_when(tranche)}" for tranche in self.tranches]
         staged = f": {', '.join(steps)}" if steps else ""
-        return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s){staged}"
+        return f"commit to spend {spend} an hour with {self.provider} for {_years(self.option.term_years)}{staged}"
+
+
+def _years(count: int) -> str:
+    return "1 year" if count == 1 else f"{count} years"
 
 
 def _when(tranche: Tranche) -> str:

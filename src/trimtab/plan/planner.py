@@ -525,6 +525,7 @@ def _actions(
     for slot in slots:
         number = slot.number
         spend = drafted.spend(number)
+        spend_usd_mo = None if spend is None else per_month(usd(spend), hours)
         draft = drafted.actions[number]
         hourly = drafted.hourly_usd(drafted.taken(drafted.everything - {number})) - with_all
         actions.append(
@@ -539,15 +540,16 @@ def _actions(
                     hourly,
                     _speed(drafted, number),
                     draft.lever,
-                    _law_error_frac(drafted, number),
-                    _spot_up_frac(draft.changes),
+                    spend_usd_mo=spend_usd_mo,
+                    law_error_frac=_law_error_frac(drafted, number),
+                    spot_up_frac=_spot_up_frac(draft.changes),
                 ),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
                 moving_usd_mo=per_month(usd(moving - drafted.moving(drafted.everything - {number})), hours),
                 share_low_usd_mo=per_month(usd(shares.shapley_low[number]), hours),
                 share_high_usd_mo=per_month(usd(shares.shapley_high[number]), hours),
-                spend_usd_mo=None if spend is None else per_month(usd(spend), hours),
+                spend_usd_mo=spend_usd_mo,
                 enables=tuple(ids[slot.number] for slot in slots if slot.number in needed.get(number, ())),
                 effort_weeks=weeks[number],
                 risk=draft.risk,

@@ -58,7 +58,9 @@ from trimtab.web.questions import (
     BadQuestion,
     allocation,
     ordered,
+    rows_asked,
     scenario,
+    subject,
     switched_off,
     table_question,
     whole_number,
@@ -249,7 +251,7 @@ class Routes:
 
     def review_list_file(self, request: Request) -> Response:
         """Answer with that list as a file."""
-        return _file(request, self.reviews.table().asked(table_question(request.query_params)))
+        return _file(request, rows_asked(self.reviews.table(), request.query_params))
 
     def review(self, request: Request) -> Response:
         """Answer with a kept review."""
@@ -258,11 +260,11 @@ class Routes:
     def review_file(self, request: Request) -> Response:
         """Answer with a kept review's rows as a file."""
         table = review_table(self._kept_review(request))
-        return _file(request, table.asked(table_question(request.query_params)))
+        return _file(request, rows_asked(table, request.query_params))
 
     def api_reviews(self, request: Request) -> Response:
         """Answer with the list of kept reviews."""
-        return _json(self.reviews.table().asked(table_question(request.query_params)).plain())
+        return _json(rows_asked(self.reviews.table(), request.query_params).plain())
 
     def api_review(self, request: Request) -> Response:
         """Answer with a kept review, as `trimtab review -o json` has it."""
@@ -417,7 +419,7 @@ class Routes:
         table = self._table(request)
         if not isinstance(table, DataTable):
             return _unready(table)
-        return _file(request, table.asked(table_question(request.query_params)))
+        return _file(request, rows_asked(table, request.query_params))
 
     def _table(self, request: Request) -> DataTable | UnderWay | Refused:
         """Return the table that an address names; raises HTTPException where there is none."""
@@ -443,10 +445,12 @@ class Routes:
                 commitments = self.library.worked_out(entry, CommitmentsQuestion())
                 return commitments.steps if isinstance(commitments, CommitmentsFound) else _state_of(commitments)
             case "gpus":
-                gpus = self._gpu_hours(entry, document, word(query, "name"))
+                gpus = self._gpu_hours(
+                    entry, document, subject(query, "name", [row.name for row in document.spend.by_workload])
+                )
                 return replay_pages.gpus_table(gpus) if isinstance(gpus, GpuHours) else _state_of(gpus)
             case "capacity":
-                what = word(query, "what")
+                what = subject(query, "what", [part.workload for part in document.pictures.capacity])
                 for part in document.pictures.capacity:
                     if part.workload == what:
                         return replay_pages.capacity_table(part)
@@ -535,7 +539,7 @@ class Routes:
         table = self._table(request)
         if not isinstance(table, DataTable):
             return _unready(table)
-        return _json(table.asked(table_question(request.query_params)).plain())
+        return _json(rows_asked(table, request.query_params).plain())
 
     def _asked(self, request: Request) -> tuple[AuditEntry, AuditDocument]:
         """Return the audit that an address names; raises HTTPException where there is none, TrimtabError where it is broken."""

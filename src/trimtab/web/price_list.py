@@ -15,7 +15,7 @@ from trimtab.catalog.prices import Price
 from trimtab.emit.html.charts import PHONE_WIDTH, WIDTH
 from trimtab.emit.html.markup import Frame, Html, join, level_lines, picture, tag, text, ticks
 from trimtab.web.layout import Place, TablePlace, both, page, panel, select, table_html
-from trimtab.web.questions import choice, table_question, word
+from trimtab.web.questions import choice, rows_asked, table_question, word
 from trimtab.web.tables import CHANGE, MONEY, SMALL_MONEY, DataColumn, DataTable, Row
 
 _FIRST_GPU = "H100-SXM5-80GB"
@@ -254,4 +254,4 @@ def _quarters(frame: Frame, first: int, last: int) -> Html:
 
 def rates_file(prices: PriceList, query: QueryParams) -> DataTable:
     """Return the table that a file has; raises BadQuestion."""
-    return prices.table(prices.asked(query)).asked(table_question(query))
+    return rows_asked(prices.table(prices.asked(query)), query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.reach import quotas_of
 from trimtab.fleet.targets import other_limit
 from trimtab.plan.proof.scenario import Scenario
-from trimtab.web.tables import AllocationQuestion, TableQuestion
+from trimtab.web.tables import AllocationQuestion, DataTable, TableQuestion
 
 MOST_CHARS = 400
 """Of a value in a query."""
@@ -50,6 +50,8 @@ _FORMS = {
     "deadline": "a month or a day up to its 28th, as 2027-03 or 2027-03-15",
     "by": f"one of {', '.join(SPLITS)} or label:KEY",
 }
+_NAMED = 8
+"""Workloads that a refusal lists."""
 _FLAGS = {"": True, "1": True, "0": False}
 
 
@@ -58,7 +60,9 @@ class BadQuestion(UsageError):
 
 
 def word(query: QueryParams, key: str) -> str:
-    """Return a value as it stands, empty where it is not there; raises BadQuestion where it is too long."""
+    """Return a value as it stands, empty where it is not there; raises BadQuestion where it is too long or given twice."""
+    if len(query.getlist(key)) > 1:
+        raise BadQuestion(f"{key} is given {len(query.getlist(key))} times: give it once")
     value = query.get(key, "")
     if len(value) > MOST_CHARS:
         raise BadQuestion(f"{key} is longer than {MOST_CHARS} characters")
@@ -75,6 +79,23 @@ def table_question(query: QueryParams) -> TableQuestion:
     return TableQuestion(
         words=word(query, "q"), team=word(query, "team"), sort=word(query, "sort"), down=_FLAGS[down], page=int(page)
     )
+
+
+def rows_asked(table: DataTable, query: QueryParams) -> DataTable:
+    """Return the rows of a table that a query wants, in its order; raises BadQuestion where that is by no column of its."""
+    question, keys = table_question(query), [column.key for column in table.columns]
+    if question.sort and question.sort not in keys:
+        raise BadQuestion(f"sort must be a column of the table {table.key}: {', '.join(keys)}")
+    return table.asked(question)
+
+
+def subject(query: QueryParams, key: str, known: Collection[str]) -> str:
+    """Return the workload that a table is about, one of `known` or of none; raises BadQuestion where it is not given."""
+    found = word(query, key)
+    if not found and known:
+        some = ", ".join(sorted(known)[:_NAMED]) + (", ..." if len(known) > _NAMED else "")
+        raise BadQuestion(f"this table is about one workload: give {key}, one of {some}")
+    return found
 
 
 def switched_off(query: QueryParams) -> frozenset[str]:
