@@ -45,7 +45,7 @@ def test_the_answer_says_why_one_place_is_cheaper():
     told = json.loads(run("llama-3.1-8b", "--serve", "--rate", "20", "--provider", "aws", "-o", "json").output)
 
     assert not told["disaggregated"]["wins"]
-    assert "dearer than together" in told["disaggregated"]["why"]
+    assert "more expensive than together" in told["disaggregated"]["why"]
     assert "kv_producer" not in told["paste"]
 
 

@@ -47,9 +47,7 @@ def test_every_command_says_the_same_tranches_and_nothing_is_bought_for_an_idle_
     tranches = order_rows(order.read_text(encoding="utf-8"))
     assert tranches[0][0] >= LAST
     assert sum(nodes for _, nodes in tranches) == NODES
-    said = f"commit to {NODES} x p4d.24xlarge for 1 year: " + ", ".join(
-        f"{nodes} on {day}" for day, nodes in tranches
-    )
+    said = f"commit to {NODES} x p4d.24xlarge for 1 year: " + ", ".join(f"{nodes} on {day}" for day, nodes in tranches)
     assert buy["effect"] == said
     assert order.name in (folder / "manifests" / "APPLY.md").read_text(encoding="utf-8")
 

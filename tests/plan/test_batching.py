@@ -100,7 +100,7 @@ def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine
 def test_batch_times_that_contradict_what_was_seen_are_not_used():
     found = audit(quad(batching={"seconds": {1: 0.1, 8: 0.2}}), catalog=few_machines())
 
-    assert "measure the batch times anew" in reason(found, batching.NAME)
+    assert "measure the batch times again" in reason(found, batching.NAME)
 
 
 def test_a_service_that_runs_several_at_once_is_not_told_to_batch():

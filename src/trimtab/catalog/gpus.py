@@ -75,7 +75,7 @@ class Gpu:
 
     @property
     def has_speed_law(self) -> bool:
-        """Tell whether measured runs stand behind predictions of its speed: behind GPUs', not NeuronCores' and TPUs'.
+        """Return whether measured runs stand behind predictions of its speed: behind GPUs', not NeuronCores' and TPUs'.
 
         Programs for these are compiled for them, so that no workload is moved onto one or off one either.
         """

@@ -16,7 +16,7 @@ class CapacityType(Enum):
 
     @property
     def paid_anyway(self) -> bool:
-        """Tell whether the node is paid for whether it is used or not, so that giving it back saves nothing."""
+        """Return whether the node is paid for whether it is used or not, so that giving it back saves nothing."""
         return self in (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.OWNED)
 
 
@@ -32,7 +32,7 @@ class Isolation(Enum):
     NONE = "none"
 
     def admits(self, other: Isolation) -> bool:
-        """Tell whether who asks for this may be kept apart by the other."""
+        """Return whether who asks for this may be kept apart by the other."""
         return other is Isolation.HARDWARE or self in (other, Isolation.NONE)
 
 
@@ -66,12 +66,12 @@ class BuyingOption(Enum):
 
     @property
     def commits_spend(self) -> bool:
-        """Tell whether one is bound to spend so much an hour on whatever the plan covers, not to nodes of one type."""
+        """Return whether one is bound to spend so much an hour on whatever the plan covers, not to nodes of one type."""
         return self in (BuyingOption.SAVINGS_PLAN_1Y, BuyingOption.SAVINGS_PLAN_3Y)
 
     @property
     def commits_nodes(self) -> bool:
-        """Tell whether one is bound to nodes of one type and region."""
+        """Return whether one is bound to nodes of one type and region."""
         return self.term_years > 0 and not self.commits_spend
 
 
@@ -96,7 +96,7 @@ class Precision(Enum):
 
 
 class PriceBasis(Enum):
-    """How a price was had."""
+    """How a price was obtained."""
 
     LISTED = "listed"
     """Read from the provider's price list, or from a public copy of it."""

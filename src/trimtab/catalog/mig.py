@@ -58,7 +58,7 @@ class MigProfile:
 
     @property
     def holds_media_engines(self) -> bool:
-        """Tell whether the instance takes the board's media engines, of which there is one set."""
+        """Return whether the instance takes the board's media engines, of which there is one set."""
         return "+me" in self.name
 
     def memory_gib(self, board_memory_gib: float) -> float:
@@ -202,7 +202,7 @@ def _covered(profile: MigProfile, reference: MigProfile) -> int:
 
 
 def _implies(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Tell whether whatever keeps within one measure keeps within the other; the last entry is the room."""
+    """Return whether whatever keeps within one measure keeps within the other; the last entry is the room."""
     return all(a * other[-1] >= b * one[-1] for a, b in zip(one[:-1], other[:-1], strict=True))
 
 

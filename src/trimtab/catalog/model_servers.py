@@ -119,7 +119,7 @@ class ServerMetrics:
 
     @property
     def times_requests(self) -> bool:
-        """Tell whether it has a histogram of requests or of first tokens, by which targets can be judged."""
+        """Return whether it has a histogram of requests or of first tokens, by which targets can be judged."""
         return bool(self.latency or self.ttft)
 
 

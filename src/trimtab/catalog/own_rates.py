@@ -297,7 +297,7 @@ LEAST_FRAC = 0.05
 MOST_TIMES = 5.0
 """Of the highest rate of a list: what is paid beyond is for more than the node."""
 SHOWN = 5
-_CURE = "a rate is USD for an hour of a whole node: mend the row, or leave it if it is meant"
+_CURE = "a rate is USD for an hour of a whole node: correct the row, or leave it if it is meant"
 
 
 def questions(own: Mapping[str, Price], listed: PriceBook, book: PriceBook) -> tuple[str, ...]:
@@ -374,5 +374,5 @@ def _dear_spot(price: Price, book: PriceBook) -> Iterator[str]:
     if spot is not None and on_demand is not None and spot > on_demand and price.usd_hr in (spot, on_demand):
         yield (
             f"{price.provider} {price.instance_type} in {price.region} is ${spot:,.4f} an hour on spot and ${on_demand:,.4f} "
-            "on demand: spot is not sold above on demand; mend the row, or give both rates"
+            "on demand: spot is not sold above on demand; correct the row, or give both rates"
         )

@@ -27,7 +27,7 @@ class Pool:
         return self.held_as(CapacityType.ON_DEMAND)
 
     def is_beside(self, other: Pool) -> bool:
-        """Tell whether two pools lie in one region of one provider."""
+        """Return whether two pools lie in one region of one provider."""
         return (self.provider, self.region) == (other.provider, other.region)
 
     def held_as(self, capacity_type: CapacityType) -> Pool:
@@ -92,12 +92,12 @@ class SharedPool:
 
     @property
     def is_isolated(self) -> bool:
-        """Tell whether hardware keeps them apart."""
+        """Return whether hardware keeps them apart."""
         return self.kept_apart_by is Isolation.HARDWARE
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether a slot is a part of a GPU."""
+        """Return whether a slot is a part of a GPU."""
         return bool(self.profile) or not self.is_isolated
 
     @property

@@ -18,7 +18,7 @@ from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_MO
 
 MOST_USD_HR = 1e6
-"""No node costs more; a thousand times the dearest that is sold."""
+"""No node costs more; a thousand times the most expensive that is sold."""
 ANY_REGION = "any"
 """The region of a rate that holds wherever the provider sells."""
 
@@ -27,7 +27,7 @@ PriceKey = tuple[str, str, str, BuyingOption]
 
 
 def is_rate(usd_hr: float) -> bool:
-    """Tell whether an amount can be what an hour of a node costs; less than a millionth of a dollar is none."""
+    """Return whether an amount can be what an hour of a node costs; less than a millionth of a dollar is none."""
     return 0 < usd_hr <= MOST_USD_HR and round(usd_hr, 6) > 0
 
 
@@ -44,7 +44,7 @@ class Price:
     source: str
     basis: PriceBasis = PriceBasis.LISTED
     purchasable: bool = True
-    """False where a list states a rate that nobody can buy (GCP a3-highgpu-1g on demand) or the series is retired."""
+    """False where a list states a rate that cannot be bought (GCP a3-highgpu-1g on demand) or the series is retired."""
     interruption: InterruptionBucket | None = None
     note: str = ""
 
@@ -120,7 +120,7 @@ class PriceBook:
     ) -> tuple[Price, ...]:
         """Return the rates under which a shape can be bought at a date, one per buying option, in the order of the options.
 
-        `purchasable_only=False` adds list rates that nobody can buy. Empty where nothing is sold there at that date.
+        `purchasable_only=False` adds list rates that cannot be bought. Empty where nothing is sold there at that date.
         """
         found = (_latest(self.history(provider, instance_type, region, option), at) for option in BuyingOption)
         return tuple(price for price in found if price and (price.purchasable or not purchasable_only))
@@ -170,7 +170,7 @@ class PriceBook:
         return tuple(price for price in self.offerings(at=at, purchasable_only=False) if price.as_of < oldest)
 
     def _counts_in(self, key: PriceKey, region: str) -> bool:
-        """Tell whether an offering's rate is the one of a region: its own, or the one for any region where it has none."""
+        """Return whether an offering's rate is the one of a region: its own, or the one for any region where it has none."""
         return key[2] == region or (key[2] == ANY_REGION and (key[0], key[1], region, key[3]) not in self._history)
 
     def _copies(self, row: Price) -> list[Price]:

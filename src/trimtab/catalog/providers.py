@@ -87,7 +87,7 @@ def provider_of_bill(name: str) -> str:
 
 
 def is_region(provider: str, region: str) -> bool:
-    """Tell whether a region is spelled as a provider with a price list spells its own."""
+    """Return whether a region is spelled as a provider with a price list spells its own."""
     return any(
         row.name == provider and row.region is not None and row.region.fullmatch(region) is not None
         for row in PROVIDERS

@@ -10,7 +10,7 @@ What counts, and what does not:
   works again ends that;
 - a GPU that is throttled costs the share of its speed that it lost, while somebody holds it.
 
-Sources: kubelet's pauses (10 s, doubled up to 300 s, anew after ten minutes): kubernetes.io, "Pod Lifecycle", restart policy.
+Sources: kubelet's pauses (10 s, doubled up to 300 s, again after ten minutes): kubernetes.io, "Pod Lifecycle", restart policy.
 XIDs: docs.nvidia.com/deploy/xid-errors, those whose action is to reset the GPU or the node, or to send the board back.
 """
 
@@ -195,7 +195,7 @@ def crash_loop_s(restarts: int, life_s: float) -> float:
 
 
 def is_crash_looping(pod: Row, end_s: float, settings: Hygiene) -> bool:
-    """Tell whether a pod's container crashed again and again, and still did when it was read."""
+    """Return whether a pod's container crashed again and again, and still did when it was read."""
     restarts, life_s = pod["restarts"], number(pod["last_life_s"])
     if not isinstance(restarts, int) or restarts < settings.crash_restarts or life_s >= settings.crash_life_s:
         return False
@@ -245,7 +245,7 @@ def _crash_loops(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
 def _began(counted_s: float, held: Sequence[HeldGpus], records: ClusterRecords) -> float:
     """Return when a crash loop began: as restarts count it, put right by when its GPUs last worked, if both nearly agree.
 
-    Lives are taken to be as long as the last one, which is a few percent off. Where the program works its GPUs before each
+    Lives are assumed to be as long as the last one, which is a few percent off. Where the program works its GPUs before each
     crash, readings tell nothing, and disagree.
     """
     if not held:
@@ -262,7 +262,7 @@ def _began(counted_s: float, held: Sequence[HeldGpus], records: ClusterRecords) 
 
 
 def is_fatal(fault: Row) -> bool:
-    """Tell whether a fault needs the GPU reset or replaced; other XIDs are faults of programs."""
+    """Return whether a fault needs the GPU reset or replaced; other XIDs are faults of programs."""
     return fault["fault"] in ("ecc", "row-remap") or (fault["fault"] == "xid" and fault["code"] in FATAL_XIDS)
 
 

@@ -163,7 +163,7 @@ def _verdict(contrasts: tuple[Contrast, ...], rule: CanaryRule) -> CanaryCompari
 
 
 def _judged(contrast: Contrast, rule: CanaryRule) -> tuple[bool, bool]:
-    """Tell whether a figure is surely worse, and whether it is surely fine."""
+    """Return whether a figure is surely worse, and whether it is surely fine."""
     match contrast.what:
         case "p99 latency, s":
             return contrast.low > 1 + rule.slack_frac, contrast.high <= 1 + rule.slack_frac

@@ -194,7 +194,7 @@ def _untainted(records: ClusterRecords, strays: set[str]) -> Iterator[Found]:
 
 
 def keeps_others_out(taints: Mapping[str, str]) -> bool:
-    """Tell whether taints (key -> `value:effect`) keep pods away that do not ask for the node."""
+    """Return whether taints (key -> `value:effect`) keep pods away that do not ask for the node."""
     return any(effect.rpartition(":")[2] in _KEEPS_OUT for effect in taints.values())
 
 
@@ -214,7 +214,7 @@ def _kept_off(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:
 
 
 def tolerates_gpu_taint(tolerations: Mapping[str, str]) -> bool:
-    """Tell whether tolerations (key, `*` = any -> `value:effect`) allow a node with the taint nvidia.com/gpu:NoSchedule."""
+    """Return whether tolerations (key, `*` = any -> `value:effect`) allow a node with the taint nvidia.com/gpu:NoSchedule."""
     for key, stated in tolerations.items():
         effects = [text.partition(" for ")[0].rpartition(":")[2] for text in stated.split(", ")]
         if key in ("*", GPU_TAINT) and any(effect in ("", "NoSchedule") for effect in effects):

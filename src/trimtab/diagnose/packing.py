@@ -7,7 +7,7 @@ go as it is.
 
 Only what is safe to say is said:
 
-- a pod is moved only if a Deployment, ReplicaSet or StatefulSet makes it anew, and only once its node and the others have not
+- a pod is moved only if a Deployment, ReplicaSet or StatefulSet makes it again, and only once its node and the others have not
   changed for a day. Runs lose work and notebooks their state; they keep their nodes;
 - a node takes a pod only if its taints are the same, and the labels that the pod asks for; two pods of a workload come together
   only where some already stand together, for what keeps them apart is not known;
@@ -323,6 +323,6 @@ def _evidence(count: int, gone: Sequence[_Node], moves: Sequence[tuple[_Pod, _No
 def _cost(moves: Sequence[tuple[_Pod, _Node]]) -> str:
     known = [pod for pod, _ in moves if pod.start_s is not None]
     if len(known) < len(moves):
-        return "Each of them starts anew; how long that takes was not seen"
+        return "Each of them starts again; how long that takes was not seen"
     hours = sum((pod.start_s or 0.0) * pod.ask.gpus * pod.ask.gpu_milli / GPU_MILLI for pod in known) / S_PER_HR
-    return f"They start anew, which took them {hours:,.2f} GPU-hours"
+    return f"They start again, which took them {hours:,.2f} GPU-hours"

@@ -59,7 +59,7 @@ class Signs:
     waiting: float | None = None
     """Requests queued per replica."""
     batch_cap: float | None = None
-    """The most that a replica takes at once: the highest batch that it was seen to hold, or its setting."""
+    """The most that a replica takes at once: the highest batch that it was observed to hold, or its setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +318,7 @@ def _causes(workload: Workload, bands: Bands, ended: Sequence[str]) -> list[str]
 
 
 def signs_of(workload: Workload) -> Signs:
-    """Return what a workload's history shows of the five causes; a service's cap is the most that it was seen to hold."""
+    """Return what a workload's history shows of the five causes; a service's cap is the most that it was observed to hold."""
     activity, service = workload.activity, workload.service
     peak, total = activity.memory_peak_gib, activity.memory_total_gib
     batch = waiting = cap = None

@@ -101,7 +101,7 @@ class CoveredWeek:
 
     @property
     def whole(self) -> bool:
-        """Tell whether all of it is covered."""
+        """Return whether all of it is covered."""
         return self.window.hours == HR_PER_WEEK
 
 

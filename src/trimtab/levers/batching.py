@@ -105,7 +105,7 @@ def profile_of(workload: Workload, gpu: Gpu | None) -> BatchProfile | str:
     ratio = alone_s / declared.seconds[1]
     if not 1 / _BELIEVED_RATIO <= ratio <= _BELIEVED_RATIO:
         seen = f"declares {declared.seconds[1]:.3g} s for one request, and {alone_s:.3g} s were seen"
-        return f"{seen}: measure the batch times anew"
+        return f"{seen}: measure the batch times again"
     return BatchProfile(
         sizes=sizes,
         seconds=tuple(declared.seconds[size] * ratio for size in sizes),
@@ -227,7 +227,7 @@ def fitting_profile(case: Case, place: Placement, profile: BatchProfile, market:
 
 
 def batches_fit(case: Case, place: Placement, market: Market) -> bool:
-    """Tell whether the largest batch at a place fits its memory; True without batches."""
+    """Return whether the largest batch at a place fits its memory; True without batches."""
     profile = profile_of(case.workload, market.gpu(case.workload.gpu))
     if place.batching is None or isinstance(profile, str):
         return True

@@ -115,7 +115,7 @@ def best_calendar(
 
 
 def can_book(ask: LeverRequest, place: Placement) -> bool:
-    """Tell whether blocks of a place's nodes have a known rate, for a workload that consists of runs."""
+    """Return whether blocks of a place's nodes have a known rate, for a workload that consists of runs."""
     runs = ask.workload.kind in RUN_KINDS and ask.workload.jobs is not None and ask.settings.limits.use_blocks
     return runs and place.shared is None and ask.market.block_price(place.pool) is not None
 
@@ -159,7 +159,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
             used_frac = applied.outcome.booked_used_frac
             used = "none booked" if used_frac is None else f"{used_frac:.0%}"
             yield Fact("booked node-hours in use", "replay in blocks", used, f"> {rate / on_demand:.0%}")
-            what = "node-hour in a block (paid upfront; the price is offered anew for each block)"
+            what = "node-hour in a block (paid upfront; the price is offered again for each block)"
             yield Fact(what, dated, f"${rate:,.2f}", f"${on_demand:,.2f} on demand")
 
 

@@ -64,7 +64,7 @@ def plan_rates_by_provider(pools: Iterable[Pool], market: Market, option: Buying
 
 
 def _beats(placed: tuple[int, CommitmentOffer], offer: CommitmentOffer, at: int) -> bool:
-    """Tell whether an offer at another place is no dearer on any pool; of equal ones the first stays."""
+    """Return whether an offer at another place is no more expensive on any pool; of equal ones the first stays."""
     place, mine, rates = placed[0], placed[1].rates_micro_usd_hr, offer.rates_micro_usd_hr
     if place == at or not all(pool in mine and mine[pool] <= rate for pool, rate in rates.items()):
         return False

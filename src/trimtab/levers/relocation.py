@@ -100,7 +100,7 @@ def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
 
 
 def _what_moving_would_do(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    """Say what the best move would save on nodes and cost besides, each alone, or the rule that holds the workload.
+    """Say what the best move would save on nodes and cost in addition, each alone, or the rule that holds the workload.
 
     Slots of shared nodes are left out: what they cost depends on who else is there.
     """

@@ -63,7 +63,7 @@ def _with(base: Deployment, ask: LeverRequest, replicas: int) -> Deployment:
 
 
 def stands_still(ask: LeverRequest) -> bool:
-    """Tell whether history ran the same number of replicas at all times: what moves has an autoscaler already."""
+    """Return whether history ran the same number of replicas at all times: what moves has an autoscaler already."""
     replicas = demand_of(ask.case).replicas
     seen = replicas[np.isfinite(replicas) & (replicas > 0)]
     return bool(len(seen)) and float(np.quantile(seen, 0.95) - np.quantile(seen, 0.05)) < 0.5

@@ -95,7 +95,7 @@ def impossible(case: Case) -> str | None:
 
 
 def allowed(case: Case) -> bool:
-    """Tell whether the owner of a service allows it to have no replica."""
+    """Return whether the owner of a service allows it to have no replica."""
     return case.workload.spec.min_replicas == 0
 
 

@@ -150,7 +150,7 @@ def _quieter(slot: UseSlots, fitting: Sequence[UseSlots]) -> int:
 
 
 def _better(one: UseSlots, other: UseSlots, market: Market) -> bool:
-    """Tell whether a slot beats another of its kind in everything: its price, that of a whole node, and speed; equals stay."""
+    """Return whether a slot beats another of its kind in price, price of a whole node, and speed; equals stay."""
     if _kind(one) != _kind(other):
         return False
     mine, theirs = (_in_all(slot, market) for slot in (one, other))
@@ -347,7 +347,7 @@ def looser_target(case: Case, slots: Sequence[UseSlots], market: Market) -> str 
 
 
 def _takes_the_peak(case: Case, slot: UseSlots) -> bool:
-    """Tell whether one slice serves what one GPU was seen to serve at its busiest, with the headroom that plans leave."""
+    """Return whether one slice serves what one GPU was observed to serve at its busiest, with the headroom that plans leave."""
     growth = 1 + case.settings.planning.demand_headroom_frac
     return bool(slot.shared.profile) and case.law is not None and case.law.seen_activity_load * growth <= slot.speed.low
 

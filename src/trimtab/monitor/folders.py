@@ -275,7 +275,7 @@ def _run_pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
 
 
 def _page_pod(settings: Mapping[str, Plain]) -> dict[str, Plain]:
-    # a probe of the kubelet's own comes from outside of the pod, where nobody is listened to
+    # a probe of the kubelet's own comes from outside of the pod, from which nothing is accepted
     probe: Mapping[str, Plain] = {"exec": {"command": ["python", "-c", _ANSWERS]}, "timeoutSeconds": 10}
     container = _container(settings, "serve", [])
     mounts: Sequence[Plain] = [
@@ -316,7 +316,7 @@ def _container(settings: Mapping[str, Plain], command: str, env: Sequence[Plain]
         "workingDir": _PLACE,
         "env": [
             {"name": "HOME", "value": "/tmp"},
-            # the volume hands audits from week to week, and the key that would seal them is made anew each time
+            # the volume hands audits from week to week, and the key that would seal them is made again each time
             {"name": "TRIMTAB_TRUST_STATE", "value": "1"},
             *env,
         ],

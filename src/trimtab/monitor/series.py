@@ -269,7 +269,7 @@ def _kv_cache() -> str:
 
 
 def _waste(idle_frac: float) -> str:
-    """Return dollars an hour by kind: held by nobody, held and idle, and the part of working GPUs that does not work.
+    """Return dollars an hour by kind: held by no workload, held and idle, and the part of working GPUs that does not work.
 
     The three and what works add up to the fleet's dollars.
     """

@@ -293,7 +293,7 @@ def time_scale(model: Architecture, demand: Demand, engine: str, point: Measured
             "a serving calibration needs a time per output token (tpot_ms) or of a request (latency_ms) above 0"
         )
     ways, _ = ways_of(model, point.gpu, (owned_offer(point.gpu, MOST_GPUS),), demand, engine)
-    # formats come widest first: a point that names none is taken to be of the widest that fits
+    # formats come widest first: a point that names none is assumed to be of the widest that fits
     mine = next((way for way in ways if way.query.tensor == point.gpus), None)
     if mine is None:
         raise UsageError(

@@ -4,7 +4,7 @@
 1 / (1 + m) of its speed while m others are at work. Of each other program no more is known than that it is at work for at most
 `busy_frac` of an hour when it has the GPU to itself. Sharing stretches that: at most `busy_frac / left`, where
 `left = max(1 / (1 + others), 1 - others * busy_frac)` is the time that a work-conserving scheduler leaves to one program
-whatever the others ask for. The others are taken to be at work independently of one another.
+whatever the others ask for. The others are assumed to be at work independently of one another.
 
 **MPS.** Each of n programs has 1 / n of the processors for itself (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, which the device plugin
 sets to 100 / n) and of the memory (`CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`); bandwidth and L2 are shared. The others are taken to
@@ -158,6 +158,6 @@ def speed_beside(own_frac: float, other_frac: float) -> SpeedBeside:
 
 
 def is_safe_pair(one_frac: float, other_frac: float) -> bool:
-    """Tell whether both of two programs are expected to lose 10 % at most and, one in a hundred aside, 25 %."""
+    """Return whether both of two programs are expected to lose 10 % at most and, one in a hundred aside, 25 %."""
     both = (speed_beside(one_frac, other_frac), speed_beside(other_frac, one_frac))
     return all(speed.expected >= 1 - SAFE_LOSS_FRAC and speed.careful >= 1 - CAREFUL_LOSS_FRAC for speed in both)

@@ -40,7 +40,7 @@ HAND_OVER_S = 0.0
 """What a hand-over takes beside its bytes and the costs of a first token: nothing that measured runs show
 (`benchmarks.disaggregation`)."""
 MOST_PER_HALF = 6
-"""Options of a half in one place, cheapest first, that are combined with those of the other; dearer ones only cost more."""
+"""Options of a half in one place, cheapest first, that are combined with those of the other; others only cost more."""
 MOST_LINK_FRAC = 0.7
 """Share of a link that caches may use: beyond it they queue for longer than their prompts take."""
 MOST_PREFILL_SEQUENCES = 64
@@ -236,7 +236,7 @@ def _same_offer(prefill: Half, decode: Half) -> bool:
 
 
 def _one_node(prefill: Half, decode: Half) -> bool:
-    """Tell whether one node holds all replicas of both halves, so that caches stay within it."""
+    """Return whether one node holds all replicas of both halves, so that caches stay within it."""
     return _same_offer(prefill, decode) and prefill.gpus + decode.gpus <= prefill.offer.gpus
 
 

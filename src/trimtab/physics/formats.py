@@ -183,7 +183,7 @@ def notes(gpu: Gpu) -> tuple[str, ...]:
 
 
 def is_four_bit(stored: WeightFormat) -> bool:
-    """Tell whether weights are stored in about 4 bits."""
+    """Return whether weights are stored in about 4 bits."""
     return FORMATS[stored].weight_bytes < 1
 
 

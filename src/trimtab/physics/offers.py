@@ -79,7 +79,7 @@ class NodeOffer:
 
     @property
     def is_marketplace(self) -> bool:
-        """Tell whether a private host rents the node out, and not the provider."""
+        """Return whether a private host rents the node out, and not the provider."""
         return self.instance_type.endswith(_MARKETPLACE_SUFFIX)
 
     @property
@@ -212,7 +212,7 @@ class Interruptions:
     startup_s: float = 300.0
     """From asking for a node to a ready pod."""
     cold_start_s: float = 180.0
-    """Loading a served model besides."""
+    """Loading a served model in addition."""
     save_s: float = 60.0
     restore_s: float = 180.0
     notice_s: float = 120.0

@@ -95,7 +95,7 @@ def times_of(queries: Sequence[ServingQuery], model: Model | None = None) -> Ser
 
 
 def knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
-    """Tell whether a level was measured among those that differ by these keys."""
+    """Return whether a level was measured among those that differ by these keys."""
     return any(level in term.values for term in terms.terms if term.by == by)
 
 

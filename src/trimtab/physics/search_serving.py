@@ -43,7 +43,7 @@ TAIL_FACTOR = 1.6
 def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCURRENCIES) -> ServingTimes:
     """Return all times of all queries at all concurrencies, `(queries, concurrencies)` each; one pass of array arithmetic."""
     given = serving_columns(queries)
-    # one row a query, one column a concurrency: the shapes broadcast against each other
+    # one row per query, one column a concurrency: the shapes broadcast against each other
     columns = {name: column[:, None] for name, column in given.items()}
     columns["requests"] = np.array(concurrencies, dtype=np.float64)[None, :]
     tables = packaged("serving").tables

@@ -209,7 +209,7 @@ def _roomy(gpu: Gpu, sold: Sequence[NodeOffer], gpus: int, demand: TrainingDeman
 
 
 def _is_measured_fabric(gpu: Gpu, offer: NodeOffer, gpus: int) -> bool:
-    """Tell whether links are like the measured ones: switched NVLink, and a published network at least half as fast."""
+    """Return whether links are like the measured ones: switched NVLink, and a published network at least half as fast."""
     if offer.gpus >= gpus or BuyingOption.OWNED in offer.usd_hr:
         return True
     network = between_nodes(offer)

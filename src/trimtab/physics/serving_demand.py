@@ -47,7 +47,7 @@ class Targets:
 
     @property
     def needs_replay(self) -> bool:
-        """Tell whether a limit is on a quantile, which only a replay of random arrivals knows."""
+        """Return whether a limit is on a quantile, which only a replay of random arrivals knows."""
         limits = (self.ttft_s, self.tpot_s, self.latency_s)
         return self.ttft_s is not None or (self.tail_frac is not None and any(limit is not None for limit in limits))
 
@@ -69,7 +69,7 @@ class Demand:
     cached_frac: float = 0.0
     """Share of a prompt's tokens that the prefix cache of a GPU holds."""
     loaded_frac: float = 0.0
-    """Share of them that host memory holds besides, from where they are loaded."""
+    """Share of them that host memory holds in addition, from where they are loaded."""
     speculation: Speculation | None = None
     adapters: Adapters | None = None
 
@@ -240,7 +240,7 @@ def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> st
     """Return which single change makes a run fit one GPU, cheapest first, with what it costs; empty when none does.
 
     Full recomputation repeats the forward pass: 8 instead of 6 FLOPs a parameter and token. 8-bit states cost next to nothing
-    in speed. Adapters train a small share of the weights, which bounds what they can learn; QLoRA dequantizes besides.
+    in speed. Adapters train a small share of the weights, which bounds what they can learn; QLoRA dequantizes in addition.
     """
     # no recomputation and plain AdamW: each change is made to this plan alone
     base = plans_of(model, gpu, 1, demand)[0]

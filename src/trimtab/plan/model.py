@@ -93,7 +93,7 @@ class RunsSpend:
     spot_micro_usd: int = 0
     """What spot nodes save of it, beside the same nodes on demand."""
     spot_up_frac: float = 0.0
-    """The share of the time in which spot is taken to be there; 0 where they are not on spot."""
+    """The share of the time in which spot is assumed to be there; 0 where they are not on spot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -167,18 +167,18 @@ class TargetResult:
 
     @property
     def kept(self) -> bool:
-        """Tell whether the plan keeps it."""
+        """Return whether the plan keeps it."""
         return self.attained_frac >= self.target.required_frac - _ROUNDING
 
     @property
     def is_missed_by_plan(self) -> bool:
-        """Tell whether the plan misses it and does worse than history did."""
+        """Return whether the plan misses it and does worse than history did."""
         before = self.before_frac
         return not self.kept and self.touched and (before is None or self.attained_frac < before - _ROUNDING)
 
     @property
     def is_mended(self) -> bool:
-        """Tell whether the plan keeps it where history missed it."""
+        """Return whether the plan keeps it where history missed it."""
         return self.kept and self.before_frac is not None and self.before_frac < self.target.required_frac
 
     @property

@@ -351,7 +351,7 @@ def _as_if_all_known(prospects: Prospects, cheapest: ChosenPlan, chosen: ChosenP
 
 
 def _as_needed(settings: Settings) -> bool:
-    """Tell whether ways wait for their replays: not under limits, whose price asks what the plan would be without each."""
+    """Return whether ways wait for their replays: not under limits, whose price asks what the plan would be without each."""
     return not settings.limits.quotas and settings.limits.spot_max_frac >= 1
 
 

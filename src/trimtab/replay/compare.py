@@ -1,4 +1,4 @@
-"""Scaling policies by name, tuned on a service's own history, and replayed beside the least that hindsight would have cost.
+"""Scaling policies by name, tuned on a service's own history and replayed beside a lower bound of hindsight's cost.
 
 Further metrics of an autoscaler follow a plus sign: `keda:70+queue:5+kv:95+wait:1`.
 """
@@ -337,7 +337,7 @@ OSCILLATES_PER_HR = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyRun(ShownInNotebook):
-    """One policy over one history. `over_clairvoyant` is replica-hours over the least that serve every step unqueued.
+    """One policy over one history. `over_clairvoyant` is replica-hours over the fewest that serve every step unqueued.
 
     `keeps` says whether every target was kept; `undominated` whether no other run was both cheaper and no worse.
     """

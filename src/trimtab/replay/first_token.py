@@ -84,7 +84,7 @@ def replay_deployment(
 
 
 def beyond_saturation(replayed: EngineReplay) -> bool:
-    """Tell whether more comes than an engine serves: caches are given up, or a place is waited for longer than it is held.
+    """Return whether more comes than an engine serves: caches are given up, or a place is waited for longer than it is held.
 
     On measured runs such times are off by factors of up to a hundred to either side, for a little more or less of memory
     decides between a place at once and a turn in a long line (`benchmarks.ttft`).

@@ -49,7 +49,7 @@ class ServerShape(NamedTuple):
     kept_steps: int
     """How long an empty node stays up."""
     room_per_node: float
-    """How many replicas a node is taken to hold where one looks for room to start in."""
+    """How many replicas a node is assumed to hold where one looks for room to start in."""
     queue_limit_s: float
     quota_replicas: int
     closed_from: int
@@ -318,7 +318,7 @@ def resize_spot(
 
 @inlined
 def out_of_reach(requests: FloatArray, ok: FloatArray, allowed_misses: FloatArray) -> bool:
-    """Tell whether more requests than allowed came too late for some target already."""
+    """Return whether more requests than allowed came too late for some target already."""
     late = False
     for k in range(len(ok)):
         # what missed so far; no later request can make it good
@@ -505,7 +505,7 @@ def serve_history(
                 if len(queued_s) > 0:
                     queued_s[t] = max(queued_s[t], before_s, after_s)
                 count_waits(waits, before_s, after_s, arrived)
-                # the table is read anew only where the load has changed
+                # the table is read again only where the load has changed
                 if duty_cycle_frac != tabulated_frac:
                     near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
                     tabulated_frac = duty_cycle_frac

@@ -112,7 +112,7 @@ class Probes:
     up: Flags
 
     def at(self, moments_s: FloatArray) -> Flags:
-        """Return what the latest probe said at each moment; moments beyond the record begin it anew."""
+        """Return what the latest probe said at each moment; moments beyond the record begin it again."""
         first, last = float(self.t_s[0]), float(self.t_s[-1])
         # a record of a single probe has no length of its own
         within = first + np.mod(moments_s, max(last - first, 1.0))

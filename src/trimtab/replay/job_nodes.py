@@ -119,7 +119,7 @@ def gpus_with(gpu_milli: IntArray, least_milli: int) -> int:
 
 
 def fits(room: NodeRoom, pod: PodAsk) -> bool:
-    """Tell whether a node has room for a pod."""
+    """Return whether a node has room for a pod."""
     if room.cpu_milli < pod.cpu_milli or room.memory_mib < pod.memory_mib:
         return False
     if pod.gpus == 0:
@@ -142,7 +142,7 @@ def left_after(room: NodeRoom, pod: PodAsk, gpu: int) -> NodeRoom:
 
 
 def is_first_of_its_kind(gpu_milli: IntArray, device: int) -> bool:
-    """Tell whether no GPU before this one has as much free: they would score alike."""
+    """Return whether no GPU before this one has as much free: they would score alike."""
     alike = 0
     for other in range(device):
         alike += gpu_milli[other] == gpu_milli[device]
@@ -214,7 +214,7 @@ def least_lost(room: NodeRoom, pod: PodAsk, mix: PodMix, fill: ExpectedFill, bef
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Droughts:
-    """Spells without spot `(n_spells,)`, in order and apart, within `length_s`, after which they begin anew."""
+    """Spells without spot `(n_spells,)`, in order and apart, within `length_s`, after which they begin again."""
 
     begins_s: FloatArray
     ends_s: FloatArray
@@ -223,8 +223,8 @@ class Droughts:
     """Whether a drought begins by taking all spot nodes of the pool, or only keeps new ones away."""
 
     def lasts_at(self, at_s: float) -> bool:
-        """Tell whether no spot node can be had at a moment."""
-        # the record begins anew after its length
+        """Return whether no spot node can be had at a moment."""
+        # the record begins again after its length
         within_s = at_s % self.length_s
         latest = int(np.searchsorted(self.begins_s, within_s, side="right")) - 1
         return latest >= 0 and within_s < float(self.ends_s[latest])

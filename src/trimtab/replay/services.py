@@ -256,7 +256,7 @@ class ServiceModel:
 
     @property
     def room_per_node(self) -> float:
-        """Return how many replicas a node is taken to hold where one looks for room to start in."""
+        """Return how many replicas a node is assumed to hold where one looks for room to start in."""
         return self.replicas_per_node if self.beside else 1.0
 
 

@@ -48,12 +48,12 @@ class TargetReview:
 
     @property
     def kept(self) -> bool:
-        """Tell whether it is kept after."""
+        """Return whether it is kept after."""
         return self.after_frac >= self.target.required_frac
 
     @property
     def broken(self) -> bool:
-        """Tell whether it is missed after, and was not missed before."""
+        """Return whether it is missed after, and was not missed before."""
         return not self.kept and (self.before_frac is None or self.before_frac >= self.target.required_frac)
 
 
@@ -114,7 +114,7 @@ class Review:
 
     @property
     def passes(self) -> bool:
-        """Tell whether no target breaks and nothing stops pods from running."""
+        """Return whether no target breaks and nothing stops pods from running."""
         return not self.broken and all(finding.weight is not Weight.STOPS for finding in self.findings)
 
 
@@ -209,7 +209,7 @@ class _Bills:
         return self.enacted.priced(usage, ()).total + self.enacted.moving({**moved, **stays})
 
     def _nodes_follow(self, index: int, proposed: Proposed) -> bool:
-        """Tell whether nodes come and go with its pods: those of a NodePool do, others where history shows that they did."""
+        """Return whether nodes come and go with its pods: those of a NodePool do, others where history shows that they did."""
         workload = self.enacted.fleet.workloads[index]
         if proposed.gives_nodes_back or self.enacted.evaluators[index].place(proposed.deployment).pool != workload.pool:
             return True

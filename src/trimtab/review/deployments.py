@@ -59,7 +59,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "Etc/GMT", "GMT"})
 
 
 def is_timetable(scaler: Scaler) -> bool:
-    """Tell whether an autoscaler follows the clock and nothing else."""
+    """Return whether an autoscaler follows the clock and nothing else."""
     triggers = listed(scaler.spec, "triggers")
     return scaler.kind == NOTEBOOK_TIMETABLE or (
         bool(triggers) and all(text(trigger, "type") == "cron" for trigger in triggers)
@@ -364,10 +364,10 @@ def _lifetimes(pods: DeclaredPods, pool: NodePool, case: Case, found: Proposed) 
 
 
 def _width_unknown(pods: DeclaredPods, workload: Workload) -> str:
-    """Say why nobody knows how fast runs would be on as many GPUs as their pods ask for."""
+    """Say why it is not known how fast runs would be on as many GPUs as their pods ask for."""
     held = round(workload.gpus_per_pod)
     used = max((size.used_gpus or 0.0 for size in workload.pod_sizes if round(size.gpus) == held), default=0.0)
-    why = f"some of its pods used {used:g}" if used else "nobody measured how many they used"
+    why = f"some of its pods used {used:g}" if used else "how many they used was not measured"
     return f"asks for {pods.gpus} GPU(s) a pod, and they hold {held}: how fast it would run is not known, since {why}"
 
 

@@ -52,7 +52,7 @@ class DisruptionBudget:
     """Operators of its selector that are not modelled."""
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether it is for pods with these labels; an empty selector is for all of its namespace."""
+        """Return whether it is for pods with these labels; an empty selector is for all of its namespace."""
         return (
             namespace == self.namespace
             and all(labels.get(key) == value for key, value in self.labels.items())

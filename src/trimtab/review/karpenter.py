@@ -173,12 +173,12 @@ def by_weight(pools: Sequence[NodePool]) -> list[NodePool]:
 
 
 def names_instances(pool: NodePool) -> bool:
-    """Tell whether a pool says which instances it starts."""
+    """Return whether a pool says which instances it starts."""
     return bool(pool.instance_types or pool.needs)
 
 
 def admits(pool: NodePool, offering: Offering) -> bool:
-    """Tell whether a pool may start an instance type."""
+    """Return whether a pool may start an instance type."""
     if pool.instance_types and offering.pool.instance_type not in pool.instance_types:
         return False
     known = _labels_of(offering)
@@ -304,7 +304,7 @@ def _of_all(order: Sequence[NodePool], *, one_in: int, gpu_limit: int | None) ->
 
 
 def is_limited(pool: NodePool) -> bool:
-    """Tell whether a pool may run out of room."""
+    """Return whether a pool may run out of room."""
     return pool.gpu_limit is not None or pool.node_limit is not None or bool(pool.part_limits)
 
 

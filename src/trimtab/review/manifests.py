@@ -215,7 +215,7 @@ class Manifests:
         return tuple(budget for budget in self.budgets if labels and budget.selects(namespace, labels))
 
     def is_placeholder(self, pods: DeclaredPods) -> bool:
-        """Tell whether pods only hold a node until others take their place: a timetable of the lowest priority."""
+        """Return whether pods only hold a node until others take their place: a timetable of the lowest priority."""
         return bool(pods.cron) and self.priorities.get(pods.priority_class, 0.0) < 0
 
     def laid_on(self, known: Iterable[str]) -> Manifests:
@@ -302,7 +302,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
             for what in budget.unread
         ]
     elif kind == "Nodegroup" and is_block_group(body) and number(body, "spec", "scalingConfig", "maxSize") is None:
-        why = "it says not how many nodes of a capacity block: pods are taken to run on the group behind them"
+        why = "it says not how many nodes of a capacity block: pods are assumed to run on the group behind them"
         found.unread.append(Unread(what=f"{kind} {text(body, 'spec', 'name') or name}", file=file, why=why))
     elif kind in GROUP_KINDS:
         found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, body)}
@@ -421,7 +421,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
 
 
 def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether its scheduler puts a new pod on the node that holds most of its own, by what the pod says.
+    """Return whether its scheduler puts a new pod on the node that holds most of its own, by what the pod says.
 
     A preferred affinity to its own pods by node does (kube-scheduler scores InterPodAffinity twice as much as
     NodeResourcesFit), but for the spread over nodes that the scheduler adds to pods which state none and scores as much
@@ -442,9 +442,9 @@ def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:
 
 
 def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether a selector takes pods with such labels; what else than equality it asks for is taken to be so.
+    """Return whether a selector takes pods with such labels; what else than equality it asks for is assumed to be so.
 
-    A patch does not say its pods' labels: those that it asks for are taken to be theirs.
+    A patch does not say its pods' labels: those that it asks for are assumed to be theirs.
     """
     return not labels or all(labels.get(key, value) == value for key, value in mapping(selector, "matchLabels").items())
 

@@ -112,7 +112,7 @@ def _eksctl(file: str, body: Object) -> NodePool:
 
 
 def is_block_group(nodegroup: Object) -> bool:
-    """Tell whether a Nodegroup of EKS holds nodes of capacity blocks (EKS user guide, "Capacity Blocks for ML")."""
+    """Return whether a Nodegroup of EKS holds nodes of capacity blocks (EKS user guide, "Capacity Blocks for ML")."""
     return text(nodegroup, "spec", "capacityType") == "CAPACITY_BLOCK"
 
 
@@ -181,7 +181,7 @@ def _aks_taint(spelling: str) -> Taint:
 
 
 def ranks_groups(compute_class: Object) -> bool:
-    """Tell whether a ComputeClass only says which of some node pools come first, and has GKE make none of its own."""
+    """Return whether a ComputeClass only says which of some node pools come first, and has GKE make none of its own."""
     ranked = listed(compute_class, "spec", "priorities")
     makes = at(compute_class, "spec", "nodePoolAutoCreation", "enabled") is True
     return bool(ranked) and not makes and all(set(priority) == {"nodepools"} for priority in ranked)

@@ -127,7 +127,7 @@ def pools_of(pods: DeclaredPods, workload: Workload, manifests: Manifests, found
         if absent := pods.selected(NODE_POOL_LABEL) or pods.selected(*GROUP_NAME_LABELS):
             kind = "node pool" if pods.selected(NODE_POOL_LABEL) else "node group"
             found.notes.append(
-                f"selects the {kind} {absent}, which is not among these objects: taken to be its present nodes"
+                f"selects the {kind} {absent}, which is not among these objects: assumed to be its present nodes"
             )
         return ()
     for taint in _kept_off(pods, pool):
@@ -240,7 +240,7 @@ def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, foun
 
 
 def _shares_its_pool(pods: DeclaredPods, manifests: Manifests) -> bool:
-    """Tell whether pods of another workload select the same pools."""
+    """Return whether pods of another workload select the same pools."""
     mine = selected_pools(pods, manifests)
     return bool(mine) and any(
         selected_pools(other, manifests) == mine
@@ -370,7 +370,7 @@ def _in_slots(
     market: Market,
     found: Proposed,
 ) -> bool:
-    """Tell whether its pods share nodes; say in which slots of them, or why that is not known."""
+    """Return whether its pods share nodes; say in which slots of them, or why that is not known."""
     if share.resource == GPU and share.sharing is None and share.count >= offering.gpus_per_node:
         return False
     slot = slot_of(share, case.workload, offering, market, case.settings.assumptions, busy_frac)
@@ -500,7 +500,7 @@ def _spot(home: Pool, one_in: int, case: Case, market: Market, found: Proposed) 
     if workload.spec.interruptible is not True:
         found.warn(
             workload.name, (),
-            "runs on spot, and nobody declared that it bears interruptions",
+            "runs on spot, and it is not declared that it bears interruptions",
             "declare interruptible: true in workloads.yaml once it saves its work or runs in several zones",
         )  # fmt: skip
 

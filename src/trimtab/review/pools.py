@@ -26,7 +26,7 @@ class Taint:
     operator: str = "Equal"
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether this toleration covers a taint (kubernetes.io, Taints and Tolerations)."""
+        """Return whether this toleration covers a taint (kubernetes.io, Taints and Tolerations)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -53,7 +53,7 @@ class Need:
     values: tuple[str, ...]
 
     def holds(self, value: str) -> bool:
-        """Tell whether a value of the label is allowed; numbers are compared as such (karpenter.sh v1, NodePools)."""
+        """Return whether a value of the label is allowed; numbers are compared as such (karpenter.sh v1, NodePools)."""
         match self.operator:
             case "In":
                 return value in self.values
@@ -121,7 +121,7 @@ class NodePool:
         return next((self.requirements[label] for label in INSTANCE_TYPE_LABELS if label in self.requirements), ())
 
     def starts_on_demand(self, instance_type: str) -> bool:
-        """Tell whether it may start an instance type on demand, where it may start it at all."""
+        """Return whether it may start an instance type on demand, where it may start it at all."""
         return not self.on_demand_types or instance_type in self.on_demand_types
 
     def gives(self, key: str) -> tuple[str, ...]:

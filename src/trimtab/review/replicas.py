@@ -193,7 +193,7 @@ def _to_none(
 def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
     """Return what one replica does on the nodes that were found for it.
 
-    A request takes so much less of a faster GPU, whether or not a replica is taken to serve more there.
+    A request takes so much less of a faster GPU, whether or not a replica is assumed to serve more there.
     """
     workload = case.workload
     place = resolve(workload, Deployment.of(*found.changes))

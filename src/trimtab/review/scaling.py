@@ -78,7 +78,7 @@ def reads_absence_as_zero(scaler: Scaler) -> tuple[str, ...]:
 
 
 def is_on(scaler: Scaler, annotation: str) -> bool:
-    """Tell whether an annotation is there and says no word for false."""
+    """Return whether an annotation is there and says no word for false."""
     said = scaler.annotations.get(annotation)
     return said is not None and said not in _FALSE
 
@@ -522,7 +522,7 @@ def _outside(expression: str) -> str:
 
 
 def _is_one(text: str) -> bool:
-    """Tell whether what was found inside a call is one balanced expression."""
+    """Return whether what was found inside a call is one balanced expression."""
     return text.count("(") == text.count(")")
 
 

@@ -59,7 +59,7 @@ class AskedShare:
     sharing: GpuSharing | None
 
     def is_of(self, slot: UseSlots) -> bool:
-        """Tell whether a slot is what is asked for."""
+        """Return whether a slot is what is asked for."""
         shared = slot.shared
         if self.sharing is not None:
             mine = (shared.kept_apart_by, slot.per_gpu, slot.slots)

@@ -1,6 +1,6 @@
 """Who may ask, and how an answer is to be treated: before any page is made, and on whatever goes out.
 
-Read-only and closed by default. A host name that nobody allowed is refused, since a page elsewhere could otherwise point its
+Read-only and closed by default. A host name that is not allowed is refused, since a page elsewhere could otherwise point its
 own name at this address (DNS rebinding). So are methods other than GET and HEAD. Where a token is set, or a proxy names the
 reader, nothing is shown without one of them. The checklist is that of the OWASP ASVS 5.0, chapters 1, 3 and 13; each row has a
 test.
@@ -31,7 +31,7 @@ MOST_TARGET = 4096
 """Bytes of a path with its query."""
 MOST_FORM = 4096
 MOST_FAILED = 20
-"""Wrong tokens a minute; then nobody can log in for the rest of it."""
+"""Wrong tokens a minute; then no one can log in for the rest of it."""
 _MINUTE_S = 60.0
 LOGIN, STATIC = "/login", "/static/"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -65,17 +65,17 @@ class AccessRules:
     user_header: str = ""
     """In lower case; empty: no proxy is believed."""
     proxies: tuple[Network, ...] = ()
-    """Whence requests with that header are believed."""
+    """Addresses from which requests with that header are believed."""
     users: tuple[str, ...] = ()
     """Patterns of names that may read; empty: every name."""
 
     @property
     def open(self) -> bool:
-        """Tell whether nothing is asked of a reader."""
+        """Return whether nothing is asked of a reader."""
         return self.token is None and not self.user_header
 
     def admits(self, user: str) -> bool:
-        """Tell whether a name may read."""
+        """Return whether a name may read."""
         return not self.users or any(fnmatchcase(user.lower(), pattern.lower()) for pattern in self.users)
 
 
@@ -88,7 +88,7 @@ def networks(addresses: Sequence[str]) -> tuple[Network, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address; a name other than localhost is taken for one that others can."""
+    """Return whether only this machine can reach an address; a name other than localhost is taken for one that others can."""
     if host.lower() == "localhost":
         return True
     try:
@@ -150,7 +150,7 @@ class AccessGate:
         return RedirectResponse(f"{LOGIN}?next={quote(path, safe='/')}", 303)
 
     def _is_known(self, headers: Headers) -> bool:
-        """Tell whether a request brings the token, or the cookie that it was exchanged for."""
+        """Return whether a request brings the token, or the cookie that it was exchanged for."""
         if self.rules.token is None:
             return False
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -159,7 +159,7 @@ class AccessGate:
         return _same(_cookie(headers.get("cookie", "")), self._session)
 
     def _is_vouched_for(self, scope: Scope, headers: Headers) -> bool:
-        """Tell whether the proxy names a reader who may see this.
+        """Return whether the proxy names a reader who may see this.
 
         The header counts only in a request from the proxy's own address, and only if it is there once: of two, one could be
         the reader's own.

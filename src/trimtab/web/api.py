@@ -204,7 +204,7 @@ def _paths() -> Schema:
             {200: _ref("Rows"), **_WORKED_OUT},
         ),
         "/api/audits/{audit}/verify": _get(
-            "The plan held against later history, as `trimtab verify -o json` has it",
+            "The plan compared with later history, as `trimtab verify -o json` has it",
             (_AUDIT,),
             {200: _ref("Verification"), **_WORKED_OUT},
         ),
@@ -298,7 +298,7 @@ _ALLOCATION_PARAMETERS: Sequence[Schema] = (
     _parameter("by", "team, workload, namespace, kind, model or `label:KEY`.", _text("by")),
     _parameter("cost", "What is charged.", {"type": "string", "enum": [name for name in BASES if name]}),
     _parameter("idle", "Idle nodes and unused commitments.", {"type": "string", "enum": list(RULES)}),
-    _parameter("shared", "Tax, credits, what nobody is named for.", {"type": "string", "enum": list(RULES)}),
+    _parameter("shared", "Tax, credits, charges without an owner.", {"type": "string", "enum": list(RULES)}),
 )
 _TABLE_PARAMETERS: Sequence[Schema] = (
     _parameter("q", "Rows that hold this text.", {"type": "string", "maxLength": MOST_CHARS}),
@@ -336,7 +336,7 @@ def _ref(name: str) -> Schema:
 
 
 _WORKED_OUT = {202: _ref("UnderWay")} | {status: _ref("Error") for status in (400, 404, 409, 429)}
-"""What may be answered besides, where something has to be worked out."""
+"""What may be answered in addition, where something has to be worked out."""
 
 
 def _array(name: str) -> Schema:

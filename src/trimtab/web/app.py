@@ -71,7 +71,7 @@ from trimtab.web.reviews import KeptReview, ReviewFolder, review_page, review_ta
 from trimtab.web.tables import TABLES, AllocatedBill, DataTable, audit_workbook
 
 MOST_BYTES = 32_000_000
-"""Of all packed pages together; those that nobody asked for longest go first."""
+"""Of all packed pages together; those not asked for longest go first."""
 _LEVEL = 5
 Key = tuple[AuditEntry, str]
 
@@ -388,7 +388,7 @@ class Routes:
         return self.library.worked_out(entry, GpuHoursQuestion(workload=workload))
 
     def verify(self, request: Request) -> Response:
-        """Answer with the plan held against later history, made anew where that has grown."""
+        """Answer with the plan compared with later history, made again where that has grown."""
         entry, document = self._asked(request)
         question = table_question(request.query_params)
         found, stamp = self.library.verified(entry), self.library.source.later_stamp(entry.name)

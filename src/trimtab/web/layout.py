@@ -205,7 +205,7 @@ def both(wide: Html, on_phone: Html) -> Html:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """Where a table stands: its page's address, what else the address says, and whence its files come."""
+    """Where a table stands: its page's address, what else the address says, and where its files come from."""
 
     path: str
     files: str

@@ -38,7 +38,7 @@ MOST_WAITING = 8
 MOST_WORKED_OUT = 64
 """Verifications, scenarios and allocations kept in memory."""
 ABANDONED_S = 30.0
-"""Work that nobody has asked after for so long is stopped, so that the next question does not wait for it. A page that
+"""Work that was not asked about for so long is stopped, so that the next question does not wait for it. A page that
 waits asks every few seconds."""
 ANSWER_WAIT_S = 2.0
 """How long a page waits for what is being worked out before it says so."""
@@ -181,7 +181,7 @@ class Switchboard:
             return self._orders.year(order)
 
     def limit_prices(self, tell: Progress) -> tuple[ServiceLimitPrices, ...]:
-        """Price latency limits that nobody declared; switches wait meanwhile. Raises TrimtabError."""
+        """Price latency limits that are not declared; switches wait meanwhile. Raises TrimtabError."""
         with self._solving:
             return limit_prices(self._made.planned, self._made.opened.market, self._made.opened.settings, tell)
 
@@ -300,7 +300,7 @@ class Library:
             return self._documents[entry]
 
     def switchboard(self, entry: AuditEntry) -> Switchboard | UnderWay | Refused:
-        """Return an audit's switches; where nobody asked for them yet, begin to make them."""
+        """Return an audit's switches; where they were not asked for yet, begin to make them."""
         with self._access:
             if entry not in self._boards:
                 self._boards[entry] = UnderWay(stage="waiting for its turn", done_frac=0.0)
@@ -321,7 +321,7 @@ class Library:
         return board.year(order) if isinstance(board, Switchboard) else board
 
     def limit_prices(self, entry: AuditEntry) -> tuple[ServiceLimitPrices, ...] | UnderWay | Refused:
-        """Return what latency limits that nobody declared would save; raises TooBusy."""
+        """Return what latency limits that are not declared would save; raises TooBusy."""
         board = self.switchboard(entry)
         if not isinstance(board, Switchboard):
             return board
@@ -336,7 +336,7 @@ class Library:
         return self.source.running()
 
     def verified(self, entry: AuditEntry) -> Verification | UnderWay | Refused:
-        """Return an audit's plan held against later history, worked out again when that has grown; raises TooBusy."""
+        """Return an audit's plan compared with later history, worked out again when that has grown; raises TooBusy."""
         key = (entry, "verified", self.source.later_stamp(entry.name))
         return self._answers.ask(key, lambda tell: self.source.verified(entry.name, tell))
 

@@ -232,7 +232,7 @@ def limits(
     question: TableQuestion,
     found: Sequence[ServiceLimitPrices] | UnderWay | Refused,
 ) -> str:
-    """Return what declarations that nobody made would save, latency limits with a slider each."""
+    """Return what declarations that were not made would save, latency limits with a slider each."""
     place = place_of("Undeclared limits", name, document, "/limits", found)
     if isinstance(found, UnderWay | Refused):
         services = [waiting(found, "Limits are being priced")]

@@ -127,7 +127,7 @@ class AllocationQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedBill:
-    """A bill that was split: a row a payer, and what is to be said of it."""
+    """A bill that was split: a row per payer, and what is to be said of it."""
 
     table: DataTable
     notes: tuple[str, ...]
@@ -144,7 +144,7 @@ class TableQuestion:
     page: int = 1
 
     def takes(self, row: Row) -> bool:
-        """Tell whether a row is wanted."""
+        """Return whether a row is wanted."""
         if self.team and row.get("team") != self.team:
             return False
         wanted = self.words.casefold()

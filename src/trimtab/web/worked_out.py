@@ -1,4 +1,4 @@
-"""The pages that are worked out when they are asked for: the plan held against later history, another world, the bill split."""
+"""Pages that are worked out when they are asked for: the plan compared with later history, another world, the bill split."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def verify(
     """Return what the plan saved since, action by action, or why that cannot be told."""
     place = _place("Predicted and realised", name, document, "/verify", found)
     if not isinstance(found, Verification):
-        return page(place, waiting(found, "The plan is being held against later history"))
+        return page(place, waiting(found, "The plan is being compared with later history"))
     made = verification_page(found, document.fleet)
     where = TablePlace(
         path=f"{audit_path(name)}/verify",

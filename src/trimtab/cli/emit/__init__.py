@@ -27,7 +27,7 @@ _AUTOSCALERS = ("keda", "hpa")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitOptions:
-    """What was asked of `trimtab emit`."""
+    """Arguments of `trimtab emit`."""
 
     bundle: Path | None = bundle_argument()
     demo: str | None = demo_option("With --monitoring: a demonstration fleet.")

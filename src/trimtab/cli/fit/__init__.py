@@ -33,7 +33,7 @@ ACCEPTED = ("marketplace", "consumer", "4-bit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
-    """What was asked of `trimtab fit`."""
+    """Arguments of `trimtab fit`."""
 
     model: str | None = argument(required=False)
     list_models: bool = option("--list-models", help="List the models that have a name here, and end.")

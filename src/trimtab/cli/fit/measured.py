@@ -45,7 +45,7 @@ class MeasuredPresentation:
 
 
 def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> None:
-    """Write the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
+    """Write the answer; raises Unpredictable for what was not measured, PlanError where no GPU is left."""
     found, answer = measured_answered(options, model, assumed), options.answer
     if answer.output_format is Format.JSON and not answer.fields:
         write(json.dumps(found.document, indent=2, allow_nan=False, ensure_ascii=False), answer.out)
@@ -54,7 +54,7 @@ def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumpti
 
 
 def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> MeasuredPresentation:
-    """Return the answer; raises Unpredictable for what nobody measured, PlanError where no GPU is left."""
+    """Return the answer; raises Unpredictable for what was not measured, PlanError where no GPU is left."""
     _check(options, model)
     found = measured_answer(model, _demand(options, model), market_of(options, assumed), formats=options.formats)
     if not found.found:

@@ -38,7 +38,7 @@ class PoolsBeside:
 
     @property
     def wins(self) -> bool:
-        """Tell whether the pools cost less than every option in one place."""
+        """Return whether the pools cost less than every option in one place."""
         pair = self.answer.pair
         if pair is not None and self.first is not None and pair.caveats and not self.first.caveats:
             return False
@@ -86,7 +86,7 @@ def pools_lines(beside: PoolsBeside | None) -> list[str]:
 
 
 def _none_lines(rejected: Sequence[Rejected]) -> list[str]:
-    """Return the nearest pairs that missed a target; of pairs nobody could judge only one."""
+    """Return the nearest pairs that missed a target; of pairs that could not be judged only one."""
     ranked = sorted(rejected, key=lambda reject: reject.miss_frac)
     seen = list(dict.fromkeys(f"{reject.what}: {reject.because}" for reject in ranked))[:SHOWN_REJECTS]
     return [f"prefill and decode apart: nothing works; {'; '.join(seen)}"] if seen else []
@@ -99,7 +99,9 @@ def _against(beside: PoolsBeside) -> str:
     if beside.there is None:
         return told
     ratio = pair.usd_per_mtok.value / beside.there.usd_per_mtok.value - 1
-    return f"{told}; at {pair.decode.offer.provider} alone {abs(ratio):.0%} {'dearer' if ratio > 0 else 'cheaper'}"
+    return (
+        f"{told}; at {pair.decode.offer.provider} alone {abs(ratio):.0%} {'more expensive' if ratio > 0 else 'cheaper'}"
+    )
 
 
 def _seen(load: ReplayedLoad, tpot_s: float) -> str:
@@ -117,7 +119,7 @@ def _places(pair: DisaggregatedOption) -> str:
 
 
 def pools_document(beside: PoolsBeside | None) -> Mapping[str, object] | None:
-    """Return the pools for programs; None where nobody asked, `found: false` where nothing works."""
+    """Return the pools for programs; None where they were not asked for, `found: false` where nothing works."""
     if beside is None:
         return None
     pair, load = beside.answer.pair, beside.answer.load

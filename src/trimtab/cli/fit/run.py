@@ -109,7 +109,7 @@ class _Request:
 
     @property
     def drawn(self) -> bool:
-        """Tell whether pictures are wanted."""
+        """Return whether pictures are wanted."""
         return self.options.pictures or self.options.answer.output_format is Format.HTML
 
 

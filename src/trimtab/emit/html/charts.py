@@ -167,7 +167,7 @@ def _phone_step(at: int, label: str, amount: str, x: float, width: float, style:
 
 
 def waste_bar(waste: Sequence[WastePart], *, width: float = WIDTH) -> Html:
-    """Draw the bill as one bar, cut into what it buys: kinds of waste, dearest first, then useful work."""
+    """Draw the bill as one bar, cut into what it buys: kinds of waste, most expensive first, then useful work."""
     x = 0.0
     cuts = []
     for at, row in enumerate(row for row in waste if row.usd_mo > 0):
@@ -194,7 +194,7 @@ def waste_bar(waste: Sequence[WastePart], *, width: float = WIDTH) -> Html:
 
 
 def waste_style(row: WastePart, at: int) -> str:
-    """Return the colour class of a kind of waste, the dearest darkest."""
+    """Return the colour class of a kind of waste, the most expensive darkest."""
     return "w-useful" if row.kind == USEFUL else f"w-{min(at, 7)}"
 
 
@@ -361,7 +361,7 @@ def _heat_level(value: float | None) -> str:
 
 
 def week_map(what: str, values: Series, *, name: str = "week-map") -> Html:
-    """Draw one week of a workload or GPU, a row a day and a column an hour: darker is busier; small enough for a phone."""
+    """Draw one week of a workload or GPU, a row per day and a column an hour: darker is busier; small enough for a phone."""
     left, row_height = 36.0, 20.0
     cell = (PHONE_WIDTH - left) / HR_PER_DAY
     rows = []

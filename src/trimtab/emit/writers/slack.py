@@ -72,7 +72,7 @@ def write_page(page: Page) -> str:
 
 
 def fits_slack(blocks: Sequence[JsonObject]) -> bool:
-    """Tell whether blocks are as few and as short as Slack takes them in one message."""
+    """Return whether blocks are as few and as short as Slack takes them in one message."""
     size = len(compact_json(list(blocks)))
     return len(blocks) <= MOST_BLOCKS and size <= MOST_JSON and sum(texts_in(list(blocks))) <= MOST_ALL_TEXT
 

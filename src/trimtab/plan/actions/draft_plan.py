@@ -218,12 +218,12 @@ class DraftPlan:
         }
 
     def keeps_targets_without(self, number: int) -> bool:
-        """Tell whether the action's workloads would still fit and keep their targets if it alone were left out."""
+        """Return whether the action's workloads would still fit and keep their targets if it alone were left out."""
         rest = self._of(self.everything - {number})
         return all(index not in rest or self._stands(index, rest[index]) for index in self.actions[number].workloads)
 
     def _stands(self, index: int, deployment: Deployment) -> bool:
-        """Tell whether a workload keeps its targets with a part of its planned changes; with all of them it does."""
+        """Return whether a workload keeps its targets with a part of its planned changes; with all of them it does."""
         key = index, deployment.levers
         if not deployment.changes or deployment.levers == self.deployments[index].levers:
             return True

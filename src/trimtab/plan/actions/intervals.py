@@ -69,7 +69,7 @@ def saving_estimate(
         factors = [up_frac / spot_up_frac - 1 for up_frac in _SPOT_UP_FRAC]
         low = min(low, saving_usd_mo + abs(saving_usd_mo) * factors[0])
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * factors[1])
-        because += f"; spot is taken to be there {spot_up_frac:.0%} of the time"
+        because += f"; spot is assumed to be there {spot_up_frac:.0%} of the time"
     if speed is not None and speed.low < speed.value:
         low = min(low, saving_usd_mo - abs(saving_usd_mo) * math.log(speed.value / speed.low))
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)

@@ -65,7 +65,7 @@ class Work:
     apart_mo: float
 
     def fresh(self, number: int, done: frozenset[int]) -> bool:
-        """Tell whether an action takes up a lever."""
+        """Return whether an action takes up a lever."""
         lever = self.levers[number]
         return lever is not None and all(self.levers[other] != lever for other in done)
 

@@ -40,7 +40,7 @@ class OwnedSpend:
     region: str = ""
 
     def may_cover(self, pool: Pool) -> bool:
-        """Tell whether its terms cover a pool's nodes."""
+        """Return whether its terms cover a pool's nodes."""
         family = pool.instance_type.partition(".")[0]
         return pool.provider == self.provider and self.family in ("", family) and self.region in ("", pool.region)
 
@@ -63,7 +63,7 @@ class Owned:
         return BuyingOption.SAVINGS_PLAN_3Y if long else BuyingOption.SAVINGS_PLAN_1Y
 
     def runs_at(self, day: date) -> bool:
-        """Tell whether it runs on a day."""
+        """Return whether it runs on a day."""
         return self.start <= day < self.end
 
     def commitment(self, pools: Sequence[Pool], market: Market) -> Commitment | None:

@@ -14,7 +14,7 @@ nobody needs quieter ones. A *standing* way holds as many replicas as history ha
 its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the same pool, if all who could
 use `s` have a standing way in `t`, and
 
-- take no more of a node of `t` than the least that they could take of one of `s`; or
+- take no more of a node of `t` than the lower bound of what they take of one of `s`; or
 - all who could use `s` or `t` stand in `t`, on one node together.
 
 Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can stand in `t`, in each hour on no
@@ -128,7 +128,7 @@ class Veto:
     """Refuse every way: the workload stays as it is."""
 
     def refuses(self, outcome: Outcome) -> bool:
-        """Tell whether a way with this outcome on the fit window is no safer than the refused one."""
+        """Return whether a way with this outcome on the fit window is no safer than the refused one."""
         return self.keeps or any(
             attained.safe_frac <= self.safe_frac[attained.target]
             or 1 - attained.safe_frac > (1 - self.safe_frac[attained.target]) * _MISSES_LEFT_FRAC
@@ -171,7 +171,7 @@ class _Sites:
     users: dict[Site, _Users] = field(default_factory=dict)
 
     def is_dominated(self, site: Site, other: Site) -> bool:
-        """Tell whether another site takes a site's place in any plan."""
+        """Return whether another site takes a site's place in any plan."""
         mine, others = self.users[site], self.users[other]
         if site.pool != other.pool or not mine.keys() <= others.keys():
             return False
@@ -227,7 +227,7 @@ def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
 
 
 def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
-    """Tell whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
+    """Return whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
     levers = [
         lever
         for lever in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
@@ -237,7 +237,7 @@ def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
 
 
 def _stands(place: Deployment, ask: LeverRequest, veto: Veto | None) -> bool:
-    """Tell whether the replicas that history had keep the targets at a place, as slots beside others'."""
+    """Return whether the replicas that history had keep the targets at a place, as slots beside others'."""
     if not ask.evaluator.keeps_targets(place):
         return False
     outcome = ask.evaluator.outcome(place)

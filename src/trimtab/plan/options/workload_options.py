@@ -36,7 +36,7 @@ from trimtab.units import S_PER_HR
 VETOED = "no safer than a way that missed a target on unseen history"
 DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
-AT_LEAST = "not replayed: at the least that it could use, another still costs no more"
+AT_LEAST = "not replayed: another costs no more than a lower bound of it"
 _WHERE = ("offering", "relocation", "sharing", "gpu_count", "precision")
 """What a deployment changes of where replicas run, and on what; all else stays as history had it."""
 _Where = TypeVar("_Where", Pool, SharedPool)
@@ -71,7 +71,7 @@ class WorkloadOptions:
     without_headroom: tuple[Candidate, ...] = ()
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
     waiting: tuple[Candidate, ...] = ()
-    """Ways that nobody has replayed yet, with the least that each could use; none of them is known to keep the targets."""
+    """Ways not replayed yet, with a lower bound of what each could use; none of them is known to keep the targets."""
     why_not: Mapping[str, str] | None = None
     """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out.
     None as long as nobody asked (`explained`)."""
@@ -225,7 +225,7 @@ class Sieve:
     """Candidates that hold at all times as many replicas as history had at most."""
     as_needed: bool = False
     waiting: list[Candidate] = field(default_factory=list)
-    """Ways at the least that they could use, to be replayed where the joint choice asks for them."""
+    """Ways at a lower bound of their use, to be replayed where the joint choice asks for them."""
 
     def copy(self) -> Sieve:
         """Return a sieve that goes on from here, and leaves this one as it is."""
@@ -286,9 +286,9 @@ class Sieve:
         )
 
     def keeps(self, way: Deployment, *, may_wait: bool = False) -> bool:
-        """Tell whether a way is known to keep the targets, and take the candidate that it makes.
+        """Return whether a way is known to keep the targets, and take the candidate that it makes.
 
-        It waits for its replay where it may and the least that it could use is known.
+        It waits for its replay where it may and a lower bound of what it could use is known.
         """
         evaluator = self.ask.evaluator
         reason = evaluator.hopeless(way)
@@ -326,14 +326,14 @@ class Sieve:
         return keeps
 
     def _is_unsure(self, way: Deployment) -> bool:
-        """Tell whether a way is scaled, or holds as many replicas as history did where fewer might do."""
+        """Return whether a way is scaled, or holds as many replicas as history did where fewer might do."""
         if isinstance(way.scaling, SetReplicaPolicy):
             return True
         is_service = self.ask.workload.kind is WorkloadKind.SERVING
         return is_service and way == way.only(*_WHERE) and self.ask.once(_most_replicas) > self.ask.once(_floor)
 
     def _waits(self, way: Deployment) -> bool:
-        """Take a way at the least that it could use; tell whether that is known well enough."""
+        """Take a way at a lower bound of its use; return whether that is known well enough."""
         evaluator = self.ask.evaluator
         if isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none:
             return False  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
@@ -354,7 +354,7 @@ class Sieve:
 def undominated(
     candidates: list[Candidate], market: Market, coupling: Coupling
 ) -> tuple[tuple[Candidate, ...], Counter[str]]:
-    """Drop candidates that another beats at every price: a dearer one of fixed cost, or one that uses no less in any hour.
+    """Drop candidates that another beats at every price: one of higher fixed cost, or one that uses no less in any hour.
 
     Nothing is lost: in any plan the better one can take the other's place, at no more cost, within the same limits, and asking
     nothing else of the team.
@@ -367,7 +367,7 @@ def undominated(
         alone, key=lambda candidate: (_fixed_cost(candidate, market), len(candidate.needs), _effort(candidate))
     ):
         if any(_asks_no_more(other, candidate) for other in fixed):
-            dropped["dearer, and no commitment can change that"] += 1
+            dropped["more expensive, and no commitment can change that"] += 1
         else:
             fixed.append(candidate)
     kept: list[Candidate] = []
@@ -391,7 +391,7 @@ class _Rivals:
         self._fixed = [(_fixed_cost(candidate, market), candidate) for candidate in alone]
 
     def beat(self, way: Candidate) -> bool:
-        """Tell whether a candidate beats a way at every price, even at the least that the way could use."""
+        """Return whether a candidate beats a way at every price, even at a lower bound of the way's use."""
         if self._coupling.is_alone(way):
             cost = _fixed_cost(way, self._market)
             return any(known <= cost and _asks_no_more(candidate, way) for known, candidate in self._fixed)
@@ -403,7 +403,7 @@ def _effort(candidate: Candidate) -> float:
 
 
 def _asks_no_more(one: Candidate, other: Candidate) -> bool:
-    """Tell whether one candidate needs no entry and asks for no work that another does not."""
+    """Return whether one candidate needs no entry and asks for no work that another does not."""
     return one.needs <= other.needs and one.effort.keys() <= other.effort.keys()
 
 
@@ -457,11 +457,11 @@ class Coupling:
 
     @property
     def limits_spot(self) -> bool:
-        """Tell whether the share of spot is limited."""
+        """Return whether the share of spot is limited."""
         return self.spot_max_frac < 1
 
     def couples(self, pool: Pool) -> bool:
-        """Tell whether use of a pool touches other workloads: then its cost in one hour is not a fixed sum."""
+        """Return whether use of a pool touches other workloads: then its cost in one hour is not a fixed sum."""
         return (
             self.limits_spot
             or pool in self.owned
@@ -470,7 +470,7 @@ class Coupling:
         )
 
     def is_alone(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate's cost is a fixed sum, whatever other workloads do."""
+        """Return whether a candidate's cost is a fixed sum, whatever other workloads do."""
         return not candidate.slots and not any(self.couples(pool) for pool in candidate.usage)
 
     def spot_excess_s(self, usage: Mapping[Pool, IntArray]) -> float:

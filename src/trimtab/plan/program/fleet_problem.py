@@ -174,7 +174,7 @@ def fleet_problem(
 
 
 def _row(judged: WorkloadOptions) -> tuple[Option, ...]:
-    """Return a workload's candidates, and after them the ways that wait for a replay, at the least that they could use."""
+    """Return a workload's candidates, and after them the ways that wait for a replay, at a lower bound of their use."""
     candidates = (_option(candidate) for candidate in judged.candidates)
     return (*candidates, *(_option(way, is_least=True) for way in judged.waiting))
 

@@ -70,7 +70,7 @@ class Improver:
                 if gains[best] > _LEAST_GAIN_USD:
                     self.move(workload, tried[best])
                     gained += float(gains[best])
-        # where spend plans compete with nodes both are found anew together, else counts pool by pool
+        # where spend plans compete with nodes both are found again together, else counts pool by pool
         if self._is_joint:
             self._hold_best()
         else:

@@ -111,7 +111,7 @@ class _Judge:
         self._integral = self._master.size(range(table.rows)) <= _MAX_INTEGRAL_SIZE
 
     def can_keep(self, limits: Sequence[Limit]) -> bool:
-        """Tell whether some choice breaks none of these limits."""
+        """Return whether some choice breaks none of these limits."""
         program = self._master.program().copy()
         # only excess costs: the least is 0 where all of these limits can be kept together
         program.cost = [0.0] * len(program.cost)

@@ -1,6 +1,6 @@
 """The joint problem as blocks that share rows: one block per workload, balance rows over periods of hours of like use.
 
-The bill is convex in use, so that a program over means is never dearer than the hourly one: its optimum is a bound. What it
+The bill is convex in use, so that a program over means never costs more than the hourly one: its optimum is a bound. What it
 loses depends on where the cuts are. At the optimum a pool's balance price is the on-demand rate in hours above the committed
 count and 0 below, so that cuts by the level of use lose almost nothing: hours are sorted by use and cut into equal parts.
 Pools that are coupled within the hour (a spend plan covers them) are cut together, where their use differs most in dollars.

@@ -7,7 +7,7 @@
    is dropped, and nothing is lost (reduced-cost fixing).
 3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
    improved on the exact bill one workload at a time, is the plan. Where too many options are left and limits bind, a MILP
-   chooses anew for the workloads that the relaxation splits between options, and the bound stays that of step 1.
+   chooses again for the workloads that the relaxation splits between options, and the bound stays that of step 1.
 
 The bill alone may fall where a limit tightens, since the plan then does work that did not pay before: both together cannot.
 A quota does more than bar plans: replays stood under it, so that options which it made miss their targets are not in the
@@ -45,7 +45,7 @@ from trimtab.plan.program.table import OptionTable, cost_with, total_usage
 from trimtab.units import MICRO_PER_USD, per_month, usd
 
 REDUCED_COST = "cannot be in a better plan (reduced cost)"
-LEAST_USE = "not replayed: cannot be in a better plan, even at the least that it could use (reduced cost)"
+LEAST_USE = "not replayed: cannot be in a better plan, even at a lower bound of its use (reduced cost)"
 _PERIODS = (24, 96, 768)
 """Gathered periods per pool, round by round."""
 _WORTH_FINER = 0.9
@@ -58,7 +58,7 @@ _TRIED = 6
 _SOME = 1e-6
 """Weights and excesses below this are 0."""
 _MAX_MIP_SIZE = 60_000
-"""A MILP over all the options left is solved up to so many coefficients; beyond, only fractional workloads are chosen anew."""
+"""A MILP over all the options left is solved up to so many coefficients; beyond, only fractional workloads are chosen again."""
 _MAX_MIP_ROUNDS = 4
 _MEND_PERIODS = 64
 _MEND_NODES = 1
@@ -254,7 +254,7 @@ def _relaxed(search: _Search, master: Master) -> float:
     """
     table = search.table
     start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
-    # staying enters for every workload besides, so that the first program has a choice
+    # staying enters for every workload in addition, so that the first program has a choice
     keep = [row for row in table.first[:-1].tolist() if row not in start]
     relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
     search.bounded(relaxed.bound, relaxed.reduced)
@@ -266,7 +266,7 @@ def _relaxed(search: _Search, master: Master) -> float:
 
 
 def _mixed(search: _Search, master: Master, planning: Planning) -> None:
-    """Solve the options that are left as a MILP; cut the periods anew while its plan breaks a limit in some hour."""
+    """Solve the options that are left as a MILP; cut the periods again while its plan breaks a limit in some hour."""
     table = search.table
     for _ in range(_MAX_MIP_ROUNDS):
         rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
@@ -282,7 +282,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
         )
         search.bounded(answer.bound)
         choice = table.choice(answer.keys)
-        # it keeps the limits, or even its means do not: cutting anew would not help
+        # it keeps the limits, or even its means do not: cutting again would not help
         if search.offer(choice) or answer.shared[master.excess].sum() > _SOME:
             return
         # cut by the very plan that breaks a limit in some hour, so that its peaks stand apart
@@ -290,7 +290,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
 
 
 def _mended(search: _Search) -> None:
-    """Choose anew for the workloads that the relaxation splits between options, by a MILP that keeps quotas in every period.
+    """Choose again for the workloads that the relaxation splits between options, by a MILP that keeps quotas in every period.
 
     Rounding loses little but where limits bind; no bound comes from here.
     """
@@ -311,7 +311,7 @@ def _mended(search: _Search) -> None:
 
 
 def _drop_one_time_costs(search: _Search) -> None:
-    """Leave out, dearest first, one-time costs that bring less than they cost: no single move sees it where several share."""
+    """Leave out, highest first, one-time costs that bring less than they cost: no single move sees it where several share."""
     costs = search.table.problem.entries_micro_usd
     # names break ties, so that the order is always the same
     for name in sorted(costs, key=lambda name: (-costs[name], name)):
@@ -359,7 +359,7 @@ def price_limits(
 
 def _saved(problem: Problem, chosen: ChosenPlan, other: Problem, free: ChosenPlan) -> tuple[float, float]:
     """Return what bill and work together, and the bill alone, would be less; nothing where the plan without is no better."""
-    # a search that ends dearer without the limit than with it has found no price, only its own gap
+    # a search that ends more expensive without the limit than with it has found no price, only its own gap
     saved = chosen.cost_micro_usd - free.cost_micro_usd
     if saved <= 0:
         return 0.0, 0.0

@@ -105,9 +105,9 @@ def _work_on_other_types(ask: LeverRequest) -> dict[str, float]:
 
 
 def _least_of_type(ask: LeverRequest, gpu: str, used_s: float, off_frac: float, able: Sequence[Deployment]) -> float:
-    """Return the least that runs which were on another type can add: there, if it is on offer, or at the cheapest place.
+    """Return a lower bound of what runs which were on another type can add: there, if it is on offer, or at the cheapest place.
 
-    Elsewhere they take as much longer as their type is faster than the usual one, at the least.
+    Elsewhere they take as much longer as their type is faster than the usual one, at least.
     """
     same = [offering for offering in ask.once(_on_offer) if offering.gpu == ask.market.gpu(gpu)]
     rates = [_best_gpu_rate(ask, offering.pool) / offering.gpus_per_node / S_PER_HR for offering in same]
@@ -117,7 +117,7 @@ def _least_of_type(ask: LeverRequest, gpu: str, used_s: float, off_frac: float, 
 
 
 def _cost_at(ask: LeverRequest, way: Deployment, gpu_seconds: float, gain: float) -> float:
-    """Return what work of so many GPU-seconds at home costs at a place, with what going there costs besides."""
+    """Return what work of so many GPU-seconds at home costs at a place, with what going there costs in addition."""
     place, workload = ask.evaluator.place(way), ask.workload
     speed = max(place.speed.high, place.work_speed.high if gain > 1 else 0.0)
     besides = own_micro_usd(workload, way, ask.market, ask.settings, ask.case.window.hours)

@@ -86,7 +86,7 @@ class PlannedWorkloadState:
 
 
 Worth = Callable[[Deployment], bool]
-"""Tell whether a way might still be of use: where none of those left is, a search ends."""
+"""Return whether a way might still be of use: where none of those left is, a search ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ class Permission:
     asked_of: Case
     """The workload as it was declared."""
     fields: Mapping[str, object]
-    """The fields to declare besides, plain values as YAML has them."""
+    """The fields to declare in addition, plain values as YAML has them."""
     case: Case = field(init=False)
     """The workload as if they were declared."""
     known: str
@@ -121,7 +121,7 @@ class Permission:
     """What would be declared, in words."""
     ways: Ways
     needs: Callable[[Deployment], bool]
-    """Tell whether a way is possible only with the permission."""
+    """Return whether a way is possible only with the permission."""
     price: Callable[[Deployment, Outcome], str]
     """Say what its owner gives up."""
     is_stricter: bool = False
@@ -159,7 +159,7 @@ def permissions(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
 
 
 def askable(case: Case) -> bool:
-    """Tell whether anything could be declared of a workload that admits more."""
+    """Return whether anything could be declared of a workload that admits more."""
     workload = case.workload
     runs = workload.kind in RUN_KINDS and workload.jobs is not None and workload.spec.interruptible is None
     return not workload.pool.capacity_type.paid_anyway and (runs or workload.kind is WorkloadKind.SERVING)
@@ -172,7 +172,7 @@ def _near(now: PlannedWorkloadState) -> tuple[Deployment, ...]:
 
 
 def _rests_on_two(now: PlannedWorkloadState) -> bool:
-    """Tell whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
+    """Return whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
     place = now.place
     if place.pods_per_node > 1 and place.shared is None:
         return False
@@ -597,13 +597,13 @@ def sharers(every: Sequence[PlannedWorkloadState]) -> Iterator[list[Permission]]
 
 
 def _is_kept_apart(now: PlannedWorkloadState) -> bool:
-    """Tell whether a service is kept apart by hardware because nobody said what will do for it."""
+    """Return whether a service is kept apart by hardware because nobody said what will do for it."""
     spec, stated = now.case.workload.spec, now.case.settings.limits.isolation
     return spec.isolation is None and asked_isolation(spec, stated) is Isolation.HARDWARE
 
 
 def _is_quiet(now: PlannedWorkloadState) -> bool:
-    """Tell whether a service of one GPU a replica keeps less than one busy: then it may gain by sharing one."""
+    """Return whether a service of one GPU a replica keeps less than one busy: then it may gain by sharing one."""
     workload = now.case.workload
     busy = workload.activity.busy_gpus
     if workload.kind is not WorkloadKind.SERVING or workload.gpus_per_pod > 1 or not np.isfinite(busy).any():

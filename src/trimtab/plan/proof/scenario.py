@@ -71,7 +71,7 @@ class Scenario:
         return replace(settings, limits=limits)
 
     def plans_as_it_is(self, settings: Settings) -> bool:
-        """Tell whether its plan is the one for the world as it is: a budget and a deadline are only held against that."""
+        """Return whether its plan is the one for the world as it is: a budget and a deadline are only held against that."""
         return self.demand == 1 and not self.prices and not self.limits and self.settings(settings) == settings
 
 
@@ -190,7 +190,7 @@ class ByDeadline:
 
 
 def within_budget(planned: Planned, budget_usd_mo: float, settings: Settings) -> WithinBudget:
-    """Take actions in order until the bill is within the budget; then drop, dearest work first, what is not needed for that."""
+    """Take actions in order until the bill is within the budget; then drop what is not needed for that, most work first."""
     reach = _Reach(planned, settings)
     taken: list[int] = []
     for number in planned.order:

@@ -2,7 +2,7 @@
 
 A switched action is forbidden, not subtracted: its lever is taken from the ways of its workloads, its purchase from the market,
 its idle nodes from what may be given back, and the joint problem is solved again over what is left. So another action may take
-its place, and commitments are sized anew. The choice is among ways that were replayed for the plan; ways that no replay has
+its place, and commitments are sized again. The choice is among ways that were replayed for the plan; ways that no replay has
 looked at stay out, so that an answer takes a second and not a minute. The rest of the plan, as it stands, is always one of the
 answers: where choosing again finds nothing better, it is kept.
 """

@@ -1,8 +1,8 @@
-"""The price of what was not declared: what the plan would save besides, were a workload's owner to permit it.
+"""The price of what was not declared: what the plan would save in addition, were a workload's owner to permit it.
 
 Each permission is priced alone by the program that made the plan: the workload's options as if it were declared, the rest
-of the plan as it is, what is bought fitted anew, limits kept, by the exact joint bill. So each figure can be had; planning the
-whole fleet anew, with every way tried, may find more. They are alternatives, and do not add up.
+of the plan as it is, what is bought fitted again, limits kept, by the exact joint bill. So each figure can be had; planning the
+whole fleet again, with every way tried, may find more. They are alternatives, and do not add up.
 
 A permission may empty nodes that the plan commits to. What it would still save once they are bought is worked out as well, and
 the purchase says of itself that the question comes first.
@@ -60,7 +60,7 @@ _MOST_OF = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeclared:
-    """What nobody declared of one workload (or of several that it takes together), and what the plan would save besides."""
+    """What nobody declared of one workload (or of several that it takes together), and what the plan would save in addition."""
 
     permission: str
     """As the field of workloads.yaml is called; `latency` for a target."""
@@ -366,7 +366,7 @@ def _cost(drafted: DraftPlan) -> int:
 class _Admitted:
     """The ways that a permission admits, beside the plan's own: those known to keep the targets, and searches that wait.
 
-    A search waits as the least that it might find (`Search.least`), and is made where the joint choice asks for that.
+    A search waits as a lower bound of what it might find (`Search.least`), and is made where the joint choice asks for that.
     """
 
     permission: Permission
@@ -378,7 +378,7 @@ class _Admitted:
     waiting: list[tuple[Candidate, Search]] = field(default_factory=list)
 
     def consider(self, search: Search) -> None:
-        """Take a search: at the least that it might find where that is known, else made."""
+        """Take a search at a lower bound of what it might find where that is known, else made."""
         least = [self._at_least(way) for way in search.least]
         known = [candidate for candidate in least if candidate is not None]
         if known and len(known) == len(least):
@@ -420,7 +420,7 @@ class _Admitted:
         return candidate if candidate is not None and self._is_cheaper(candidate) else None
 
     def _at_least(self, way: Deployment) -> Candidate | None:
-        """Return a way at the least that it could use; None where that is not known, or it was replayed."""
+        """Return a way at a lower bound of its use; None where that is not known, or it was replayed."""
         least = self.ask.evaluator.least(way)
         return None if least is None else candidate_of(self.ask.case, way, least, self.ask.market)
 

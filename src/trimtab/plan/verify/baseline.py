@@ -128,7 +128,7 @@ def work_of(workload: Workload) -> tuple[str, FloatArray]:
 
 
 def is_still(capacity: FloatArray) -> bool:
-    """Tell whether capacity was held still."""
+    """Return whether capacity was held still."""
     mean = float(np.nanmean(capacity)) if np.isfinite(capacity).any() else 0.0
     return mean <= 0 or float(np.nanstd(capacity)) <= STILL_FRAC * mean
 

@@ -181,7 +181,7 @@ def _at_count(now: Workload | None, wanted: int, before: int) -> float:
 
 
 def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
-    """Return 1 where replicas are seen to serve several requests at once, or fewer of them do the work."""
+    """Return 1 where replicas are observed to serve several requests at once, or fewer of them do the work."""
     if then is None or index is None:
         return 0.0
     service = fleet.workloads[index].service

@@ -82,7 +82,7 @@ class NodePurchase:
 
 
 def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> tuple[NodePurchase, ...]:
-    """Return one entry an instance type and region that the fleet used, dearest first; owned nodes are left out.
+    """Return one entry an instance type and region that the fleet used, most expensive first; owned nodes are left out.
 
     What to commit to is what the plan's orders say. Beside it every way of buying is priced for the use, commitments to as many
     nodes as that use backs.

@@ -72,7 +72,7 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
 
 
 def known_by_its_runs(workload: Workload) -> bool:
-    """Tell whether when a workload needs nodes is known without any reading of its GPUs: by its runs."""
+    """Return whether when a workload needs nodes is known without any reading of its GPUs: by its runs."""
     return workload.kind in RUN_KINDS and workload.jobs is not None
 
 
@@ -217,7 +217,7 @@ class Evaluator:
         return Evaluator(case=replace(self.case, stress=stress), _replays=self._replays)
 
     def stood_under(self, nodes: int) -> bool:
-        """Tell whether some replay had a quota of so many nodes in its way: it reached that, or missed its targets by then."""
+        """Return whether a quota of so many nodes limited a replay: it reached that, or missed its targets by then."""
         return any(
             place.quota_nodes == nodes
             and (outcome.stopped or outcome.missed(0.0) or int(outcome.on_demand.max(initial=0)) >= nodes * S_PER_HR)
@@ -338,7 +338,7 @@ class Evaluator:
         return outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac if stopped else None)
 
     def keeps_targets(self, deployment: Deployment) -> bool:
-        """Tell whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
+        """Return whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
         with the workload gets the time that it counts on.
 
         What nobody declared cannot get worse where the same replicas run on the same GPUs.

@@ -188,7 +188,7 @@ def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...
 
 
 def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> bool:
-    """Tell whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
+    """Return whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
     longer = target.limit_s is not None and resolve(workload, deployment).rtt_s > 0
     if target.declared or longer:
         return False
@@ -198,7 +198,7 @@ def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> 
 
 
 def _as_many_while_up(workload: Workload, deployment: Deployment) -> bool:
-    """Tell whether a service that had one replica has one or more whenever it is up, of the same kind.
+    """Return whether a service that had one replica has one or more whenever it is up, of the same kind.
 
     Its latency is then what it was, but for who waits for a start, as its owner allows.
     """
@@ -210,7 +210,7 @@ def _as_many_while_up(workload: Workload, deployment: Deployment) -> bool:
 
 
 def same_replicas(workload: Workload, deployment: Deployment) -> bool:
-    """Tell whether a service keeps as many replicas as it had, each on as many GPUs of the same type, isolated from others.
+    """Return whether a service keeps as many replicas as it had, each on as many GPUs of the same type, isolated from others.
 
     What it attains is then what it attained: "no worse than observed" holds by itself, whatever a replay's rounding says
     (`is_unchanged`: unless requests have a longer way).

@@ -40,7 +40,7 @@ BUCKETS = 96
 _SEED = 20261120
 _JUST_BELOW = 0.999
 _TAIL_SDS = 2.0
-"""At full load a batch is taken to be this many standard deviations (of the logarithm) slower than the curve."""
+"""At full load a batch is assumed to be this many standard deviations (of the logarithm) slower than the curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +247,7 @@ def _stretched(alone: LatencyByLoad, met_frac: Sequence[float]) -> LatencyByLoad
 
 
 def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:
-    """Tell whether a workload leaves others that take turns with it the time that they count on: in its busiest hour, at the
+    """Return whether a workload leaves others that take turns with it the time that they count on: in its busiest hour, at the
     low end of its speed, with the demand that plans leave room for."""
     if place.shared is None or not place.shared.others or outcome.gpus is None:
         return True

@@ -260,7 +260,7 @@ def _history(
 
 
 def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
-    """Tell whether a target leaves out who waits for the first replica: nobody declared it, and there may be none.
+    """Return whether a target leaves out who waits for the first replica: nobody declared it, and there may be none.
 
     On spot it leaves out nobody.
     """
@@ -373,7 +373,7 @@ def stressed_replay(
 
 
 def has_room_beside(model: ServiceModel) -> bool:
-    """Tell whether a replica may start sooner beside others, on a node that is up."""
+    """Return whether a replica may start sooner beside others, on a node that is up."""
     return model.warm_start_s is not None and model.replicas_per_node >= 2
 
 
@@ -546,7 +546,7 @@ def service_model(
 def _guard_curves(guarded: Sequence[Target], law: ServiceLaw, speed: float) -> GuardCurves:
     """Return what triggers on latency read of replicas of a law at a speed.
 
-    Where the law promises nothing any more the limit is taken to be passed, as targets are judged, by what the law tells of
+    Where the law promises nothing any more the limit is assumed to be passed, as targets are judged, by what the law tells of
     times there. The trigger measures at the service: a longer way to it plays no part.
     """
     limits_s = [(target, target.limit_s) for target in guarded if target.limit_s is not None]

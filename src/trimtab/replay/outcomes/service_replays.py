@@ -1,13 +1,13 @@
 """A service's replays, each done once, or spared by what a scaling rule holds at least.
 
 What is shared is the trace of replicas without their nodes: replicas do the same wherever they are as fast, and other nodes are
-only billed anew. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
+only billed again. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
 
 At each decision the Kubernetes rule recommends no less than `load / (target (1 + tolerance))`: within its tolerance it keeps
 what there is, which is at least that, and beyond it rounds `load / target` up; a queue only adds to the load. It rises to what
 it recommends as far as it may in a decision, and falls no lower than the highest recommendation of its scale-down window
 (`policies.scaling`: `per_ready_pod`, `average_value`, `stabilized`, `rate_limited`). Both only grow with what is held and what
-is recommended, so that following the least recommendations gives the least that is held. Nodes only grow with that.
+is recommended, so that following the least recommendations gives a lower bound of what is held. Nodes only grow with that.
 
 Of KEDA's rule between none and one it is known when somebody asks: a replica is up then, once a poll saw it, and until a whole
 cooldown has passed. A queue only keeps it up for longer, and what its HPA asks for comes on top.
@@ -275,8 +275,8 @@ BoundedPolicy = StaticReplicas | HpaPolicy | ForecastPolicy | KedaPolicy
 
 
 def is_bounded(policy: ScalingPolicy) -> TypeGuard[BoundedPolicy]:
-    """Tell whether a bound on what a rule holds is known: a number, KEDA's down to none, or an HPA on demand, alone or behind a
-    forecast.
+    """Return whether a bound on what a rule holds is known: a number, KEDA's down to none, or an HPA on demand, alone or
+    behind a forecast.
 
     An HPA must keep one replica and be free to rise with every decision; how it comes down plays no part.
     """
@@ -332,7 +332,7 @@ def least_held(
 
 
 def _forecast(rules: ForecastRules, recorded: ForecastSeries) -> FloatArray:
-    """Return the requests/s that are wanted at the least margin that can be learned; NaN where a forecast is not known yet."""
+    """Return the requests/s that are wanted at least margin that can be learned; NaN where a forecast is not known yet."""
     headroom = rules.least_margin * recorded.spread
     slow = recorded.slow * (1.0 + headroom)
     return np.asarray(np.maximum(slow, recorded.fast * (1.0 + rules.fast_margin_frac * headroom)), dtype=np.float64)

@@ -154,7 +154,7 @@ _KIND = "line_item_line_item_type"
 
 
 def is_cur(columns: Collection[str]) -> bool:
-    """Tell whether these are the columns of a CUR 2.0."""
+    """Return whether these are the columns of a CUR 2.0."""
     return _KIND in columns and "line_item_usage_start_date" in columns
 
 

@@ -107,7 +107,7 @@ def _device_row(reading: CloudReading, device: str, name: str, catalog: Catalog)
 def _node_rows(
     reading: CloudReading, seen: Mapping[str, tuple[int, int]], names: Mapping[str, str]
 ) -> Iterator[dict[str, object]]:
-    """Yield a row a machine: there from the first hour in which a board of it told anything to the last."""
+    """Yield a row per machine: there from the first hour in which a board of it told anything to the last."""
     boards: dict[str, list[str]] = {}
     for device in seen:
         boards.setdefault(reading.gpus[device].machine, []).append(device)

@@ -104,7 +104,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         kind="ResourceClaimTemplate", plural="resourceclaimtemplates", group="resource.k8s.io", versions=_DRA_VERSIONS,
-        cost="what claims are made from, so that they cannot be written anew",
+        cost="what claims are made from, so that they cannot be written again",
     ),
     Resource(
         kind="ResourceSlice", plural="resourceslices", group="resource.k8s.io", versions=_DRA_VERSIONS,

@@ -53,7 +53,7 @@ _DONE = frozenset({"Succeeded", "Failed"})
 Named = tuple[str, str]
 """Namespace and name."""
 MemoryOf = Callable[[str], float | None]
-"""Product name -> GiB of a board, None where nobody knows."""
+"""Product name -> GiB of a board, None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def part_of_board(
     if memory and board_mib:
         part = memory / board_mib
     elif memory:
-        tally.count("pods that ask for MiB of boards whose memory nobody tells, taken as whole boards")
+        tally.count("pods that ask for MiB of boards whose memory is not told, taken as whole boards")
     elif percent:
         part = percent / _PERCENT
     return amounts.get(names.boards, _WHOLE) * min(max(part, compute / _PERCENT), _WHOLE)
@@ -124,7 +124,7 @@ class NodeBoards:
     """Of a board whose UUID is not named."""
 
     def of(self, uuid: str) -> float | None:
-        """Return what a board has to hand out, in MiB; None where nobody tells."""
+        """Return what a board has to hand out, in MiB; None where it is not told."""
         return self.memory_mib.get(uuid, self.any_mib)
 
 
@@ -279,13 +279,13 @@ def _summed(devices: Iterable[tuple[str, float, float]]) -> dict[str, tuple[floa
 def _part(used: tuple[float, float], board_mib: float | None, tally: Tally) -> float:
     memory, compute = used
     if board_mib is None and memory:
-        tally.count("parts of boards whose memory nobody tells, taken by their compute, else as whole boards")
+        tally.count("parts of boards whose memory is not told, taken by their compute, else as whole boards")
         return min(compute / _PERCENT, _WHOLE) or _WHOLE
     return min(max(memory / board_mib if board_mib else 0.0, compute / _PERCENT), _WHOLE)
 
 
 def _takes_fraction(pod: Object, notes: Mapping[str, str]) -> bool:
-    """Tell whether KAI or Run:ai gives a pod a fraction: asked for, of a scheduler that reads it, with no whole board."""
+    """Return whether KAI or Run:ai gives a pod a fraction: asked for, of a scheduler that reads it, with no whole board."""
     if not (notes.get(_FRACTION) or notes.get(_MEMORY)) or notes.get(_RECEIVED) == "Regular":
         return False
     placed = bool(_groups(pod)) or notes.get(_RECEIVED) == "Fraction"
@@ -323,7 +323,7 @@ def _groups(pod: Object) -> list[str]:
 
 
 def is_reservation(pod: Object) -> bool:
-    """Tell whether a pod only reserves a board for fractions: whoever is in its group holds it."""
+    """Return whether a pod only reserves a board for fractions: whoever is in its group holds it."""
     if not _groups(pod):
         return False
     noted = _RESERVED in mapping(pod, "metadata", "annotations")

@@ -81,7 +81,7 @@ class KnownHolds:
 def with_known(tables: Mapping[str, pa.Table], known: KnownHolds) -> dict[str, pa.Table]:
     """Return `allocations` and `gpu_usage` with what is held by parts, and by claims of pods that hold nothing by telemetry.
 
-    What telemetry tells of a pod's earlier life under the same name stays. Readings that nobody is known to have caused, or a
+    What telemetry tells of a pod's earlier life under the same name stays. Readings of which no workload is known, or a
     pod that only reserves the board, go to every workload that held their board in that hour.
     """
     rows = tables["allocations"].to_pylist()
@@ -156,7 +156,7 @@ def _shared(usage: pa.Table, owners: Sequence[str | None], parts: Sequence[int])
 
 
 def _overlaps(row: Mapping[str, object], hour: datetime) -> bool:
-    """Tell whether a hold covers the middle of an hour: most of it."""
+    """Return whether a hold covers the middle of an hour: most of it."""
     start, end, middle_s = row["start"], row["end"], hour.timestamp() + S_PER_HR / 2
     assert isinstance(start, datetime)
     return start.timestamp() <= middle_s and not (isinstance(end, datetime) and end.timestamp() < middle_s)

@@ -67,7 +67,7 @@ def image_pulls(objects: Objects, tally: Tally) -> dict[tuple[str, str], tuple[f
             continue
         pull = _pull(text(event, "message"))
         if pull is None:
-            tally.count("events of pulled images in words that nobody knows")
+            tally.count("events of pulled images in unknown words")
         else:
             told.setdefault(key, []).append(pull)
     found = {}

@@ -22,7 +22,7 @@ _SCRIPT = ".sh"
 _EMITTED = "APPLY.md"
 """By which a folder of `trimtab emit` is known: a plan may ask for nothing but what pages say, and then has no objects."""
 NOT_APPLIED = frozenset({"rollback"})
-"""Folders of what was there before, which `trimtab emit` writes: nobody applies them with a change."""
+"""Folders of what was there before, which `trimtab emit` writes: they are not applied with a change."""
 OF_CHARTS = "values"
 """How files of Helm values end: they are no objects."""
 _BUILDERS = (("kustomize", "build"), ("kubectl", "kustomize"))
@@ -71,7 +71,7 @@ def _manifest_documents(file: Path) -> list[object]:
 
 
 def is_manifest(path: Path, folder: Path, *, rollback: bool = False) -> bool:
-    """Tell whether a path below a folder is a file that may hold objects; what is there to go back only with `rollback`."""
+    """Return whether a path below a folder is a file that may hold objects; what is there to go back only with `rollback`."""
     return path.suffix in _MANIFEST_SUFFIXES and _is_read(path, folder, rollback=rollback)
 
 

@@ -338,7 +338,7 @@ def _stands_in_for_spot(node: Row, pools: set[tuple[object, ...]]) -> bool:
 
 
 def _last_held(allocations: Iterable[Row]) -> dict[str, list[datetime | None]]:
-    """Return the ends of all holdings of each node; None is one that nobody saw end."""
+    """Return the ends of all holdings of each node; None is one whose end was not observed."""
     found: dict[str, list[datetime | None]] = defaultdict(list)
     for row in allocations:
         end = row.get("end")
@@ -347,7 +347,7 @@ def _last_held(allocations: Iterable[Row]) -> dict[str, list[datetime | None]]:
 
 
 def _held_to_the_end(ends: Sequence[datetime | None], begins: datetime, gone: datetime) -> bool:
-    """Tell whether GPUs were held when a life ended; holdings that end outside that life are another's."""
+    """Return whether GPUs were held when a life ended; holdings that end outside that life are another's."""
     return any(end is None or (begins < end and abs(gone - end) < DRAINED) for end in ends)
 
 

@@ -116,7 +116,7 @@ class Owners:
         return Owner(workload=f"{namespace}/{name}", kind=kind, job=job, team=team)
 
     def knows(self, namespace: str, pod: str) -> bool:
-        """Tell whether a pod's controller was told."""
+        """Return whether a pod's controller was told."""
         return (namespace, pod) in self.pods
 
 
@@ -239,7 +239,7 @@ def _pod_labels(
 
 
 def _team(labels: Mapping[str, str]) -> str | None:
-    """Return who pays, by labels as kube-state-metrics spells them; the mark that KServe sets on its pods names nobody."""
+    """Return who pays, by labels as kube-state-metrics spells them; the mark that KServe sets on its pods names no team."""
     return next((labels[name] for name in TEAM_LABELS if labels.get(name) and labels[name] != LLM_PART_OF), None)
 
 

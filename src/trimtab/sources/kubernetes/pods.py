@@ -65,7 +65,7 @@ class PodResources:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Tell whether an extended resource is a GPU, a share of one or a MIG instance."""
+    """Return whether an extended resource is a GPU, a share of one or a MIG instance."""
     return name in BOARD_RESOURCES or name == CORE_RESOURCE or name.startswith(MIG_PREFIX)
 
 
@@ -265,7 +265,7 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: 
 
 
 _BINDING = timedelta(minutes=5)
-"""A board is reserved for a pod that is about to start: until then nobody else is shown for it."""
+"""A board is reserved for a pod that is about to start: until then no other pod is shown for it."""
 
 
 def _held_by_others(pod: PlacedPod, shares: BoardShares, began: Mapping[tuple[str, str], datetime]) -> datetime | None:

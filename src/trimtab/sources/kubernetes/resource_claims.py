@@ -155,7 +155,7 @@ class ResourceClaims:
         return self._unread(pod)
 
     def _unread(self, pod: Object) -> ClaimedGpus:
-        """Return what a pod is taken to hold whose claim was not read: nothing may be called idle on its account."""
+        """Return what a pod is assumed to hold whose claim was not read: nothing may be called idle on its account."""
         if text(pod, "spec", "nodeName") not in self.gpu_nodes:
             waits = not text(pod, "spec", "nodeName")
             self.tally.count("claims of waiting pods that were not read: what they ask for is not known", int(waits))
@@ -211,7 +211,7 @@ class ResourceClaims:
             yield HeldDevice(gpu=gpu, gpus=self._part(gpu, result) / users)
 
     def holds_nothing(self, claim: Object, result: Object) -> bool:
-        """Tell whether a device is only looked at, by admin access."""
+        """Return whether a device is only looked at, by admin access."""
         named = text(result, "request").partition("/")[0]
         asked = any(
             request.is_admin and request.name == named for request in requests_of(at(claim, "spec"), self.profiles)
@@ -242,7 +242,7 @@ class ResourceClaims:
         )
 
     def _asked(self, spec: object, node: str) -> ClaimedGpus:
-        """Return what a claim's spec asks for, as if it were had on a node (empty: on any)."""
+        """Return what a claim's spec asks for, as if it were allocated on a node (empty: on any)."""
         product, gpus, name = self.gpus.product_on(node) or "", 0.0, None
         for request in requests_of(spec, self.profiles):
             if request.device_class not in self.profiles or request.is_admin:
@@ -273,7 +273,7 @@ class ResourceClaims:
                     yield UnseenHolder(namespace=namespace, pod=pod, since=since, devices=devices)
 
     def told_of(self, pod: Object) -> str | None:
-        """Return as JSON what a pod's claims of GPUs are made from, for whoever is to write them anew; None where it has none.
+        """Return as JSON what a pod's claims of GPUs are made from, for whoever is to write them again; None where it has none.
 
         A list, one for each entry of `resourceClaims` that asks for GPUs: `place` in that list, `name`, the `template` or else
         the `claim` that it names, the `api_version` and `spec` of that, and `requests`, the names of those that ask for GPUs.
@@ -344,7 +344,7 @@ def profile_of(body: object) -> str:
 
 
 def _is_gpu(item: Object) -> bool:
-    """Tell whether a DeviceClass is of GPUs: by its name, or by the driver that its selectors name."""
+    """Return whether a DeviceClass is of GPUs: by its name, or by the driver that its selectors name."""
     expressions = " ".join(text(selector, "cel", "expression") for selector in listed(item, "spec", "selectors"))
     quoted = re.findall(r"['\"]([^'\"]+)['\"]", expressions)
     return text(item, "metadata", "name") in GPU_CLASSES or not GPU_DRIVERS.isdisjoint(quoted)

@@ -308,7 +308,7 @@ def without_reservations(named: Sequence[Hold], fractions: Sequence[Hold], tally
         left = outside(hold.life, lives.get(hold.node, ()))
         found += [replace(hold, life=life) for life in left]
         tally.count(
-            "boards that pods of KAI or Run:ai reserve, held for pods that nobody names: add --context or --kube-dump, or "
+            "boards that pods of KAI or Run:ai reserve, held for pods that are not named: add --context or --kube-dump, or "
             "have kube-state-metrics export the annotations gpu-fraction and gpu-memory of pods",
             int(bool(left) and not lives.get(hold.node)),
         )

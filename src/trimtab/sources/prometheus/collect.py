@@ -1,6 +1,6 @@
 """A fleet bundle's tables from a Prometheus server: GPUs, nodes, who held what, hourly use, demand, faults.
 
-DCGM shows the last XID until the driver is loaded anew, so that one begins where the number changes; its moment is that of the
+DCGM shows the last XID until the driver is loaded again, so that one begins where the number changes; its moment is that of the
 first scrape that shows it. Thermal throttling is told by its counter, whose unit differs by version, so that only whether it
 rises counts; what it cost in speed is the SM clock of a busy board against the same board's in hours without it.
 Names: NVIDIA/dcgm-exporter etc/default-counters.csv; kube-state-metrics docs/metrics/cluster/node-metrics.md.
@@ -120,7 +120,7 @@ def _xids(server: Prometheus, grid: HourGrid, node_of: NodeOf) -> Iterator[Row]:
     """Yield a row where a board's last XID becomes another: it stands until the next one, or until the number is gone."""
     query = f"max_over_time({_XID}{server.matching()}[1h])"
     for labels, values in _hourly(server, query, grid).values():
-        # hours without a reading go on with the last one: a gap neither ends an XID nor begins it anew
+        # hours without a reading go on with the last one: a gap neither ends an XID nor begins it again
         last_read = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(grid.hours)))
         codes = np.where(last_read < 0, 0, values[last_read]).astype(np.int64)
         changes = np.flatnonzero(np.diff(codes, prepend=0))

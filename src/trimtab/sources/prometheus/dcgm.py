@@ -4,16 +4,16 @@ Names: NVIDIA/dcgm-exporter etc/default-counters.csv (2026), NVIDIA/DCGM dcgmlib
 of 2026-07-06), utkuozdemir/nvidia_gpu_exporter docs/METRICS.md, ROCm/device-metrics-exporter
 docs/configuration/metricslist.md at 0778d3ab (AMD's GPU operator can put `amd_` in front of its names). A mixed fleet has both
 the old and the new names, and both vendors'. AMD's `gpu_gfx_activity` is the share of time in which the shaders had any work,
-as GPU_UTIL is; of its memory engine's use nobody says what it is a share of, so that it is not read.
+as GPU_UTIL is; of its memory engine's use no source says what it is a share of, so that it is not read.
 
 AWS: neuron-monitor-prometheus.py of aws-neuronx-tools (awsdocs-neuron.readthedocs-hosted.com v2.29.1,
 tools/neuron-sys-tools/neuron-monitor-user-guide; a scrape of it is in open-telemetry/opentelemetry-collector-contrib,
 receiver/awscontainerinsightreceiver/internal/neuron/neuron_monitor_scraper_test.go). It has a series a NeuronCore and no pod,
 and none while no program runs. Google: pkg/metrics/prom_metrics.go of ai-on-gke/tpu-device-plugin at 4626a9f4, which runs on
-GKE's nodes; duty cycle and memory are told by a pod's own runtime, so that a chip which nobody uses has
+GKE's nodes; duty cycle and memory are told by a pod's own runtime, so that a chip which no pod uses has
 `tensorcore_utilization_node` alone. Intel: rest/prometheus_exporter/prometheus_exporter.py of intel/xpumanager at 57e44f55 (a
 series a tile beside the board's: the board's is read), and the Prometheus metric exporter of Gaudi 1.23 (docs.habana.ai,
-Orchestration). Of Gaudi's `habanalabs_energy` nobody says the unit, so that it is not read.
+Orchestration). Of Gaudi's `habanalabs_energy` no source says the unit, so that it is not read.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Steps:
     interval_s: int
     count: int
     scrape_s: float = math.nan
-    """How often the series were scraped; NaN where nobody asked."""
+    """How often the series were scraped; NaN where it was not asked for."""
 
     def index(self, times_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """Return the interval whose end each evaluation was made at."""
@@ -87,7 +87,7 @@ def collect_demand(
     tally: Tally,
     report: Callable[[str, float], None] = lambda stage, done_frac: None,
 ) -> pa.Table:
-    """Return the demand of every service whose requests somebody counts; empty where nobody does."""
+    """Return the demand of every service whose requests somebody counts; empty where there is none."""
     tables = []
     services = find_services(server, grid, served, tally)
     for number, service in enumerate(services):

@@ -1,4 +1,4 @@
-"""What is missing for a good answer, what each absence costs in certainty, and what mends it.
+"""What is missing for a good answer, what each absence costs in certainty, and what corrects it.
 
 `probe` asks a server; `server_findings` judges what it told, and is pure.
 """
@@ -41,7 +41,7 @@ class FindingStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorFinding:
-    """One thing looked at: how it stands, what that costs, and what to paste to mend it."""
+    """One thing looked at: how it stands, what that costs, and what to paste to correct it."""
 
     what: str
     status: FindingStatus
@@ -132,7 +132,7 @@ def _proxies(server: Prometheus, start_s: float, end_s: float) -> tuple[str, ...
 
 
 def _pods_apart(series: Iterable[Mapping[str, str]]) -> bool:
-    """Tell whether any board has a series of its own beside those of its pods' shares (`vgpu`), as per-pod readings come."""
+    """Return whether any board has a series of its own beside those of its pods' shares (`vgpu`), as per-pod readings come."""
     of_pods: set[str] = set()
     of_boards: set[str] = set()
     for labels in series:
@@ -219,7 +219,7 @@ _MAKER_COSTS = {
 
 
 def _other_makers(facts: ServerFacts) -> Iterator[DoctorFinding]:
-    """Say what the exporters of other makers leave open: no setting of theirs mends it."""
+    """Say what the exporters of other makers leave open: no setting of theirs corrects it."""
     for name in facts.others:
         yield DoctorFinding(
             what=name,

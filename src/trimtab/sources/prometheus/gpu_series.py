@@ -4,7 +4,7 @@ Names: NVIDIA/dcgm-exporter etc/default-counters.csv (2026), NVIDIA/DCGM dcgmlib
 of 2026-07-06), utkuozdemir/nvidia_gpu_exporter docs/METRICS.md, ROCm/device-metrics-exporter
 docs/configuration/metricslist.md at 0778d3ab (AMD's GPU operator can put `amd_` in front of its names). A mixed fleet has both
 the old and the new names, and both vendors'. AMD's `gpu_gfx_activity` is the share of time in which the shaders had any work,
-as GPU_UTIL is; of its memory engine's use nobody says what it is a share of, so that it is not read.
+as GPU_UTIL is; of its memory engine's use no source says what it is a share of, so that it is not read.
 
 A rule runs twice an hour, at a moment of the server's choosing, yet records whole hours of the clock: the steps of a subquery
 lie on multiples of its step, so `(...)[1h:1h]` is the last full hour whenever it is evaluated (Prometheus documentation,
@@ -28,7 +28,7 @@ _GROUPED = tuple(label for label in KEPT_LABELS if label not in ("instance", "ex
 
 
 class Statistic(Enum):
-    """A value that a device and pod have in each hour: how it is had from samples, and how series of one device are joined."""
+    """An hourly value of a device and pod: how it is computed from samples, and how series of one device are joined."""
 
     COUNT = ("count", "sum", "count_over_time({samples})")
     MIN = ("min", "min", "min_over_time({samples})")
@@ -45,7 +45,7 @@ class Statistic(Enum):
 
     @property
     def only_below_zero(self) -> bool:
-        """Tell whether only negative values matter: a minimum shows a bad reading that the maximum and the mean hide."""
+        """Return whether only negative values matter: a minimum shows a bad reading that the maximum and the mean hide."""
         return self is Statistic.MIN
 
 

@@ -172,7 +172,7 @@ def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMet
 
 
 def _is_there(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> bool:
-    """Tell whether a metric whose name is there has series of boards: others use some of the names (`memory_used`) too."""
+    """Return whether a metric whose name is there has series of boards: others use some of the names (`memory_used`) too."""
     return not metric.only or bool(server.series([selector(server, metric)], grid.start_s, grid.end_s))
 
 
@@ -261,7 +261,7 @@ def _collected(
 
 
 def _is_whole(bins: Bins, cube: Cube) -> bool:
-    """Tell whether every hour in which a device was seen has its histogram."""
+    """Return whether every hour in which a device was seen has its histogram."""
     return all(
         hour in bins.get(key, {})
         for key in cube.keys("samples")

@@ -65,7 +65,7 @@ class Journal:
         return self if self.folder is None else Journal(folder=self.folder / identity)
 
     def holds(self, span: HourGrid) -> bool:
-        """Tell whether a span is there."""
+        """Return whether a span is there."""
         return self.folder is not None and self._file(self.folder, span).is_file()
 
     def read(self, span: HourGrid) -> HourSpan | None:

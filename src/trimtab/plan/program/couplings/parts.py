@@ -273,7 +273,7 @@ class Limit(Protocol):
         ...
 
     def is_broken(self, usage: Mapping[Pool, IntArray]) -> bool:
-        """Tell whether a use breaks it in some hour."""
+        """Return whether a use breaks it in some hour."""
         ...
 
     def lifted(self, problem: Problem) -> Problem:

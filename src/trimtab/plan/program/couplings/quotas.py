@@ -49,7 +49,7 @@ class PoolQuota:
         return LimitUse(words=self.words, limit=self.nodes, used=peak, binds=peak > self.nodes - 1)
 
     def is_broken(self, usage: Mapping[Pool, IntArray]) -> bool:
-        """Tell whether a use holds more in some hour."""
+        """Return whether a use holds more in some hour."""
         return self.pool in usage and int(usage[self.pool].max(initial=0)) > self.nodes * S_PER_HR
 
     def lifted(self, problem: Problem) -> Problem:

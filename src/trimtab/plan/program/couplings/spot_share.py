@@ -55,7 +55,7 @@ class SpotLimit:
         return LimitUse(words=self.words, limit=self.max_frac, used=share, binds=share >= (1 - _NEAR) * self.max_frac)
 
     def is_broken(self, usage: Mapping[Pool, IntArray]) -> bool:
-        """Tell whether a larger share of a use is on spot."""
+        """Return whether a larger share of a use is on spot."""
         spot, everything = _node_seconds(usage)
         return spot > self.max_frac * everything
 
@@ -110,7 +110,7 @@ class SpotShareRow:
         for limit in spot_limits_in(inputs.problem):
             self._line = inputs.program.add_row(-INFINITY, 0.0)
             dearest = usd(max(inputs.problem.rates_micro_usd_hr.values(), default=0))
-            # priced by the dearest pool, so that no saved node-hour pays for an excess
+            # priced by the most expensive pool, so that no saved node-hour pays for an excess
             over = inputs.program.add_column(EXCESS_PRICE * dearest)
             inputs.program.put(self._line, over, -1.0)
             self.excess[limit] = [over]
