@@ -10,7 +10,6 @@ from tests.tables.bundles import META, START, allocation, node, tables
 from trimtab.catalog.providers import nodes_by_resource
 from trimtab.diagnose.bill_split import (
     COLUMNS,
-    UNALLOCATED,
     UNSEEN,
     UNTAGGED,
     UNUSED_COMMITMENT,
@@ -19,6 +18,7 @@ from trimtab.diagnose.bill_split import (
     charges_of,
     spent_of_bill,
 )
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.errors import BillError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import END, META, START, allocation, device, node, tables
 
-from trimtab.diagnose.bill_split import UNALLOCATED, CostSplit, SplitBy, spent_at_list
+from trimtab.diagnose.bill_split import CostSplit, SplitBy, spent_at_list
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Rules, SharedRule, charges, served_in
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.errors import UsageError
 from trimtab.pipeline import priced_history
 from trimtab.tables.bundle import memory_bundle

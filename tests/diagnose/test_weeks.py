@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 from tests.fleets import MONDAY, FleetRows, at
 
 from trimtab.catalog import load_catalog
-from trimtab.diagnose.bill_split import UNALLOCATED, CostSplit, SplitBy
+from trimtab.diagnose.bill_split import CostSplit, SplitBy
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.diagnose.weeks import ChangeCause, IsoWeek, WeekUse, covered_weeks
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import bundle_window

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.providers import last_part
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.errors import BillError, UsageError
 from trimtab.fleet.columns import seconds_from
 from trimtab.fleet.model import Fleet, Workload
@@ -104,7 +105,6 @@ def _plain(key: str) -> str:
     return key.rpartition(":")[2].casefold().removeprefix("user_")
 
 
-UNALLOCATED = "nobody (idle nodes)"
 UNUSED_COMMITMENT = "nobody (unused commitment)"
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.diagnose.bill_split import UNALLOCATED, UNUSED_COMMITMENT, Charges, CostSplit, DailySpend
+from trimtab.diagnose.bill_split import UNUSED_COMMITMENT, Charges, CostSplit, DailySpend
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.fleet.arrivals import tokens_of
 from trimtab.fleet.columns import numbers
 from trimtab.fleet.model import Fleet, Window

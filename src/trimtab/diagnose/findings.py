@@ -74,6 +74,10 @@ class ProductForm:
         return self.allocation_frac * self.busy_frac * self.efficiency_frac
 
 
+UNALLOCATED = "nobody (idle nodes)"
+"""Whose spend the time is in which no workload held a node, in every split of a bill."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
     """A share of the bill, for a table."""

@@ -16,15 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.findings import Spend, Waste, WasteKind
+from trimtab.diagnose.findings import UNALLOCATED, Spend, Waste, WasteKind
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.ledger import IDLE, Allocation
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR, apportion
-
-NOBODY = "nobody (idle nodes)"
 
 
 def spend_by(fleet: Fleet, allocation: Allocation, key: Callable[[Workload], str]) -> tuple[Spend, ...]:
@@ -37,7 +35,7 @@ def spend_by(fleet: Fleet, allocation: Allocation, key: Callable[[Workload], str
         rows.append(_row(fleet, name, members, int(costs[members].sum())))
     idle = allocation.idle + allocation.unused_commitment
     if idle:
-        rows.append(Spend(name=NOBODY, micro_usd=idle, gpu_hours=0.0, activity_frac=None))
+        rows.append(Spend(name=UNALLOCATED, micro_usd=idle, gpu_hours=0.0, activity_frac=None))
     return tuple(sorted(rows, key=lambda row: (-row.micro_usd, row.name)))
 
 

@@ -16,7 +16,8 @@ from typing import Self
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.bill_split import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
+from trimtab.diagnose.bill_split import UNUSED_COMMITMENT, DailySpend
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.diagnose.waste import activity_by_hour, is_idle
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.model import Fleet, Window, Workload

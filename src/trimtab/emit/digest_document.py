@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from trimtab._version import __version__
-from trimtab.diagnose.bill_split import UNALLOCATED
+from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.diagnose.weeks import ChangeCause, WeekRow, WeekSpend, WeekUse, together
 from trimtab.emit.document import ActionPart, AuditDocument
 from trimtab.emit.document.digest import (
