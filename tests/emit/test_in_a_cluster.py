@@ -555,6 +555,15 @@ def test_the_bounds_of_a_workload_of_kserve_are_for_its_own_part(deployment, kin
     assert not any(deployment in file.path for file in emission.files if file.kind == "ScaledObject")
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("InferenceService", True), ("KnativeService", True), ("Deployment", False)]
+)
+def test_what_knative_refuses_by_default_is_told_where_knative_may_run_the_pods(kind, said):
+    emission = renamed("prod/chat-predictor", owner_kind=kind)
+
+    assert any("kubernetes.podspec-nodeselector" in item.reason for item in emission.withheld) is said
+
+
 @pytest.mark.parametrize("kind", ["KServeComponent", "KnativeService"])
 def test_deployments_whose_place_in_their_object_is_not_known_are_left_to_a_person(kind):
     emission = renamed("prod/chat-transformer", owner_kind=kind)

@@ -42,7 +42,7 @@ from trimtab.emit.manifests.workload_patch import (
     spot_grace_s,
     stale_affinity,
 )
-from trimtab.fleet.owner_kinds import RAY_SERVICE
+from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KNATIVE_SERVICE, RAY_SERVICE
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 
 
@@ -163,6 +163,7 @@ def _by_hand(
     ]
     where = f"its {known.owner_kind}, of which {len(known.gpu_containers)} containers ask for GPUs" if several else ""
     said = f"set in {where or f'its {kind_in_words(known.owner_kind)}'}: {', '.join(asks)}"
+    said = f"{said}. {_KNATIVE_FLAGS}" if known.owner_kind == KNATIVE_SERVICE and spec else said
     return said if claimed is None else f"{said} ({claimed})"
 
 
@@ -193,6 +194,8 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
             "Ray makes a whole new cluster beside the old one before it lets that go (upgradeStrategy NewCluster): for so long "
             "there have to be nodes for both",
         )
+    if known.owner_kind == INFERENCE_SERVICE:
+        yield from _withheld(placed, f"where KServe runs it by Knative (Serverless): {_KNATIVE_FLAGS}")
     if known.owner_kind == "LeaderWorkerSet":
         yield from _withheld(placed, "where it has a leaderTemplate of its own, that asks for the new nodes too")
     if not known.pods_were_read and not known.tolerations:
@@ -203,6 +206,13 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
         )
 
 
+_KNATIVE_FLAGS = (
+    "Knative refuses what says where pods go unless ConfigMap config-features in knative-serving has "
+    "kubernetes.podspec-nodeselector, kubernetes.podspec-tolerations, kubernetes.podspec-affinity and "
+    "kubernetes.podspec-topologyspreadconstraints enabled"
+)
+"""Extensions of Knative that are off by default (knative.dev, "Feature and extension flags"; KServe, "InferenceService Node
+Scheduling")."""
 _TOGETHER = (
     f"preferred podAffinity to its own pods by {HOSTNAME}, beside a topologySpreadConstraint over zones: new replicas go to "
     "the fullest node"
