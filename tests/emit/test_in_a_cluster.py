@@ -282,7 +282,7 @@ def test_a_workload_whose_nodes_nobody_knows_is_left_to_a_person():
 
 def built(kubectl, folder, manifest, component, namespace=None):
     """What `kubectl kustomize` makes of a manifest beside a Component."""
-    (folder / "c").mkdir()
+    (folder / "c").mkdir(parents=True)
     (folder / "c" / "kustomization.yaml").write_text(component, encoding="utf-8")
     (folder / "m.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
     root = {"resources": ["m.yaml"], "components": ["c"], **({"namespace": namespace} if namespace else {})}
@@ -798,6 +798,21 @@ def test_replicas_that_come_and_go_on_nodes_of_several_prefer_the_nodes_of_their
 
     runs = patched_pod(emit_plan(example_audit().plan, example_facts()), f"workloads/{RUNS}/kustomization.yaml")
     assert "affinity" not in runs
+
+
+def test_the_rollback_takes_the_affinity_off_a_manifest_that_was_changed_by_hand(kubectl_bin, tmp_path):
+    emission = emit_plan(of_action("a8"), knowing(CHAT, pods_were_read=True))
+    changed = built(
+        kubectl_bin, tmp_path / "done", manifest("Deployment", "chat-api", "apps/v1"),
+        text_of(emission, "workloads/prod/chat-api/kustomization.yaml"),
+    )  # fmt: skip
+    assert changed["spec"]["template"]["spec"]["affinity"]["podAffinity"]
+
+    undone = built(
+        kubectl_bin, tmp_path / "undone", changed, text_of(emission, "rollback/prod/chat-api/kustomization.yaml")
+    )
+
+    assert not undone["spec"]["template"]["spec"].get("affinity", {}).get("podAffinity")
 
 
 def test_pods_that_keep_apart_from_each_other_are_named_where_a_node_is_to_hold_several():

@@ -34,6 +34,8 @@ from trimtab.deployment.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetPrecision,
+    SetReplicaPolicy,
+    SetSchedule,
     UseOffering,
     UseSlots,
 )
@@ -175,6 +177,16 @@ class Placement:
     def pods_per_node(self) -> int:
         """Return how many of the usual pods a node holds; 1 if a pod spans nodes."""
         return int(_beside(self.gpus_per_node, self.gpus_per_pod))
+
+    @property
+    def holds_several(self) -> bool:
+        """Return whether a node of its own holds several of the usual pods; nodes with slots are other workloads' too."""
+        return self.shared is None and self.pods_per_node >= 2
+
+    @property
+    def comes_and_goes(self) -> bool:
+        """Return whether the number of its replicas changes with demand or the hour."""
+        return isinstance(self.scaling, SetReplicaPolicy) or isinstance(self.holding, SetSchedule)
 
     @property
     def quota_pods(self) -> int | None:

@@ -222,7 +222,8 @@ A patch goes to a workload by kind and name, in whatever namespace its kustomiza
 whatever their number. It replaces the list of tolerations, so it repeats those of the pods that were read; selectors of
 other nodes are taken out; affinity that no new node meets is left to a person. What it cannot know is said in APPLY.md.
 Replicas that come and go on nodes of several prefer the nodes that hold most of them (`podAffinity`), as they were replayed:
-kube-scheduler by default takes the emptiest node, and hardly any becomes empty again.
+kube-scheduler by default takes the emptiest node, and hardly any becomes empty again. A preferred `podAffinity` that pods have
+already is replaced by that one.
 """
 _GUARDS = """## Triggers
 

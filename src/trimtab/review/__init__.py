@@ -243,7 +243,7 @@ class _Bills:
             place, outcome = evaluator.place(deployment), self.enacted.outcome(index, deployment)
             used = outcome.usage(place)
             times = np.ones(self.enacted.fleet.window.hours)
-            apart = place.shared is None and place.pods_per_node >= 2 and (proposed.spreads or not proposed.moved)
+            apart = place.holds_several and (proposed.spreads or not proposed.moved)
             if apart and (replicas := evaluator.replicas_held(deployment)) is not None:
                 packed = np.maximum(1, sum(used.values(), np.zeros_like(times)))
                 stands_s = np.zeros(len(times), dtype=np.int64)

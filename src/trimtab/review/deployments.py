@@ -20,7 +20,6 @@ from trimtab.deployment.effects import (
     DeferRuns,
     ReleaseIdle,
     SetGpuCount,
-    SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
@@ -269,8 +268,7 @@ class _OnPool:
 def _spread(pods: DeclaredPods | None, case: Case, found: Proposed) -> None:
     """Say that new replicas of a scaled service go to the emptiest node with room, where its pods do not say otherwise."""
     place = resolve(case.workload, found.deployment)
-    scaled = isinstance(place.scaling, SetReplicaPolicy) or isinstance(place.holding, SetSchedule)
-    if not scaled or place.shared is not None or place.pods_per_node < 2 or (pods is not None and pods.fills_nodes):
+    if not (place.comes_and_goes and place.holds_several) or (pods is not None and pods.fills_nodes):
         return
     found.spreads = True
     found.notes.append(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.review.pools import object_at
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, selects, text
 
 Amount = int | str
 """A number of pods, or a share of them such as `25%`."""
@@ -43,21 +43,13 @@ class DisruptionBudget:
     name: str
     namespace: str
     file: str
-    labels: Mapping[str, str]
-    expressions: tuple[tuple[str, tuple[str, ...]], ...]
-    """Labels that must have one of some values."""
+    selector: Object
     least: Amount | None
     most_gone: Amount | None
-    unread: tuple[str, ...] = ()
-    """Operators of its selector that are not modelled."""
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether it is for pods with these labels; an empty selector is for all of its namespace."""
-        return (
-            namespace == self.namespace
-            and all(labels.get(key) == value for key, value in self.labels.items())
-            and all(labels.get(key) in values for key, values in self.expressions)
-        )
+        return namespace == self.namespace and selects(self.selector, labels)
 
     def allowed(self, pods: int) -> int:
         """Return how many of so many pods, all of them healthy, it lets go at once."""
@@ -68,22 +60,14 @@ class DisruptionBudget:
 
 def budget_of(name: str, namespace: str, file: str, body: Object) -> DisruptionBudget:
     """Return a PodDisruptionBudget as what it is for and what it allows."""
-    spec, expressions, unread = object_at(body, "spec"), [], []
-    for need in listed(spec, "selector", "matchExpressions"):
-        values = at(need, "values")
-        if text(need, "operator") == "In" and isinstance(values, list):
-            expressions.append((text(need, "key"), tuple(str(value) for value in values)))
-        else:
-            unread.append(f"{text(need, 'key')} {text(need, 'operator')}")
+    spec = object_at(body, "spec")
     return DisruptionBudget(
         name=name,
         namespace=namespace,
         file=file,
-        labels=mapping(spec, "selector", "matchLabels"),
-        expressions=tuple(expressions),
+        selector=object_at(spec, "selector"),
         least=_amount(spec, "minAvailable"),
         most_gone=_amount(spec, "maxUnavailable"),
-        unread=tuple(unread),
     )
 
 

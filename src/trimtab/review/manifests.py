@@ -26,7 +26,7 @@ from trimtab.review.node_groups import GROUP_KINDS, is_block_group, node_groups,
 from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
 from trimtab.review.queues import QUEUE_KINDS, Queues
 from trimtab.review.shares import MIG_SLICE, sharing_configs
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, selects, text
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
 _REPLICATED = frozenset(
@@ -295,12 +295,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.overlays += [overlay for overlay in (price_overlay(name, file, body),) if overlay]
         found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_overlay_parts(name, body)]
     elif kind == "PodDisruptionBudget":
-        budget = budget_of(name, namespace, file, body)
-        found.budgets.append(budget)
-        found.unread += [
-            Unread(what=f"{kind} {namespace}/{name}: {what}", file=file, why="only selectors with In are modelled")
-            for what in budget.unread
-        ]
+        found.budgets.append(budget_of(name, namespace, file, body))
     elif kind == "Nodegroup" and is_block_group(body) and number(body, "spec", "scalingConfig", "maxSize") is None:
         why = "it says not how many nodes of a capacity block: pods are assumed to run on the group behind them"
         found.unread.append(Unread(what=f"{kind} {text(body, 'spec', 'name') or name}", file=file, why=why))
@@ -436,17 +431,10 @@ def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:
     preferred = listed(template, "affinity", "podAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
     return any(
         text(term, "podAffinityTerm", "topologyKey") == HOSTNAME
-        and _selects(object_at(term, "podAffinityTerm", "labelSelector"), labels)
+        # a patch does not say its pods' labels: those that it asks for are assumed to be theirs
+        and (not labels or selects(at(term, "podAffinityTerm", "labelSelector"), labels))
         for term in preferred
     )
-
-
-def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector takes pods with such labels; what else than equality it asks for is assumed to be so.
-
-    A patch does not say its pods' labels: those that it asks for are assumed to be theirs.
-    """
-    return not labels or all(labels.get(key, value) == value for key, value in mapping(selector, "matchLabels").items())
 
 
 def _claimed(spec: object) -> AskedGpus:

@@ -265,7 +265,7 @@ def _drains(
     else:
         return
     place = resolve(case.workload, Deployment.of(*found.changes))
-    if most > least and place.shared is None and place.pods_per_node >= 2:
+    if most > least and place.holds_several:
         found.moved = False
         found.warn(
             name, (*pods.files, pool.file),

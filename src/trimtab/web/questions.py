@@ -61,8 +61,8 @@ class BadQuestion(UsageError):
 
 def word(query: QueryParams, key: str) -> str:
     """Return a value as it stands, empty where it is not there; raises BadQuestion where it is too long or given twice."""
-    if len(query.getlist(key)) > 1:
-        raise BadQuestion(f"{key} is given {len(query.getlist(key))} times: give it once")
+    if (times := len(query.getlist(key))) > 1:
+        raise BadQuestion(f"{key} is given {times} times: give it once")
     value = query.get(key, "")
     if len(value) > MOST_CHARS:
         raise BadQuestion(f"{key} is longer than {MOST_CHARS} characters")

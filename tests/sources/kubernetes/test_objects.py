@@ -6,8 +6,8 @@ from hypothesis import given, strategies as st
 from tests.kube_cluster import cluster, dump, node, pod
 
 from trimtab.errors import InputError
-from trimtab.sources.kubernetes.cluster_objects import volume_rows
-from trimtab.sources.kubernetes.objects import KINDS, Objects, json_documents, quantity, read_dumps
+from trimtab.sources.kubernetes.cluster_objects import budget_rows, volume_rows
+from trimtab.sources.kubernetes.objects import KINDS, Objects, json_documents, quantity, read_dumps, selects
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,43 @@ def test_a_claim_made_with_its_pod_is_mounted_by_it(tmp_path):
     rows = volume_rows(read_dumps([file]), {("ml", "train-0"): "ml/train"})
 
     assert {row["name"]: row["workload"] for row in rows} == {"train-0-scratch": "ml/train", "other": None}
+
+
+@pytest.mark.parametrize(
+    ("selector", "taken"),
+    [
+        (None, False),
+        ({}, True),
+        ({"matchLabels": {"app": "chat"}}, True),
+        ({"matchLabels": {"app": "chat", "tier": "gpu"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["chat", "embed"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["chat"]}]}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gpu"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({"matchLabels": {"app": "chat"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}, False),
+    ],
+)
+def test_a_selector_takes_what_meets_its_labels_and_its_expressions(selector, taken):
+    """kubernetes.io, "Labels and Selectors"; NotIn takes what lacks the label too."""
+    assert selects(selector, {"app": "chat"}) is taken
+
+
+def test_a_budget_that_selects_by_expressions_is_of_the_workload_that_it_selects(tmp_path):
+    meta = {"namespace": "ml", "name": "chat-0", "labels": {"app": "chat"}}
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["chat"]}]}
+    items = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}},
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "ml", "name": "keep"},
+            "spec": {"selector": selector},
+        },
+    ]
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+
+    (row,) = budget_rows(read_dumps([file]), {("ml", "chat-0"): "ml/chat"})
+
+    assert row["workload"] == "ml/chat"

@@ -76,9 +76,7 @@ class PlacedWorkload:
     @property
     def fills_nodes(self) -> bool:
         """Return whether its replicas come and go on nodes of several: as it is proved, each goes to the fullest node."""
-        comes_and_goes = isinstance(self.place.scaling, SetReplicaPolicy) or isinstance(self.place.holding, SetSchedule)
-        several = self.place.shared is None and self.place.pods_per_node >= 2
-        return comes_and_goes and several and (self.most_replicas or 0) >= 2
+        return self.place.comes_and_goes and self.place.holds_several and (self.most_replicas or 0) >= 2
 
     @property
     def most_gpus(self) -> float | None:

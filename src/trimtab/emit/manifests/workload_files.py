@@ -51,8 +51,9 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
         asked, replicas = gpu_ask(placed, spec), placed.set_replicas
-        fills_nodes = placed.fills_nodes
-        if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None and not fills_nodes):
+        if scope.waits_for_nodes(name) or (
+            spec is None and asked is None and replicas is None and not placed.fills_nodes
+        ):
             continue
         change = claim_change(placed, scope)
         by_hand = _by_hand(placed, spec, asked, change)
@@ -72,7 +73,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             replicas=now,
             nodes=spec,
             tight=tight,
-            fills_nodes=fills_nodes,
+            fills_nodes=placed.fills_nodes,
             claims=claims,
         )
         yield _component_file(placed, "", patch)
@@ -87,7 +88,15 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         if spec is not None or asks is not None or claims:
             count = placed.deployment.gpu_count
             gpus = known.gpus_per_pod if count is None else count.before
-            former = rollback_component(known, placed.actions, nodes=spec, asks=asks, former_gpus=gpus, claims=claims)
+            former = rollback_component(
+                known,
+                placed.actions,
+                nodes=spec,
+                asks=asks,
+                former_gpus=gpus,
+                fills_nodes=placed.fills_nodes,
+                claims=claims,
+            )
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
             yield from _doubts(placed, spec)

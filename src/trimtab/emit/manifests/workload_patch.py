@@ -74,6 +74,7 @@ _PROVIDERS_OWN: Mapping[str, tuple[Mapping[str, Plain], ...]] = MappingProxyType
 )
 """Taints that providers put on spot groups with GPUs by themselves (AKS, "Add a spot node pool"; GKE, "GPUs in Standard")."""
 HOSTNAME = "kubernetes.io/hostname"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _ZONE = "topology.kubernetes.io/zone"
 _REVISIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -178,11 +179,13 @@ def rollback_component(
     nodes: PoolSpec | None = None,
     asks: GpuAsk | None = None,
     former_gpus: float = 1.0,
+    fills_nodes: bool = False,
     claims: Sequence[NewClaim] = (),
 ) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read.
 
-    The label of the `nodes` that it was moved to is removed, so that it works on a manifest that was changed by hand too.
+    The label of the `nodes` that it was moved to is removed, so that it works on a manifest that was changed by hand too; so is
+    the affinity by which it `fills_nodes`. The spread over zones stays: kustomize has no patch that removes it of every kind.
     `asks` is what its container was made to ask for in place of `former_gpus`; None: it asks for what it did. Of `claims` the
     templates are named again that they were made from.
     """
@@ -194,6 +197,8 @@ def rollback_component(
     elif known.pods_were_read:
         left = {} if nodes is None else dict.fromkeys(pool_selector(nodes))
         pod: dict[str, Plain] = {"nodeSelector": {**left, **known.node_selector}, "tolerations": _kept(known)}
+        if fills_nodes:
+            pod["affinity"] = {"podAffinity": {_PREFERRED: None}}
         spec |= _of_pods(known, {"spec": pod})
     if claims:
         former = [claim.claim for claim in claims]
@@ -331,7 +336,7 @@ def _together(known: WorkloadFacts) -> dict[str, Plain]:
     term: dict[str, Plain] = {"topologyKey": HOSTNAME, **_own_pods(known)}
     preferred: list[Plain] = [{"weight": 100, "podAffinityTerm": term}]
     return {
-        "affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        "affinity": {"podAffinity": {_PREFERRED: preferred}},
         "topologySpreadConstraints": [
             {"maxSkew": 1, "topologyKey": _ZONE, "whenUnsatisfiable": "ScheduleAnyway", **_own_pods(known)}
         ],

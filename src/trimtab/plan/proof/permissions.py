@@ -174,7 +174,7 @@ def _near(now: PlannedWorkloadState) -> tuple[Deployment, ...]:
 def _rests_on_two(now: PlannedWorkloadState) -> bool:
     """Return whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
     place = now.place
-    if place.pods_per_node > 1 and place.shared is None:
+    if place.holds_several:
         return False
     if not now.deployment.changes:
         return demand_of(now.case).most_replicas == _KEPT

@@ -18,6 +18,7 @@ from trimtab.sources.kubernetes.objects import (
     moment_at,
     number,
     quantity,
+    selects,
     text,
 )
 from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
@@ -46,12 +47,8 @@ def budget_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> l
     ]
     rows: list[Row] = []
     for budget in objects.of("PodDisruptionBudget"):
-        namespace, wanted = text(budget, "metadata", "namespace"), mapping(budget, "spec", "selector", "matchLabels")
-        selected = {
-            workloads[key]
-            for key, labels in pods
-            if wanted and key[0] == namespace and all(labels.get(name) == value for name, value in wanted.items())
-        }
+        namespace, selector = text(budget, "metadata", "namespace"), at(budget, "spec", "selector")
+        selected = {workloads[key] for key, labels in pods if key[0] == namespace and selects(selector, labels)}
         told = {
             "namespace": namespace,
             "name": text(budget, "metadata", "name"),

@@ -146,6 +146,35 @@ def listed(value: object, *path: str) -> list[Object]:
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
+def selects(selector: object, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector takes an object with such labels: an empty one takes all, one that is not there none.
+
+    Source: kubernetes.io/docs/concepts/overview/working-with-objects/labels, "Resources that support set-based requirements".
+    """
+    if not isinstance(selector, Mapping):
+        return False
+    wanted = mapping(selector, "matchLabels").items()
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        _meets(need, labels.get(text(need, "key"))) for need in listed(selector, "matchExpressions")
+    )
+
+
+def _meets(need: Object, value: str | None) -> bool:
+    named = at(need, "values")
+    values = [str(each) for each in named] if isinstance(named, list) else []
+    match text(need, "operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:  # an API server refuses others
+            return False
+
+
 def moment_at(value: object, *path: str) -> datetime | None:
     """Return the moment under a path of keys, in UTC; None where there is none that is understood."""
     found = at(value, *path)

@@ -25,6 +25,7 @@ from trimtab.sources.kubernetes.objects import (
     moment_at,
     number,
     quantity,
+    selects,
     text,
 )
 from trimtab.sources.kubernetes.owners import Owner, owners_of
@@ -381,11 +382,7 @@ def _apart_keys(spec: object, labels: Mapping[str, str]) -> list[str]:
         *(at(each, "podAffinityTerm") for each in listed(apart, "preferredDuringSchedulingIgnoredDuringExecution")),
         *listed(spec, "topologySpreadConstraints"),
     ]
-    keys = [
-        text(term, "topologyKey")
-        for term in terms
-        if all(labels.get(key) == value for key, value in mapping(term, "labelSelector", "matchLabels").items())
-    ]
+    keys = [text(term, "topologyKey") for term in terms if selects(at(term, "labelSelector"), labels)]
     return list(dict.fromkeys(key for key in keys if key))
 
 
