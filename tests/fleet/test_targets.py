@@ -8,6 +8,7 @@ from tests.fleets import FleetRows
 
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.fleet.build import build_fleet
+from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import declared_in_vain
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -181,3 +182,12 @@ def test_a_multiple_of_a_queue_wait_is_one_of_the_wait_that_was_seen():
     (held,) = declared_targets({"metric": "queue_wait", "quantile": 0.95, "limit_frac": 1.2}, RUNS)
 
     assert held.limit_s == pytest.approx(1.2 * 1800)
+
+
+@pytest.mark.parametrize(("limit_s", "said"), [(0.3, "0.3 s"), (999.0, "999 s"), (23_787.6, "23,788 s")])
+def test_a_limit_of_hours_is_told_without_powers_of_ten(limit_s, said):
+    target = Target(
+        metric=TargetMetric.QUEUE_WAIT, limit_s=limit_s, required_frac=0.95, declared=True, because="it is declared"
+    )
+
+    assert target.describe() == f"queue_wait p95 <= {said}"

@@ -230,7 +230,8 @@ class Target:
         """Describe the target in words."""
         if self.limit_s is None:
             return f"{self.metric.value} >= {self.required_frac:.0%} of observed"
-        return f"{self.metric.value} p{self.required_frac * 100:g} <= {self.limit_s:.3g} s"
+        limit = f"{self.limit_s:,.0f}" if self.limit_s >= 1000 else f"{self.limit_s:.3g}"  # no powers of ten
+        return f"{self.metric.value} p{self.required_frac * 100:g} <= {limit} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
