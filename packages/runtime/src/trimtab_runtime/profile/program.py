@@ -37,17 +37,18 @@ def observe_program(
     child = _started(program) if program else None
     if pid is not None and not process_tree(pid):
         raise InputError(f"there is no process {pid} here (in a container only its own processes are seen)")
-    seen = Profile(interval_s=interval_s, pid=pid if child is None else child.pid).start()
-    if child is None and seen.problem is not None:
-        seen.stop()
-        raise InputError(seen.problem)
-    try:
-        with _signals_passed_on(child), view(seen) if view is not None else nullcontext():
-            code = _wait(child, pid, limit_s)
-    except KeyboardInterrupt:
-        code = _interrupted(child)
-    finally:
-        seen.stop()
+    with _signals_passed_on(child):
+        seen = Profile(interval_s=interval_s, pid=pid if child is None else child.pid).start()
+        if child is None and seen.problem is not None:
+            seen.stop()
+            raise InputError(seen.problem)
+        try:
+            with view(seen) if view is not None else nullcontext():
+                code = _wait(child, pid, limit_s)
+        except KeyboardInterrupt:
+            code = _interrupted(child)
+        finally:
+            seen.stop()
     document = seen.document()
     if tokens is not None:
         _add_tokens(document, tokens)
@@ -91,12 +92,22 @@ def _started(program: Sequence[str]) -> subprocess.Popen[bytes]:
 def _wait(child: subprocess.Popen[bytes] | None, pid: int | None, limit_s: float | None) -> int:
     """Wait for the program, the process or the time."""
     if child is not None:
-        code = child.wait()
+        code = _ended(child)
         return code if code >= 0 else SIGNAL_CODE_BASE - code
     end_s = None if limit_s is None else time.monotonic() + limit_s
     while (pid is None or _alive(pid)) and (end_s is None or time.monotonic() < end_s):
         time.sleep(POLL_S)
     return 0
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Return a program's code once it has ended, waiting in turns.
+
+    Python handles a signal between two steps of its own: one that comes just before a wait without limit is handled after it.
+    """
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(POLL_S)
 
 
 def _alive(pid: int) -> bool:
@@ -114,7 +125,7 @@ def _interrupted(child: subprocess.Popen[bytes] | None) -> int:
     if child is None:
         return 0
     with suppress(KeyboardInterrupt):
-        return SIGNAL_CODE_BASE + signal.SIGINT if child.wait() < 0 else child.returncode
+        return SIGNAL_CODE_BASE + signal.SIGINT if _ended(child) < 0 else child.returncode
     child.kill()
     child.wait()
     return SIGNAL_CODE_BASE + signal.SIGINT
