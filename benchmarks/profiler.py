@@ -27,7 +27,7 @@ from trimtab_runtime.profile.nvml import Nvml
 from trimtab_runtime.profile.sampler import Sampler
 
 GPUS = 8
-SOURCE = Path(__file__).resolve().parent.parent / "tests" / "runtime" / "profile" / "fake_nvml.c"
+SOURCE = Path(__file__).resolve().parent.parent / "packages" / "runtime" / "tests" / "profile" / "fake_nvml.c"
 INTERVAL_S = 0.2
 DAYS_INTERVAL_S = 15.0
 MOMENTS = 256

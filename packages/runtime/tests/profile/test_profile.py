@@ -9,6 +9,7 @@ import time
 import pytest
 
 from trimtab_runtime.profile import Profile, profile
+from trimtab_runtime.profile.sampler import Sampler
 
 
 def test_a_profile_says_what_the_gpus_did_and_how_fast_the_program_went(nvml_script, tmp_path):
@@ -55,6 +56,25 @@ def test_a_slow_call_of_the_driver_costs_samples_that_are_counted(nvml_script):
     assert document["longest_sample_s"] >= 0.3
     assert document["samples_missed"] >= 20
     assert document["unobserved_s"] >= 0.2
+
+
+def test_an_observer_that_fails_says_until_when_it_saw_anything(nvml_script, monkeypatch):
+    nvml_script("gpus 1\nset 0 util 50")
+    taken = Sampler.round
+
+    def fails_later(sampler, now_s):
+        taken(sampler, now_s)
+        if sampler.rounds + len(sampler._seconds) == 3:
+            raise ZeroDivisionError("no such thing")
+
+    monkeypatch.setattr(Sampler, "round", fails_later)
+    with Profile(interval_s=0.02) as seen:
+        time.sleep(0.5)
+
+    document = seen.document()
+    assert "then: ZeroDivisionError" in document["problem"]
+    assert document["samples"] == 3
+    assert document["unobserved_s"] > 0.2
 
 
 def test_memory_of_pytorchs_allocator_is_taken_from_a_loaded_torch(monkeypatch):

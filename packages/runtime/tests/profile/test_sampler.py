@@ -161,6 +161,17 @@ def test_utilization_above_a_hundred_percent_is_clamped_and_counted(player):
     assert played.sampler.devices[0].record.clamped == 4
 
 
+def test_a_reading_that_is_no_number_is_absent_whatever_else_was_absent_beside_it(player):
+    """An H200's driver gave such values with the answer "success" in the first second, where the first sample has none."""
+    played = player("gpus 1\nset 0 sm 40\nset 0 dram 20\nat 2 0 sm nan\nat 2 0 dram inf\nat 3 0 sm 60\nat 3 0 dram 30")
+
+    played.play(10)
+
+    seen = spreads(played)
+    assert (seen[Metric.SM_ACTIVE].low, seen[Metric.SM_ACTIVE].high) == (0.6, 0.6)
+    assert (seen[Metric.DRAM_ACTIVE].low, seen[Metric.DRAM_ACTIVE].high) == (0.3, 0.3)
+
+
 def test_throttling_is_a_share_of_time_by_reason(player):
     played = player("gpus 1\nat 6 0 reasons 4\nat 9 0 reasons 68")
 

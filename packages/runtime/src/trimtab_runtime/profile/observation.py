@@ -101,7 +101,13 @@ class Profile:
             with self._turn:
                 if self._stuck:
                     return
-                sampler.round(begun_s)
+                try:
+                    sampler.round(begun_s)
+                except Exception as error:
+                    # a program must not fail for its observer; what was seen until now is kept
+                    self.problem = f"observed until {begun_s - self._started_s:.1f} s, then: {error!r}"
+                    logger.exception("the observation ended early")
+                    return
             taken_s = time.monotonic() - begun_s
             self._longest_round_s = max(self._longest_round_s, taken_s)
             if begun_s >= self._cpu_due_s:
@@ -170,7 +176,7 @@ class Profile:
             "samples": 0 if sampler is None else sampler.rounds,
             "samples_missed": self._late,
             "longest_sample_s": self._longest_round_s,
-            "unobserved_s": None if sampler is None else sampler.unobserved_s,
+            "unobserved_s": None if sampler is None else sampler.unobserved_until(self._stopped_s or time.monotonic()),
             "program": {
                 "pids": sorted(self._own_pids),
                 "cpu_s": self._cpu_s - self._cpu_begun_s,

@@ -114,6 +114,10 @@ class Sampler:
         if now_s >= self._slow_due_s:
             self._slow_round(now_s)
 
+    def unobserved_until(self, now_s: float) -> float:
+        """Return the seconds of which no reading tells, those since the last sample included."""
+        return self.unobserved_s + max(0.0, now_s - self.last_s - HOLD_INTERVALS * self.interval_s)
+
     def flush(self) -> None:
         """Work the samples taken so far into the statistics."""
         if not self._seconds:
@@ -161,10 +165,13 @@ class Sampler:
         if answers is not None and any(answers):
             self._note_answers(device, column, answers)
             kept = [place for place, answer in enumerate(answers) if not answer]
+            if column.kind == "d":
+                # an H200 answered "success" with a value that is no number, in the first second of a program
+                kept = [place for place in kept if math.isfinite(values[place])]
         elif column.kind == "d":
-            if not math.isnan(sum(values)):
+            if math.isfinite(sum(values)):
                 return values, seconds
-            kept = [place for place, value in enumerate(values) if not math.isnan(value)]
+            kept = [place for place, value in enumerate(values) if math.isfinite(value)]
         else:
             absent = _NO_VALUE[column.kind]
             if absent not in values:
