@@ -119,9 +119,7 @@ def fitted(pairs: Pairs) -> Fit:
 
 
 def _speeds(law: PairLaw, pairs: Pairs) -> FloatArray:
-    # powers of arrays are those of their elements
-    own, other = pairs.own, pairs.own[:, ::-1]
-    return np.asarray(1 / (1 + law.weight * own**law.own_power * other**law.other_power))
+    return np.asarray(law.speed(pairs.own, pairs.own[:, ::-1]))
 
 
 def _expected(pairs: Pairs) -> PairLaw:

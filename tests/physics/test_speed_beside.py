@@ -38,14 +38,21 @@ def test_a_busier_neighbour_never_helps(own, other, more):
     assert is_safe_pair(own, other) or not is_safe_pair(own, busier)
 
 
+@given(own=shares, other=shares)
+def test_two_programs_do_not_take_more_time_than_there_is(own, other):
+    taken = own * speed_beside(own, other).expected + other * speed_beside(other, own).expected
+
+    assert taken <= 1 + 1e-9
+
+
 def test_work_beside_a_program_that_does_nothing_is_as_fast_as_alone():
     assert speed_beside(0.7, 0.0).expected == 1
     assert speed_beside(0.7, 0.0).careful == 1
 
 
 def test_two_runs_that_fill_the_gpu_are_not_called_safe():
-    # the fair share of either is one half; both laws lie below it
-    assert speed_beside(1.0, 1.0).expected < 0.5
+    # the fair share of either; on an H100 a matrix product and a decoding model got 49 % and 46 % (benchmarks.real_gpu)
+    assert speed_beside(1.0, 1.0).expected == 0.5
     assert not is_safe_pair(1.0, 1.0)
     assert is_safe_pair(0.05, 0.05)
 

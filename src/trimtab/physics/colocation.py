@@ -22,8 +22,13 @@ from dataclasses import dataclass, replace
 from math import comb, exp, inf, log
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from trimtab.catalog import Gpu
 from trimtab.errors import InputError
+
+Fracs = npt.NDArray[np.float64] | np.float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +118,29 @@ def time_slice(gpu: Gpu, slices: int, held: int = 1) -> Gpu:
     return replace(gpu, memory_gib=gpu.memory_gib * held / slices)
 
 
+FAIR_SHARE_FRAC = 0.5
+"""Two programs that both always have work pending get equal slices."""
+
+
 class PairLaw(NamedTuple):
-    """The speed 1 / (1 + weight * own ** own_power * other ** other_power) of work beside another program, 1 = alone."""
+    """The speed 1 / (1 + weight * own ** own_power * other ** other_power) of work beside another program, 1 = alone.
+
+    Time slices set two bounds, whatever was fitted: a program gets its fair share, and only the time that the other one leaves.
+    """
 
     weight: float
     own_power: float
     other_power: float
 
-    def speed(self, own_frac: float, other_frac: float) -> float:
-        """Return the speed by the shares of the time in which both keep the GPU busy alone."""
-        return float(1 / (1 + self.weight * own_frac**self.own_power * other_frac**self.other_power))
+    def speed(self, own_frac: Fracs, other_frac: Fracs) -> Fracs:
+        """Return the speed by the shares of the time in which both keep the GPU busy alone; arrays of one shape."""
+        # a program takes its share of the time alone, times its speed; the other one has the rest, and half of all at least
+        left = np.maximum(FAIR_SHARE_FRAC, 1 - other_frac * self._fair(other_frac, own_frac))
+        return np.minimum(self._fair(own_frac, other_frac), left / np.maximum(own_frac, left))
+
+    def _fair(self, own_frac: Fracs, other_frac: Fracs) -> Fracs:
+        fitted = 1 / (1 + self.weight * own_frac**self.own_power * other_frac**self.other_power)
+        return np.maximum(FAIR_SHARE_FRAC, fitted)
 
 
 class SpeedBeside(NamedTuple):
@@ -137,7 +155,7 @@ class SpeedBeside(NamedTuple):
 # Fitted on Lucid's 1,016 pairs of training jobs on an RTX 3090 (S-Lab-System-Group/Lucid, simulation/data/colocate_info.csv) by
 # `python -m benchmarks.interference`, which also scores the same fit on models that were held out.
 EXPECTED_SPEED = PairLaw(3.555, 1.491, 2.030)
-CAREFUL_SPEED = PairLaw(1.933, 0.273, 0.939)
+CAREFUL_SPEED = PairLaw(1.639, 0.195, 0.862)
 SPREAD_FLOOR = 0.1
 """Loss that the width of the interval counts beside the expected one: work that loses nothing varies too."""
 LOW_SPREAD, HIGH_SPREAD = -0.721, 0.725
@@ -147,13 +165,14 @@ SAFE_LOSS_FRAC, CAREFUL_LOSS_FRAC = 0.10, 0.25
 
 def speed_beside(own_frac: float, other_frac: float) -> SpeedBeside:
     """Return how fast work goes on beside one other program in time slices; shares are those of the time busy alone, 0..1."""
-    expected = EXPECTED_SPEED.speed(own_frac, other_frac)
+    own, other = np.float64(own_frac), np.float64(other_frac)
+    expected = float(EXPECTED_SPEED.speed(own, other))
     width = SPREAD_FLOOR + 1 - expected
     return SpeedBeside(
         expected=expected,
         low=exp(log(expected) + LOW_SPREAD * width),
         high=exp(log(expected) + HIGH_SPREAD * width),
-        careful=min(expected, CAREFUL_SPEED.speed(own_frac, other_frac)),
+        careful=min(expected, float(CAREFUL_SPEED.speed(own, other))),
     )
 
 

@@ -1,0 +1,396 @@
+"""What `benchmarks.gpu_measure` measures of the two runtimes on a GPU, and of two programs that share one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu_models import (
+    CUDA,
+    GIB,
+    INTERVAL_S,
+    Record,
+    Work,
+    decode,
+    encoder,
+    free,
+    language_model,
+    means,
+    now,
+    trainer,
+    wait,
+)
+from trimtab_runtime import Checkpointer, CheckpointSettings, batch
+from trimtab_runtime.profile import Profile
+
+
+def batching() -> Iterator[tuple[str, Record]]:
+    """Serve BERT-large to closed-loop and Poisson clients, without a batcher, greedily and as the batcher decides."""
+    free()
+    model, _ = encoder(1, 128)
+    rng = random.Random(1)
+    inputs = [torch.randint(0, 1000, (rng.choice((32, 64, 128)),)) for _ in range(512)]
+
+    def embed(items: list[torch.Tensor]) -> list[float]:
+        longest = max(len(item) for item in items)
+        padded = torch.zeros(len(items), longest, dtype=torch.long)
+        for row, item in enumerate(items):
+            padded[row, : len(item)] = item
+        mask = torch.zeros_like(padded)
+        for row, item in enumerate(items):
+            mask[row, : len(item)] = 1
+        with torch.inference_mode():
+            out = model(input_ids=padded.to(CUDA), attention_mask=mask.to(CUDA)).last_hidden_state[:, 0]
+            return list(out.float().sum(dim=1).cpu().tolist())
+
+    seconds = {size: _median_s(lambda size=size: embed(inputs[:size])) for size in (1, 2, 4, 8, 16, 32, 64)}  # type: ignore[misc]
+    yield "batch times", {"seconds": seconds}
+    lock = threading.Lock()
+
+    def alone(item: torch.Tensor) -> float:
+        with lock:
+            return embed([item])[0]
+
+    limit = 64 / seconds[64]
+    yield "no batcher, threads", {"closed_req_s": _closed_loop(alone, inputs, clients=64, seconds=2.0)}
+    for name, learn, clients in (
+        ("greedy, threads", False, _Threads),
+        ("batcher, threads", True, _Threads),
+        ("batcher, asyncio", True, _Loop),
+    ):
+        batched = batch(max_batch=64, learn=learn)(embed)
+        asking = clients(batched)
+        closed = asking.closed_loop(inputs, clients=64, seconds=2.0)
+        opened = {f"{share:.0%}": asking.poisson(inputs, share * limit, 2.0) for share in (0.1, 0.5, 0.8)}
+        yield name, {"closed_req_s": closed, "limit_req_s": limit, "poisson": opened}
+        batched.close()
+    expected = [embed([item])[0] for item in inputs[:64]]
+    seen: list[int] = []
+
+    def greedy_for_memory(items: list[torch.Tensor]) -> list[float]:
+        # a quarter of the board for each item: more than three at a time cannot be allocated
+        total = torch.cuda.get_device_properties(0).total_memory
+        held = torch.empty(len(items) * total // 4, dtype=torch.uint8, device=CUDA)
+        seen.append(len(items))
+        answers = embed(items)
+        del held
+        return answers
+
+    batched = batch(max_batch=64)(greedy_for_memory)
+    with ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(batched.call, inputs[:64]))
+    batched.close()
+    # half precision: a batch's rows differ from those alone in the last bits
+    off = max(abs(one - two) for one, two in zip(answers, expected, strict=True))
+    yield "out of memory", {"answered": len(answers), "largest_run": max(seen), "runs": len(seen), "most_off": off}
+
+
+def _median_s(run: Callable[[], object]) -> float:
+    for _ in range(3):
+        run()
+    took = []
+    for _ in range(8):
+        began = now()
+        run()
+        took.append(now() - began)
+    return statistics.median(took)
+
+
+def _closed_loop(call: Callable[[Any], object], inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
+    counts = [0] * clients
+    start = now() + 1.0
+    until = start + seconds
+
+    def client(which: int) -> None:
+        turn = which
+        while now() < until:
+            call(inputs[turn % len(inputs)])
+            turn += clients
+            counts[which] += now() > start
+
+    threads = [threading.Thread(target=client, args=(which,)) for which in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / seconds
+
+
+def _arrivals(rate: float, seconds: float) -> list[float]:
+    rng, at, found = random.Random(5), 0.0, []
+    while at < seconds:
+        at += rng.expovariate(rate)
+        found.append(at)
+    return found
+
+
+def _latencies(rate: float, took: list[float]) -> Record:
+    took.sort()
+    return {
+        "rate_req_s": rate,
+        "p50_s": took[len(took) // 2],
+        "p95_s": took[int(len(took) * 0.95)],
+        "requests": len(took),
+    }
+
+
+class _Threads:
+    """Callers in threads of their own."""
+
+    def __init__(self, batched: Any) -> None:
+        self._call = batched.call
+
+    def closed_loop(self, inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
+        return _closed_loop(self._call, inputs, clients=clients, seconds=seconds)
+
+    def poisson(self, inputs: list[torch.Tensor], rate: float, seconds: float) -> Record:
+        took: list[float] = []
+        began = now()
+
+        def one(due: float, item: torch.Tensor) -> None:
+            self._call(item)
+            took.append(now() - began - due)
+
+        with ThreadPoolExecutor(256) as pool:
+            for turn, due in enumerate(_arrivals(rate, seconds)):
+                time.sleep(max(0.0, began + due - now()))
+                pool.submit(one, due, inputs[turn % len(inputs)])
+        return _latencies(rate, took)
+
+
+class _Loop:
+    """Callers that are tasks on one event loop."""
+
+    def __init__(self, batched: Any) -> None:
+        self._batched = batched
+
+    def closed_loop(self, inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
+        start = now() + 1.0
+
+        async def client(which: int) -> int:
+            turn, count = which, 0
+            while now() < start + seconds:
+                await self._batched(inputs[turn % len(inputs)])
+                turn += clients
+                count += now() > start
+            return count
+
+        async def everyone() -> float:
+            return sum(await asyncio.gather(*(client(which) for which in range(clients)))) / seconds
+
+        return asyncio.run(everyone())
+
+    def poisson(self, inputs: list[torch.Tensor], rate: float, seconds: float) -> Record:
+        took: list[float] = []
+
+        async def everyone() -> None:
+            began = now()
+
+            async def one(due: float, item: torch.Tensor) -> None:
+                await self._batched(item)
+                took.append(now() - began - due)
+
+            tasks = []
+            for turn, due in enumerate(_arrivals(rate, seconds)):
+                await asyncio.sleep(max(0.0, began + due - now()))
+                tasks.append(asyncio.create_task(one(due, inputs[turn % len(inputs)])))
+            await asyncio.gather(*tasks)
+
+        asyncio.run(everyone())
+        return _latencies(rate, took)
+
+
+def checkpoints() -> Iterator[tuple[str, Record]]:
+    """Save and restore a training state of about 6 GiB that lies on the GPU."""
+    free()
+    name = "qwen2.5-0.5b" if CUDA == "cuda" else "tiny"
+    folder = Path(tempfile.mkdtemp(prefix="checkpoints-"))
+    model = language_model(name, torch.float32, use_cache=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=CUDA == "cuda")
+    tokens = torch.randint(0, 256, (4, 1024 if CUDA == "cuda" else 16), device=CUDA)
+
+    def step() -> float:
+        began = now()
+        with torch.autocast(CUDA, torch.bfloat16):
+            loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        wait()
+        return now() - began
+
+    usual = statistics.median([step() for _ in range(12)][2:])
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    saves = []
+    for turn in range(2):
+        began = now()
+        with (folder / f"peer-{turn}").open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        saves.append(now() - began)
+        (folder / f"peer-{turn}").unlink()
+    size = sum(one.numel() * one.element_size() for one in model.parameters()) * 3
+    parts = {"model": model, "optimizer": optimizer}
+    rounds = []
+    with Checkpointer(folder / "ours", parts, CheckpointSettings(keep=2)) as ours:
+        ours.resume()
+        number = 0
+        for _ in range(3):
+            began = now()
+            pending = ours.save(number, wait=False)
+            blocked = now() - began
+            slowed = []
+            while not pending.done:
+                slowed.append(step())
+                number += 1
+            rounds.append({"blocked_s": blocked, "durable_s": now() - began, "steps_meanwhile_s": slowed})
+            ours.settle()
+            number += 1
+        ours.save(number, wait=True)
+        kept = digest_of(model, optimizer)
+    for _ in range(2):
+        step()
+    moved = digest_of(model, optimizer)
+    began = now()
+    with Checkpointer(folder / "ours", parts, CheckpointSettings(keep=2)) as again:
+        resumed = again.resume()
+        restored_s = now() - began
+        same = digest_of(model, optimizer) == kept
+    shutil.rmtree(folder)
+    yield "checkpoints", {
+        "state_gib": size / GIB, "step_s": usual, "torch_save_s": saves, "rounds": rounds, "restored_s": restored_s,
+        "bit_equal": same, "had_moved": moved != kept, "resumed_step": getattr(resumed, "step", None),
+    }  # fmt: skip
+
+
+def digest_of(model: Any, optimizer: Any) -> str:
+    """Return a digest of all bits of weights and optimizer state."""
+    digest = hashlib.sha256()
+    for one in [*model.parameters(), *(v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v))]:
+        whole = one.detach().contiguous().view(-1).view(torch.uint8)
+        # a sum and a weighted sum of the bytes, on the GPU: hashing six gigabytes on the host takes longer than the save
+        parts = whole.to(torch.int64) if whole.numel() < 4096 else None
+        if parts is None:
+            words = whole[: whole.numel() // 8 * 8].view(torch.int64)
+            weights = torch.arange(1, words.numel() + 1, device=words.device)
+            digest.update(str((int(words.sum()), int((words * weights).sum()))).encode())
+        else:
+            digest.update(bytes(parts.to(torch.uint8).cpu().tolist()))
+    return digest.hexdigest()
+
+
+def pair_works() -> dict[str, Callable[[], Work]]:
+    """Return what shares a GPU in pairs."""
+
+    def products(sleep_s: float) -> Work:
+        size = 4096 if CUDA == "cuda" else 64
+        a, b = (torch.randn(size, size, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
+
+        def work() -> float:
+            for _ in range(20):
+                torch.mm(a, b)
+            wait()
+            if sleep_s:
+                time.sleep(sleep_s)
+            return 20.0
+
+        return work
+
+    def steps() -> Work:
+        model = language_model("llama-3.2-1b", torch.bfloat16).eval()
+        return decode(model, 8, 512)
+
+    def encodes(sleep_s: float) -> Work:
+        _, one = encoder(8, 128)
+
+        def work() -> float:
+            done = one()
+            time.sleep(sleep_s)
+            return done
+
+        return work
+
+    way = {"micro_batch": 2, "sequence": 1024, "recompute": False, "master": False}
+    return {
+        "matrix products": lambda: products(0.0),
+        "matrix products, some": lambda: products(0.01),
+        "decode": steps,
+        "encoder, little": lambda: encodes(0.1),
+        "encoder, half": lambda: encodes(0.02),
+        "training": lambda: trainer("qwen2.5-0.5b", way),
+    }
+
+
+def pair_worker(name: str, pipe: Any) -> None:
+    """Hold one work and run it for as long as told, from a common moment on."""
+    work = pair_works()[name]()
+    for _ in range(3):
+        work()
+    pipe.send("ready")
+    while (order := pipe.recv()) is not None:
+        start, seconds = order
+        done, busy = 0.0, []
+        while time.time() < start:
+            work()
+        while time.time() < start + seconds:
+            began = now()
+            done += work()
+            busy.append(now() - began)
+        # go on past the end, so that the other one is never alone inside its own window
+        until = time.time() + 0.3
+        while time.time() < until:
+            work()
+        pipe.send(done / seconds)
+
+
+def pairs() -> Iterator[tuple[str, Record]]:
+    """Measure programs alone, with the profiler, and then in pairs, in time slices."""
+    context = multiprocessing.get_context("spawn")
+    free()
+    workers = {}
+    for name in pair_works():
+        here, there = context.Pipe()
+        process = context.Process(target=pair_worker, args=(name, there), daemon=True)
+        process.start()
+        workers[name] = (process, here)
+    for process, pipe in workers.values():
+        if not pipe.poll(90):
+            raise RuntimeError(f"{process.name} did not start")
+        pipe.recv()
+    seconds = 2.0
+    alone = {}
+    for name, (_, pipe) in workers.items():
+        profile = Profile(interval_s=INTERVAL_S)
+        start = time.time() + 0.7
+        pipe.send((start, seconds))
+        time.sleep(max(0.0, start - time.time()))
+        with profile:
+            time.sleep(seconds)
+        alone[name] = pipe.recv()
+        yield f"alone: {name}", {"done_s": alone[name]} | means(profile.document())
+    names = list(workers)
+    for place, one in enumerate(names):
+        for other in names[place + 1 :]:
+            start = time.time() + 0.7
+            for name in (one, other):
+                workers[name][1].send((start, seconds))
+            speeds = [workers[name][1].recv() / alone[name] for name in (one, other)]
+            yield f"pair: {one} | {other}", {"speeds": speeds}
+    for process, pipe in workers.values():
+        pipe.send(None)
+        process.join(10)

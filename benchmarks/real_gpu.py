@@ -1,0 +1,266 @@
+"""What was measured on real GPUs beside what trimtab says of them: `python -m benchmarks.real_gpu [--data FILE ...]`.
+
+Records of `python -m benchmarks.gpu_measure` (one H100 SXM and one H200, 2026-11-27) lie in `reference/data/`. Nothing is
+fitted on them. Four questions: do the profiler's counters agree with what the kernels did; do `physics` predict speed and
+memory of plain PyTorch; do counters seen on one board predict the speed on the other; how much do two programs slow one
+another. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trimtab.catalog import Gpu, Precision, load_catalog
+from trimtab.physics.colocation import is_safe_pair, speed_beside
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.models import Architecture, model_named
+from trimtab.physics.predict import predict_training, times_of
+from trimtab.physics.serving_query import Load, ServingQuery
+from trimtab.physics.training import (
+    Method,
+    Optimizer,
+    Recompute,
+    Training,
+    TrainingQuery,
+    training_footprint,
+)
+from trimtab.physics.transfer import DeviceActivity, speed_ratio
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
+
+RECORDS = Path(__file__).parent / "reference" / "data"
+BOARDS = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB", "NVIDIA H200": "H200-SXM-141GB"}
+MEASURED_PARTS = ("trainings", "servings", "others")
+Record = Mapping[str, Any]
+
+
+class Row(NamedTuple):
+    """One comparison: what was said, with its 80 % interval where it has one, and what was measured."""
+
+    name: str
+    said: float
+    measured: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def error_frac(self) -> float:
+        """Return how far off what was said is."""
+        return self.said / self.measured - 1
+
+    @property
+    def holds(self) -> bool | None:
+        """Say whether the measurement lies in the interval."""
+        return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
+
+
+def counters(record: Record, board: Gpu) -> Iterator[Row]:
+    """Yield the profiler's readings beside what the kernels did, both as shares of the board."""
+    for name, run in record.get("kernels", {}).items():
+        truth, seen = run["truth"], run["means"]
+        if "busy_frac" in truth and truth["busy_frac"] > 0:
+            yield Row(f"{name}: a kernel runs", seen["gpu_util_frac"], truth["busy_frac"])
+        if "sms" in truth and board.sm_count:
+            yield Row(f"{name}: SM activity", seen["sm_active_frac"], truth["sms"] / board.sm_count)
+        if "dram_bytes_s" in truth:
+            done = truth["dram_bytes_s"] / (board.mem_bw_gb_s * BYTES_PER_GB)
+            yield Row(f"{name}: DRAM activity", seen["dram_active_frac"], done)
+        if "pcie_rx_bytes_s" in truth:
+            yield Row(f"{name}: GB/s received", seen["pcie_rx_gb_s"], truth["pcie_rx_bytes_s"] / BYTES_PER_GB)
+        if "flop_s" in truth:
+            # the rate of the data sheet is that of the clock it states: pipes that are always active do less at a lower one
+            clock_frac = seen["sm_clock_mhz"] / HIGHEST_MHZ
+            rate = (board.tflops(Precision.BF16) or 0.0) * FLOPS_PER_TFLOPS * CLOCK_OF_SHEET * clock_frac
+            yield Row(f"{name}: tensor activity", seen["tensor_active_frac"], truth["flop_s"] / rate)
+
+
+HIGHEST_MHZ = 1980.0
+"""The highest SM clock of both boards, as NVML shows it."""
+CLOCK_OF_SHEET = 1980 / 1830
+"""989.4 TFLOP/s are 132 SMs x 4,096 FLOP x 1,830 MHz (NVIDIA H100 architecture white paper): at 1,980 MHz it is more."""
+
+
+def training_of(label: str, way: Mapping[str, Any]) -> tuple[Architecture, Training]:
+    """Return the model and the way of training of a record."""
+    model = model_named(label.split(",")[0])
+    lora = "lora_rank" in way
+    return model, Training(
+        model=model,
+        method=Method.LORA if lora else Method.FULL,
+        optimizer=Optimizer.ADAMW if way["master"] else Optimizer.ADAMW_BF16,
+        master_weights=way["master"],
+        recompute=Recompute.FULL if way["recompute"] else Recompute.NONE,
+        micro_batch=way["micro_batch"],
+        sequence=way["sequence"],
+        lora_rank=way.get("lora_rank", 16),
+    )
+
+
+def training_speed(record: Record, board: Gpu) -> Iterator[Row]:
+    """Yield tokens a second of training, as of the framework with measured runs that is nearest: Hugging Face's own trainer."""
+    for label, run in record.get("trainings", {}).items():
+        model, training = training_of(label, run["way"])
+        said = predict_training(
+            TrainingQuery(
+                model=model,
+                gpu=board,
+                method=training.method,
+                recompute=training.recompute,
+                sequence=training.sequence,
+                micro_batch=training.micro_batch,
+                framework="HF SFTTrainer/fms-acceleration",
+            )
+        )
+        yield Row(label, said.value, run["done_s"], said.low, said.high)
+
+
+def training_memory(record: Record, _board: Gpu) -> Iterator[Row]:
+    """Yield the peak that the device shows."""
+    for label, run in record.get("trainings", {}).items():
+        _, training = training_of(label, run["way"])
+        yield Row(label, training_footprint(training).total_bytes / BYTES_PER_GIB, run["device_used_gib"])
+
+
+def serving_speed(record: Record, board: Gpu) -> Iterator[Row]:
+    """Yield the times of a prefill and of a decode step of an 8B model, told as a plain engine of this year."""
+    for label, run in record.get("servings", {}).items():
+        way = run["way"]
+        decodes = label.startswith("decode")
+        times = times_of(
+            [
+                ServingQuery(
+                    model=model_named("llama-3.1-8b"),
+                    gpu=board,
+                    stored=WeightFormat.BF16,
+                    engine="transformers",
+                    year=2026,
+                    load=Load.DECODE if decodes else Load.PREFILL,
+                    requests=way["requests"],
+                    input_tokens=way["tokens"],
+                    output_tokens=1,
+                )
+            ]
+        )
+        said = float((times.decode_s if decodes else times.prefill_batch_s)[0])
+        tokens = way["requests"] * (1 if decodes else way["tokens"])
+        yield Row(label, said, tokens / run["done_s"])
+
+
+def activity(run: Record) -> DeviceActivity | None:
+    """Return the counters of a run; None where they were not read."""
+    seen = run.get("means") or {}
+    if "dram_active_frac" not in seen:
+        return None
+    return DeviceActivity(
+        sm_active=seen["sm_active_frac"],
+        tensor_active=seen["tensor_active_frac"],
+        dram_active=seen["dram_active_frac"],
+        gpu_util=seen["gpu_util_frac"],
+    )
+
+
+def transfers(source: Record, target: Record) -> Iterator[Row]:
+    """Yield the speed on another board, predicted from the counters on this one."""
+    for part in MEASURED_PARTS:
+        for label, run in source[part].items():
+            seen = activity(run)
+            other = target[part].get(label)
+            if seen is None or other is None:
+                continue
+            said = speed_ratio(observed=seen, source=board_of(source), target=board_of(target))
+            yield Row(f"{label}", said.value, other["done_s"] / run["done_s"], said.low, said.high)
+
+
+def pairs(record: Record, _board: Gpu) -> Iterator[Row]:
+    """Yield the speed of a program beside another, 1 = alone."""
+    runs = record.get("pairs", {})
+    busy = {
+        name.removeprefix("alone: "): run["means"]["gpu_util_frac"]
+        for name, run in runs.items()
+        if name.startswith("alone: ")
+    }
+    for name, run in runs.items():
+        if not name.startswith("pair: "):
+            continue
+        one, other = name.removeprefix("pair: ").split(" | ")
+        for (own, beside), measured in zip(((one, other), (other, one)), run["speeds"], strict=True):
+            said = speed_beside(busy[own], busy[beside])
+            yield Row(f"{own} beside {beside}", said.expected, measured, said.low, said.high)
+
+
+def unsafe_pairs(record: Record) -> list[str]:
+    """Return the pairs that are called safe and lost more than a quarter."""
+    runs = record.get("pairs", {})
+    busy = {name.removeprefix("alone: "): run["means"]["gpu_util_frac"] for name, run in runs.items() if "means" in run}
+    found = []
+    for name, run in runs.items():
+        if name.startswith("pair: "):
+            one, other = name.removeprefix("pair: ").split(" | ")
+            if is_safe_pair(busy[one], busy[other]) and min(run["speeds"]) < 0.75:
+                found.append(name)
+    return found
+
+
+def board_of(record: Record) -> Gpu:
+    """Return the board of a record."""
+    return load_catalog().gpu(BOARDS[record["gpu"]])
+
+
+QUESTIONS: dict[str, Callable[[Record, Gpu], Iterator[Row]]] = {
+    "counters": counters,
+    "training speed, tokens/s": training_speed,
+    "training memory, GiB": training_memory,
+    "serving, s": serving_speed,
+    "two programs on one GPU": pairs,
+}
+
+
+def shown(title: str, rows: Sequence[Row]) -> dict[str, float | int]:
+    """Print the rows and return their scores."""
+    print(f"\n{title}")
+    for row in rows:
+        interval = "" if row.low is None else f"  [{row.low:.3g}, {row.high:.3g}] {'holds' if row.holds else 'MISSES'}"
+        print(
+            f"  {row.name:<62} said {row.said:>10.4g}  measured {row.measured:>10.4g}  {row.error_frac:+7.1%}{interval}"
+        )
+    errors = [abs(row.error_frac) for row in rows]
+    logs = [math.log(row.said / row.measured) for row in rows if row.said > 0]
+    scores: dict[str, float | int] = {
+        "rows": len(rows),
+        "mape_frac": round(statistics.mean(errors), 4),
+        "median_frac": round(statistics.median(errors), 4),
+        "bias_frac": round(math.exp(statistics.mean(logs)) - 1, 4),
+    }
+    held = [row.holds for row in rows if row.holds is not None]
+    if held:
+        scores["interval_holds_frac"] = round(statistics.mean(held), 4)
+    return scores
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="*", default=sorted(RECORDS.glob("gpu_*.json")))
+    options = parser.parse_args()
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in options.data]
+    found: dict[str, object] = {"benchmark": "real_gpu", "gpus": [record["gpu"] for record in records]}
+    for question, ask in QUESTIONS.items():
+        rows = [row for record in records for row in ask(record, board_of(record))]
+        if rows:
+            found[question.split(",")[0]] = shown(question, rows)
+    for source in records:
+        for target in records:
+            if source is not target:
+                title = f"from {board_of(source).name} to {board_of(target).name}, by counters"
+                found[title] = shown(title, list(transfers(source, target)))
+    found["called safe, lost over 25 %"] = [name for record in records for name in unsafe_pairs(record)]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
