@@ -7,10 +7,15 @@ The training loop waits only for the copy into this memory. Fresh pages would ma
 from __future__ import annotations
 
 import mmap
+import os
+import threading
 
 from trimtab_runtime.units import BYTES_PER_MIB
 
 _GROWTH_STEP_BYTES = 2 * BYTES_PER_MIB
+_TOUCHERS = 8
+"""Threads that touch fresh pages at most: the kernel clears them, and a few processors do what memory takes."""
+_LEAST_PART_BYTES = 64 * BYTES_PER_MIB
 
 
 class HostBuffer:
@@ -36,9 +41,26 @@ class HostBuffer:
         fresh = mmap.mmap(-1, rounded)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             _advise(fresh, mmap.MADV_HUGEPAGE)
-        for page in range(0, rounded, mmap.PAGESIZE):
-            fresh[page] = 0
         self._map, self._view = fresh, memoryview(fresh)
+        _touch(self._view)
+
+
+def _touch(memory: memoryview) -> None:
+    """Have the kernel make all pages, in threads: page by page from Python, 5.5 GiB took 4 s of the first save."""
+    import ctypes  # with the first copy, not with the import of a checkpointer
+
+    address, size_bytes = ctypes.addressof(ctypes.c_char.from_buffer(memory)), len(memory)
+    parts = max(1, min(_TOUCHERS, os.cpu_count() or 1, size_bytes // _LEAST_PART_BYTES))
+    starts = [size_bytes * part // parts for part in range(parts + 1)]
+    threads = [
+        # ctypes gives the interpreter's lock away for the time of the call
+        threading.Thread(target=ctypes.memset, args=(address + start, 0, end - start))
+        for start, end in zip(starts, starts[1:], strict=False)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _advise(memory: mmap.mmap, advice: int) -> None:
