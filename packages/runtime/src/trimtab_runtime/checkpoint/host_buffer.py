@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from itertools import pairwise
 
 from trimtab_runtime.units import BYTES_PER_MIB
 
@@ -55,7 +56,7 @@ def _touch(memory: memoryview) -> None:
     threads = [
         # ctypes gives the interpreter's lock away for the time of the call
         threading.Thread(target=ctypes.memset, args=(address + start, 0, end - start))
-        for start, end in zip(starts, starts[1:], strict=False)
+        for start, end in pairwise(starts)
     ]
     for thread in threads:
         thread.start()
