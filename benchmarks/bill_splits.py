@@ -35,7 +35,7 @@ START = datetime(2026, 9, 1, tzinfo=UTC)
 TEAMS = ("assist", "research", "search", "vision")
 TYPE, REGION = "p4d.24xlarge", "us-east-1"
 USD_PER_EUR = Fraction(108, 100)
-IDLE, UNUSED = "nobody (idle nodes)", "nobody (unused commitment)"
+IDLE, UNUSED = "unallocated", "unused commitment"
 HALF_CENT = 0.005
 SLOTS = (Fraction(1), Fraction(2), Fraction(1, 7), Fraction(3, 7))
 """GPUs that a pod holds: whole ones and MIG slices."""

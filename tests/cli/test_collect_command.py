@@ -94,7 +94,7 @@ def test_dumps_of_slurm_become_a_bundle_priced_by_the_owners_figures(tmp_path, c
 
     assert exit_.value.code == 0
     assert "vision/ana-train-vit" in page
-    assert "nobody (idle nodes)" in page
+    assert "unallocated" in page
 
 
 def test_a_gpu_type_without_a_board_and_two_fleets_at_once_are_refused(tmp_path, capsys):

@@ -138,7 +138,7 @@ def test_charges_beyond_what_whole_billionths_can_hold_are_refused_by_row():
 
 
 def test_a_charge_that_is_no_number_is_refused_by_row():
-    with pytest.raises(BillError, match="row 2 has a cost that is no number"):
+    with pytest.raises(BillError, match="row 2 has a cost that is not a number"):
         paid(charge(1.0, ResourceId="n0"), charge(float("nan"), ResourceId="n0"))
 
 

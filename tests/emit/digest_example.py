@@ -77,12 +77,12 @@ def fleet_digest():
             CausePart(
                 cause="idle nodes and unused commitments",
                 usd=518.97,
-                mostly=(MovedPart(name="nobody (idle nodes)", usd=518.97),),
+                mostly=(MovedPart(name="unallocated", usd=518.97),),
             ),
         ),
         payers=(
             payer("search", 23_187.27, 23_187.27, 8_448.0, 0.05),
-            payer("nobody (idle nodes)", 8_597.31, 8_078.34, shared=True),
+            payer("unallocated", 8_597.31, 8_078.34, shared=True),
             payer("vision", 7_779.83, 4_779.83, 2_881.0, 0.16),
             payer("nlp <b>", 6_660.03, 7_034.14, 2_943.0, None),
         ),

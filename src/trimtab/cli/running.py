@@ -17,7 +17,7 @@ from trimtab.cli.progress import Tell
 _FOLDER = "running"
 _AT_MOST_EVERY_S = 1.0
 _STALE_S = 300.0
-"""A file that nobody wrote to for so long is left over from an audit that was killed."""
+"""A file that has not been written to for this long is left over from an audit that was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Who caused the charges of a bill, by what money is split by: who held the node, whom the tags name, and what nobody held.
+"""Who pays each charge of a bill: the payers that held the node, the payer that the tags name, or none for idle time.
 
 In this order, for every charge:
- 1. what a commitment left unused is nobody's;
- 2. a charge for a node that the fleet knows is split by GPU time held on it during the charge period; what nobody held is idle;
+ 1. the unused part of a commitment belongs to no payer;
+ 2. a charge for a node that the fleet knows is split by GPU time held on it during the charge period; time not held is idle;
  3. a charge whose tags name a payer is that payer's;
  4. a charge for a machine type that the fleet has in that region is split over all nodes of the type, as in 2;
  5. the rest is shared, under the name of what it is: tax, credits, support, machines that telemetry has not seen, untagged.
@@ -105,7 +105,7 @@ def _plain(key: str) -> str:
     return key.rpartition(":")[2].casefold().removeprefix("user_")
 
 
-UNUSED_COMMITMENT = "nobody (unused commitment)"
+UNUSED_COMMITMENT = "unused commitment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,14 +218,14 @@ def _check_amounts(usd: FloatArray) -> None:
     bad = np.flatnonzero(~np.isfinite(usd))
     if len(bad):
         raise BillError(
-            f"the bill's row {bad[0] + 1} has a cost that is no number, as have {len(bad) - 1} others; "
-            "mend them, or read the bill again with --focus, which counts and leaves out such rows"
+            f"the bill's row {bad[0] + 1} has a cost that is not a number, as do {len(bad) - 1} others; "
+            "correct them, or read the bill again with --focus, which counts and leaves out such rows"
         )
     if np.abs(usd).sum() >= MOST_USD:
         row = int(np.argmax(np.abs(usd)))
         raise BillError(
             f"the bill's charges exceed ${MOST_USD:,.0f} together, the most that is added up exactly; the largest, "
-            f"${usd[row]:,.2f}, is row {row + 1}: mend it, or give the bill in parts"
+            f"${usd[row]:,.2f}, is row {row + 1}: correct it, or give the bill in parts"
         )
 
 
@@ -257,7 +257,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payers:
-    """Numbers the names that money goes to: of people (held), and of rows that are nobody's."""
+    """Gives each charged name a number: those of payers (held), and those of rows that belong to no payer."""
 
     numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
 

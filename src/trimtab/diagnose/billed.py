@@ -100,7 +100,7 @@ RATE_COLUMNS = (
     "ResourceId",
 )
 UNKNOWN_TYPE = "unknown"
-"""The instance type of nodes of which nobody told one."""
+"""The instance type of nodes for which no type is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,8 @@ def billed_rates(
     `costs` has RATE_COLUMNS, `resources` maps the last part of a resource id to the node's name. The effective cost (the
     billed one where there is none) of a named node's use, over the hours it was up in the charge periods; taxes, credits,
     purchases, unused commitments and charges in other currencies are left out. Nodes of one type, region and buying option
-    cost the same, so that those not named have the rate of those that are; of unknown types nobody can say that, and
-    what the bill has for the named ones is spread over all of them, so that their sum is the bill's.
+    cost the same, so that those not named have the rate of those that are. This cannot be assumed of unknown types: what the
+    bill has for the named ones is spread over all of them, so that their sum is the bill's.
     """
     rows = use_in_dollars(costs)
     rows = rows.filter(rows["ResourceId"].is_valid())

@@ -5,7 +5,7 @@ What counts, and what does not:
 - a run that failed, ran into its time limit or was lost with its node took all its time, or where it saves checkpoints the part
   after its last one; what was cancelled by a person, completed or still runs counts for nothing;
 - a container in a crash loop took the pauses that kubelet makes and the lives in between, no more than its pod held GPUs;
-- a node that is cordoned or not ready costs what nobody holds of it; what still runs there works;
+- a node that is cordoned or not ready costs its GPUs that no workload holds; what still runs there works;
 - a GPU with a fault that needs a reset costs its time from the fault on, while it does nothing; the first hour in which it
   works again ends that;
 - a GPU that is throttled costs the share of its speed that it lost, while somebody holds it.
@@ -51,7 +51,7 @@ _OWN = frozenset({"owned", "unknown", ""})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakage:
-    """One broken thing: what it is, of whom, where, how often, and who can end it."""
+    """One broken thing: what it is, whose it is, where, how often, and who can end it."""
 
     kind: WasteKind
     what: str
@@ -307,7 +307,7 @@ def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]
         items=devices,
         call=Call.PLATFORM if by_people else _vendor(node, records),
         evidence=f"{what} on {', '.join(devices[:_NAMED]) or node}{of_speed}: {hours:,.1f} h"
-        f"{', of which only what nobody held counts' if by_people else ''}, first on {_day(faults[0][0]['start'])}",
+        f"{', of which only time that no workload held counts' if by_people else ''}, first on {_day(faults[0][0]['start'])}",
         ongoing=ongoing,
     )
 
@@ -342,7 +342,7 @@ def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, se
 
 
 def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: ClusterRecords) -> list[LostSpan]:
-    """Return the time from a fault until the GPU worked again: of who held it, and of nobody in between."""
+    """Return the time from a fault until the GPU worked again: a span for each holder, and for each gap between them."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
     works = records.active_hours.get(device, {})

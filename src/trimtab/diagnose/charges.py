@@ -31,7 +31,7 @@ DEMAND_COLUMNS = (
 
 
 class SharedRule(Enum):
-    """Who pays for what is nobody's: a row of its own, everyone by what they held, or everyone alike."""
+    """Who pays cost that belongs to no payer: a row of its own, every payer by what it held, or every payer equally."""
 
     SHOW = "show"
     SPREAD = "spread"
@@ -82,7 +82,7 @@ def charges(
 ) -> tuple[Charge, ...]:
     """Return what each payer is charged, largest first. The rows sum to what was spent exactly, under any rule.
 
-    Cost is spread by what was held (a payer with net credits bears nothing more); where nobody held anything it stays shown.
+    Cost is spread by what was held (a payer with net credits bears no more). If no payer held anything, it keeps its own row.
     """
     members: dict[str, list[int]] = {}
     for index, workload in enumerate(fleet.workloads):

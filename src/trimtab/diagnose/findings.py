@@ -74,7 +74,7 @@ class ProductForm:
         return self.allocation_frac * self.busy_frac * self.efficiency_frac
 
 
-UNALLOCATED = "nobody (idle nodes)"
+UNALLOCATED = "unallocated"
 """Whose spend the time is in which no workload held a node, in every split of a bill."""
 
 
@@ -232,7 +232,7 @@ def budget_offences(records: ClusterRecords) -> Iterator[Found]:
         if number(pod["gpus"]) and pod["owner_kind"] in DEPLOYED and pod["phase"] == "Running":
             replicas[str(pod["workload"])].add(str(pod["pod"]))
     for workload, pods in sorted(replicas.items()):
-        # where no budget was read at all nobody knows whether there are any
+        # where no budget was read at all it is unknown whether there are any
         if records.budgets and len(pods) > 1 and workload not in budgeted | records.notebooks:
             said = f"{len(pods)} replicas and no disruption budget: a drain may take them all at once"
             yield _free(OffenceKind.BUDGET, workload, sorted(pods), Call.OWNER, said, "Deployment")

@@ -3,8 +3,8 @@
 Dollars are of waste that the bill's split has counted already, and each line says under which kind; lines share GPU time that
 several claim, so that they never add up to more than was paid. What an offender costs:
 
-- pods without GPUs on a GPU node cost nothing by themselves: only the hours count in which nobody held a GPU of the node, for
-  in those they alone kept it from being given back. Several such pods share them;
+- pods without GPUs on a GPU node cost nothing by themselves: only the hours count in which no workload held a GPU of the node,
+  because in those they alone kept it from being given back. Several such pods share them;
 - a missing taint costs what the pods cost that it let in, which is counted with them;
 - a pod that waits for a node costs nothing; one that waits on its node for an image costs the GPUs that it holds;
 - a pod that does nothing, and a notebook left open, cost the GPUs that they hold while these do nothing;
@@ -109,7 +109,7 @@ def _strays(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
 
 
 def _free_stretches(records: ClusterRecords) -> dict[str, list[tuple[float, float]]]:
-    """Return, by node, the stretches of its life in which nobody held any of its GPUs."""
+    """Return, by node, the stretches of its life in which no workload held any of its GPUs."""
     held: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for hold in records.held:
         held[hold.node].append((hold.start_s, hold.end_s))
@@ -148,9 +148,7 @@ def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records
         return (
             f"{where}{cpu}; GPUs there were held all the time, so that it costs nothing now, and keeps the node later"
         )
-    return (
-        f"{where}{cpu}; for {hours:,.0f} node-hours nobody held a GPU there, and it kept the node from being given back"
-    )
+    return f"{where}{cpu}; for {hours:,.0f} node-hours no workload held a GPU there, and it kept the node from being given back"
 
 
 # Nodes without a taint
@@ -207,7 +205,7 @@ def _strays_on(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:
 
 
 def _kept_off(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:
-    """Return the workloads with GPUs on these nodes that do not tolerate the taint, or of which nobody knows."""
+    """Return the workloads with GPUs on these nodes that do not tolerate the taint, or whose tolerations are unknown."""
     tolerate = {str(pod["workload"]) for pod in records.pods if tolerates_gpu_taint(pairs(pod["tolerations"]))}
     held = {hold.workload for hold in records.held if hold.node in nodes and hold.end_s >= records.end_s}
     return tuple(sorted(held - tolerate))

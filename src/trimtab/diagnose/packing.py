@@ -89,7 +89,7 @@ class _Node:
     labels: Mapping[str, str]
     room: NodeRoom
     settled_s: float
-    """Since when nobody came or went, seconds since 1970."""
+    """Since when no pod came or went, seconds since 1970."""
     pods: list[_Pod] = field(default_factory=list)
 
     @property
@@ -194,7 +194,7 @@ def _pod(
     return _Pod(
         name=name,
         workload=workload,
-        # without its row nobody knows what it asks for
+        # without its row it is unknown what the pod asks for
         owner_kind=records.owner_kinds.get(workload, "") if row is not None else "",
         ask=PodAsk(cpu * _CPU_MILLI, memory * MIB_PER_GIB, len(milli), min(milli), ANY_MODEL),
         devices=tuple(devices[hold.device] for hold in holds),

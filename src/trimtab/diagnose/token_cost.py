@@ -3,7 +3,7 @@
 A GPU serves prompts and answers together, so how its cost divides between them is a rule, and every row says which one
 (`fleet.token_work`).
 
-Hours of which no tokens were read keep their part of the bill as `unread`: it is nobody's price.
+Hours without token counts keep their part of the bill as `unread`; no price includes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the bill goes: by workload, team and kind, and as waste: every micro-dollar gets one kind, the first that applies.
 
 What broken things took comes first, whoever held it (`diagnose.broken`); the rest is split as if they had not been.
-Node time that nobody held is split into nodes that nobody knows who is on, nodes nobody ever held, hours outside a
+Node time that no workload held is split into nodes whose holder is unknown, nodes that were never held, hours outside a
 workload's own on nodes that it uses, and node hours with only non-GPU pods. What a workload held is split hour by hour: not
 measured, idle, GPUs of a run that did nothing, replicas beyond what activity needs in the healthy band, GPUs larger than the
 work, the price of buying it the wrong way, and the rest, which was useful.
@@ -26,7 +26,7 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR, apportion
 
 
 def spend_by(fleet: Fleet, allocation: Allocation, key: Callable[[Workload], str]) -> tuple[Spend, ...]:
-    """Sum the bill by a property of workloads, largest first; node time that nobody held is a row of its own."""
+    """Sum the bill by a property of workloads, largest first; node time that no workload held is a row of its own."""
     costs = allocation.by_owner(len(fleet.workloads))
     names = [key(workload) for workload in fleet.workloads]
     rows = []

@@ -214,7 +214,7 @@ def _idle(limits: Thresholds) -> AlertRule:
         severity="warning",
         summary='{{ $value | printf "%.1f" }} GPUs of {{ $labels.node }} have done nothing for '
         + f"{minutes} minutes; held by "
-        + "{{ if $labels.workload }}{{ $labels.namespace }}/{{ $labels.workload }}{{ else }}nobody{{ end }}",
+        + "{{ if $labels.workload }}{{ $labels.namespace }}/{{ $labels.workload }}{{ else }}no workload{{ end }}",
         cost=costs(COST, ("node", *WORKLOAD)),
         cure="Give the node back, or end what holds it.",
     )

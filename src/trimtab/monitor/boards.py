@@ -108,7 +108,7 @@ def _fleet() -> Iterator[dict[str, Plain]]:
     yield panel(
         "GPUs",
         "short",
-        {"held": f'sum({HELD}{{workload!=""}})', "held by nobody": f'sum({HELD}{{workload=""}}) or vector(0)'},
+        {"held": f'sum({HELD}{{workload!=""}})', "held by no workload": f'sum({HELD}{{workload=""}}) or vector(0)'},
         stack=True,
     )
     yield panel("Spend per hour", "currencyUSD", {"fleet": FLEET_COST})

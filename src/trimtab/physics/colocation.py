@@ -11,7 +11,7 @@ sets to 100 / n) and of the memory (`CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`); bandwid
 draw their share of the bandwidth all the time.
 
 **Two programs in time slices, as measured.** How fast whole work goes on (a run, a batch), rather than one request, depends on
-how busy both keep the GPU alone: `speed_beside`, fitted on measured pairs. Targets of requests are not held against it, because
+how busy both keep the GPU alone: `speed_beside`, fitted on measured pairs. Targets of requests are not checked with it, because
 the share of a request's time that is spent in kernels is not known.
 """
 
@@ -114,7 +114,7 @@ def mps_share(gpu: Gpu, clients: int) -> Gpu:
 
 
 def time_slice(gpu: Gpu, slices: int, held: int = 1) -> Gpu:
-    """Return `held` of `slices` time slices as a board: its part of the memory, and the whole GPU while nobody else works."""
+    """Return `held` of `slices` time slices as a board: its part of the memory, and the whole GPU while the others are idle."""
     return replace(gpu, memory_gib=gpu.memory_gib * held / slices)
 
 

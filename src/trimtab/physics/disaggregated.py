@@ -178,7 +178,7 @@ def _partners(decodes: Mapping[_Place, list[Half]], place: _Place) -> list[Half]
 def joined(
     prefill: Half, decode: Half, demand: Demand, losses: Interruptions = USUAL, link: Fabric | None = None
 ) -> DisaggregatedOption | Rejected:
-    """Return two halves as one option, or why nobody knows how fast the cache gets from one to the other."""
+    """Return two halves as one option, or why it is unknown how fast the cache gets from one to the other."""
     found = _link(prefill, decode, link)
     if isinstance(found, NodeOffer):
         return Rejected(

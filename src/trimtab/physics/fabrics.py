@@ -49,12 +49,12 @@ def _published() -> Mapping[tuple[str, str], Fabric]:
 
 
 def between_nodes(offer: NodeOffer) -> Fabric | None:
-    """Return the network of a node shape; None where nobody published it."""
+    """Return the network of a node shape; None where it is not published."""
     return published_fabric(offer.provider, offer.instance_type)
 
 
 def published_fabric(provider: str, instance_type: str) -> Fabric | None:
-    """Return the network of a node of an instance type; None where nobody published it."""
+    """Return the network of a node of an instance type; None where it is not published."""
     return _published().get((provider, instance_type))
 
 

@@ -309,7 +309,7 @@ class MeasuredAnswer:
 def measured_answer(
     model: MeasuredModel, demand: MeasuredDemand, market: FitMarket, *, formats: Sequence[str] = ()
 ) -> MeasuredAnswer:
-    """Search all GPUs on offer; raises Unpredictable for a limit on latency that nobody measured."""
+    """Search all GPUs on offer; raises Unpredictable for a limit on latency that was not measured."""
     _check_latency(model, demand)
     candidates, rejected = runnable(market)
     found: list[MeasuredOption] = []
@@ -331,7 +331,7 @@ def measured_answer(
             if priced:
                 found += plain_and_cheapest(priced)
             else:
-                because = f"nobody sells {gpu.name} {market.option.value} there"
+                because = f"no provider sells {gpu.name} {market.option.value} there"
                 rejected.append(Rejected(gpu=gpu.name, what=form, reason=Unmet.PRICE, because=because))
     if formats and not set(formats) & set(model.formats):
         raise Unpredictable(

@@ -216,7 +216,7 @@ def model_named(name: str) -> Architecture:
 
 
 def generic_model(params_b: float, *, active_b: float | None = None, name: str = "") -> Architecture:
-    """Return a Llama-like architecture of a given size, for a model nobody described.
+    """Return a Llama-like architecture of a given size, for a model whose architecture is unknown.
 
     With h = 128 L and 12 h^2 parameters a layer, P = 12 * 128^2 * L^3 (the depth-to-width ratio of GPT-3 and Llama; 7B gives
     33 layers of 4,224). Raises InputError for a size that is not between a thousandth and 10,000 billion.

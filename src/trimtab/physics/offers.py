@@ -98,7 +98,7 @@ class NodeOffer:
 def offers_for(
     catalog: Catalog, gpu: Gpu, *, provider: str | None = None, region: str | None = None, at: date | None = None
 ) -> tuple[NodeOffer, ...]:
-    """Return the whole-board shapes that carry a GPU, priced at a date; empty where nobody sells it there."""
+    """Return the whole-board shapes that carry a GPU, priced at a date; empty where no provider sells it there."""
     found: dict[tuple[str, str, str], dict[BuyingOption, Price]] = {}
     for price in catalog.prices.offerings(gpu=gpu.name, provider=provider, region=region, at=at):
         found.setdefault((price.provider, price.instance_type, price.region), {})[price.option] = price

@@ -95,7 +95,7 @@ def serving_rank(way: ServingOption) -> tuple[bool, float, float, int, str]:
 
 def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:
     where = f"{way.query.gpus} x {way.query.stored.value}"
-    because = f"nobody sells {way.query.gpus} or more {way.query.gpu.name} in one node {option.value} there"
+    because = f"no provider sells {way.query.gpus} or more {way.query.gpu.name} in one node {option.value} there"
     return Rejected(gpu=way.query.gpu.name, what=where, reason=Unmet.PRICE, because=because)
 
 

@@ -106,7 +106,7 @@ def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -
     """Return the memory plans worth trying: with and without recomputation, 8-bit states where all weights are trained."""
     half = WeightFormat.BF16 if native_precision(gpu) is Precision.BF16 else WeightFormat.FP16
     stored = WeightFormat.NF4 if demand.method is Method.QLORA else half
-    # with one GPU there is nobody to share weights with
+    # a single GPU has no other to share weights with
     sharding = Sharding.WEIGHTS if gpus > 1 else Sharding.NONE
     return [
         Training(
@@ -260,9 +260,11 @@ def _on(
     roomy = _roomy(gpu, sold, gpus, demand)
     if not roomy:
         where = (
-            f"nobody sells {gpu.name} there over links like those of measured runs: NVLink switches and a published network"
+            f"no provider sells {gpu.name} there over links like those of measured runs: "
+            "NVLink switches and a published network"
             if demand.pretrain and gpus > GPUS_IN_NODE
-            else f"nobody sells {gpus} {gpu.name} in one node there: the network between nodes was not measured for this"
+            else f"no provider sells {gpus} {gpu.name} in one node there: "
+            "the network between nodes was not measured for this"
         )
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
     priced = [
@@ -271,7 +273,7 @@ def _on(
         if (found := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses, accepted))
     ]
     if not priced:
-        where = f"nobody sells {gpu.name} {option.value} there"
+        where = f"no provider sells {gpu.name} {option.value} there"
         if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
             where = f"lost nodes would keep a run on spot {gpu.name} from its deadline, or from ending at all"
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
@@ -286,7 +288,7 @@ def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
 
 
 def _too_large(plans: Sequence[Training], gpu: Gpu, gpus: int) -> Rejected:
-    # one sequence at a time: the least that each plan needs
+    # each plan needs the least memory with one sequence at a time
     need = min(training_footprint(plan).total_gib for plan in plans)
     usable = gpu.memory_gib * (1 - KEPT_FREE_FRAC)
     return Rejected(

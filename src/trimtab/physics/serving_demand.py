@@ -264,7 +264,7 @@ def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> st
             replace(quantized, recompute=Recompute.FULL),
         ),
     )  # fmt: skip
-    # one sequence at a time is the least that a run needs
+    # a run needs room for at least one sequence at a time
     return next((name for name, plan in changes if largest_micro_batch(plan, gpu, most=1) >= 1), "")
 
 

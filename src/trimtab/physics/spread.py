@@ -36,7 +36,7 @@ def spread_ways(
     formats: Sequence[WeightFormat] = (),
     link: Fabric | None = None,
 ) -> tuple[list[ServingWay], list[Rejected]]:
-    """Return replicas over several of the largest nodes on offer, and the shapes whose network nobody published.
+    """Return replicas over several of the largest nodes on offer, and the shapes whose network is not published.
 
     `link` is the user's own figure for a node's network.
     """

@@ -112,7 +112,7 @@ class Replay:
             now_s=end_s,
         )
         self._answered, self._answered_s = batch, end_s
-        # nobody was waiting when the batch ended
+        # no request was waiting when the batch ended
         self._idle = here == first
         self._cycle_from = here
 

@@ -4,7 +4,7 @@ The scheduler is that of vLLM V1 (`vllm/v1/core/sched/scheduler.py`, first come 
 tokens. Running requests take theirs first, in order of admission: one token each where they decode, as much of the rest as is
 left where a prompt is unfinished. Waiting requests are admitted after that, in order of arrival, while budget, sequences and
 blocks of the key-value cache last. A running request that finds no free block preempts the one admitted last, which gives up
-its cache, waits in front of all others and computes prompt and answer again; a step that preempts admits nobody.
+its cache, waits in front of all others and computes prompt and answer again; a step that preempts admits no request.
 
 The cost of a step that only decodes is affine in the context, and all that decode advance by one token a step. So a stretch of
 such steps, up to the next arrival, the next finish or the end of free blocks, is added up in closed form: the replay costs a
@@ -242,7 +242,7 @@ def _empty_state(number: int, limits: EngineLimits) -> _State:
 
 @inlined
 def _head(requests: Requests, state: _State, now_s: float) -> int:
-    """Return the request that waits first, -1 where nobody waits; the preempted stand before all that come."""
+    """Return the request that waits first, -1 where none waits; preempted requests come before all others."""
     counters = state.counters
     if counters[BACK] > 0:
         return int(state.back[counters[BACK] - 1])

@@ -408,7 +408,7 @@ def asked_by_guards(guards: GuardCurves, window: GuardWindow) -> float:
     for g in range(len(guards.required_frac)):
         required = beyond_chance(guards.required_frac[g], came) * came
         below = window.within[g, 0].sum()
-        # sums are rounded: a hair is nobody late
+        # sums are rounded: a shortfall within the rounding error does not mean that a request is late
         if below >= required - ROUNDING * came:
             continue
         over = GUARD_MOST

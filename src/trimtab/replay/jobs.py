@@ -52,8 +52,8 @@ class OnDemand:
 class Spot:
     """Nodes that may go: lost at `loss_per_hr` a node, or after lives drawn from `lifetimes_s` where those were measured.
 
-    A new node is there `restart_s` after a loss (nobody pays for the wait). `notice_s` is how long before a loss one hears of
-    it. `droughts` are when no new node can be had.
+    A new node is ready `restart_s` after a loss (that wait is not billed). A loss is announced `notice_s` before it happens.
+    `droughts` are the periods in which no new node can be obtained.
     """
 
     loss_per_hr: float = 0.0
@@ -329,7 +329,7 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
         return
     # the part of the life that was work
     _lose(run, rules, max(0.0, life_s - ready_s), market.notice_s)
-    # the wait for nodes in their place is lost time, but nobody's bill
+    # the wait for replacement nodes is lost time, but is not billed
     run.now_s += life_s + market.restart_s
     # lost nodes do not stay up empty
     _bill(spot, begins_s, begins_s + life_s, nodes)

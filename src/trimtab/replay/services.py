@@ -66,7 +66,7 @@ from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> FloatArray:
     """Return arrivals (n_steps,) by decision, each step's split at random over its decisions (n_steps * step_s / SYNC_S,).
 
-    Each step keeps its total; a step that nobody counted (NaN) stays unknown. The same seed gives the same split.
+    Each step keeps its total; a step without a count (NaN) stays unknown. The same seed gives the same split.
     """
     parts = int(step_s) // SYNC_S
     if parts <= 1:
@@ -83,9 +83,9 @@ def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[
 def usual_demand(demand: FloatArray, *, step_s: float) -> FloatArray:
     """Return demand by step (n_steps,) whose unknown steps (NaN) hold what was usual at that hour of the day.
 
-    Monitoring that was down is no demand of zero, and no reason for an autoscaler to stand still for days: it is the history
-    that has a gap, not the cluster. Where an hour of the day was never seen, its place is taken by the mean of all that was;
-    a demand that nobody measured at all stays unknown.
+    When monitoring is down, demand is not zero, and an autoscaler does not stand still for days: the gap is in the history, not
+    in the cluster. An hour of the day that was never seen gets the mean of all that were; a demand that was never measured at
+    all stays unknown.
     """
     known = ~np.isnan(demand)
     if known.all() or not known.any():
@@ -161,7 +161,7 @@ QUEUE_LIMIT_S = 300.0
 class ServiceHistory:
     """What arrived at a service, step by step.
 
-    `arrivals` `(n_steps,)` counts the requests of each step, NaN where nobody knows; `step_s` is a multiple of 15. Step 0
+    `arrivals` `(n_steps,)` counts the requests of each step, NaN where unknown; `step_s` is a multiple of 15. Step 0
     starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `within` `(n_decisions,)`, where given, is what rules
     see arrive in each 15 s; else a step's requests come evenly. `signal` `(n_steps,)` or `(n_decisions,)`, where given, is the
     number of replicas that recording rules ask for at the end of each. `seen_as` tells histories apart by what `within` counts.
@@ -419,7 +419,7 @@ def allowed_misses(history: ServiceHistory, model: ServiceModel, required_frac: 
     """Return how many requests may miss each target, a little more than the required shares say, for the sake of rounding."""
     if required_frac is None:
         return np.full(len(model.wait_limit_s), np.inf)
-    # what nobody counted can miss nothing
+    # requests that were not counted cannot miss a target
     return np.asarray((1.0 - required_frac + _ROUNDING_FRAC) * np.nansum(history.arrivals), dtype=np.float64)
 
 

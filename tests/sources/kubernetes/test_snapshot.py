@@ -359,6 +359,47 @@ def test_pods_of_nodes_that_are_gone_are_counted_not_dropped_in_silence():
     assert found.meta.counts["pods with GPUs on nodes that are gone, not judged"] == 1
 
 
+def test_pods_of_nodes_whose_gpus_are_not_known_are_counted_apart_from_those_of_nodes_that_are_gone():
+    bare = node()
+    bare["status"]["capacity"].pop(GPU)
+    bare["metadata"]["labels"] = {}
+    found = collected([bare, pod("run", "ml", owner=("StatefulSet", "r"))])
+
+    assert rows(found, "allocations") == []
+    assert (
+        found.meta.counts["pods with GPUs on nodes whose GPUs are not known (dump resourceslices too), not judged"] == 1
+    )
+
+
+def test_objects_of_a_version_that_is_not_known_are_read_and_counted():
+    items = copy.deepcopy(cluster())
+    for item in items:
+        if item["kind"] == "ClusterQueue":
+            item["apiVersion"] = "kueue.x-k8s.io/v9"
+
+    found = collected(items)
+
+    assert rows(found, "queues") == rows(collected(), "queues")
+    assert (
+        found.meta.counts[
+            "ClusterQueue objects of kueue.x-k8s.io/v9, a version unknown to trimtab: fields may be missed"
+        ]
+        == 1
+    )
+
+
+def test_a_pod_whose_clock_is_ahead_of_the_window_holds_nothing_in_it_and_is_counted():
+    late = pod("run", "ml", owner=("StatefulSet", "r"))
+    for condition in late["status"]["conditions"]:
+        condition["lastTransitionTime"] = "2031-01-01T00:00:00Z"
+    late["status"]["startTime"] = "2031-01-01T00:00:00Z"
+
+    found = collected([node(), late])
+
+    assert rows(found, "allocations") == []
+    assert found.meta.counts["pods that held nothing within the window"] == 1
+
+
 def test_a_snapshot_without_nodes_says_how_to_get_them():
     with pytest.raises(InputError, match="kubectl get nodes"):
         collected([pod("p", "n")])

@@ -13,7 +13,7 @@ from trimtab.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpOptions:
-    """What was asked of `trimtab mcp`."""
+    """Arguments of `trimtab mcp`."""
 
     audits: Path | None = option(
         "--audits", type=FOLDER, metavar="DIR", show_default="the audits kept here",

@@ -79,7 +79,7 @@ _ASK_TABLE = (
 
 
 class _ServerEnds(TrimtabError):
-    """The client has gone, and nobody waits for what is being planned."""
+    """The client has gone, so that the plan in progress is no longer needed."""
 
 
 @dataclass(slots=True, eq=False)

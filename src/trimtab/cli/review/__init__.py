@@ -39,7 +39,7 @@ _PATH = click.Path(exists=True, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewOptions:
-    """What was asked of `trimtab review`."""
+    """Arguments of `trimtab review`."""
 
     manifests: Path = argument(type=_PATH)
     bundle: Path | None = bundle_argument()

@@ -22,7 +22,7 @@ from trimtab.cli.options import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What was asked of `trimtab serve`."""
+    """Arguments of `trimtab serve`."""
 
     audits: tuple[str, ...] = option(
         "--audits", metavar="[NAME=]DIR", show_default="the audits kept here",
@@ -46,7 +46,7 @@ class ServeOptions:
     )  # fmt: skip
     proxies: tuple[str, ...] = option(
         "--proxy", metavar="ADDRESS", show_default="this machine",
-        help="Whence that header is believed: the proxy's address or network.",
+        help="The address or network of the proxy from which that header is trusted.",
     )  # fmt: skip
     users: tuple[str, ...] = option(
         "--allow-user", metavar="PATTERN", show_default="all that the proxy lets through",
@@ -62,7 +62,7 @@ class ServeOptions:
     owned: Path | None = owned_option("The commitments held that the audits were made with.")
     later: Path | None = option(
         "--later", type=FOLDER, metavar="DIR", show_default="the audit's own history after what the planner saw",
-        help="Later history that plans are held against, as `trimtab verify` does.",
+        help="Later history that plans are compared with, as `trimtab verify` does.",
     )  # fmt: skip
     flags: tuple[str, ...] = set_option("planning.engineers=2")
     quiet: bool = quiet_option()

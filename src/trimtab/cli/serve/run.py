@@ -157,7 +157,7 @@ class PlansAgain:
     keep_outcomes: bool = True
     """Whether what is replayed for it is written to the cache of outcomes."""
     later: Path | None = None
-    """The history that plans are held against; None: that of the audit, as far as it lies after what the planner saw."""
+    """The history that plans are compared with; None: that of the audit, as far as it lies after what the planner saw."""
 
     def again(self, fleet: str, tell: Progress) -> ProvenPlan:
         """Plan a fleet by the name that its audit has; raises TrimtabError where its history is not at hand."""
@@ -332,7 +332,7 @@ class _Files:
         return ()
 
     def kept_plan(self, name: str) -> KeptPlan:
-        """Raise InputError: a document holds no plan that later history can be held against."""
+        """Raise InputError, because a document holds no plan that can be compared with later history."""
         raise InputError(
             f"the plan of audit {name} was not kept here: a JSON file holds no plan that can be verified. Ask of an audit that "
             "`trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"

@@ -149,7 +149,7 @@ class Evaluator:
     _known: dict[Placement, Outcome] = field(default_factory=dict)
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
     _least: dict[Placement, Outcome | None] = field(default_factory=dict)
-    """What each would use at least, or None where that is not known: for all that are made `anew` from one evaluator."""
+    """What each would use at least, None where unknown; shared with evaluators that start afresh under other limits."""
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
     _before: Evaluator | None = field(default=None, repr=False, compare=False)
@@ -341,7 +341,7 @@ class Evaluator:
         """Return whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
         with the workload gets the time that it counts on.
 
-        What nobody declared cannot get worse where the same replicas run on the same GPUs.
+        An undeclared target cannot get worse where the same replicas run on the same GPUs.
         """
         missed = self.judged(deployment).missed(self.case.settings.planning.target_margin_frac)
         if not all(is_unchanged(self.case.workload, deployment, target) for target in missed):

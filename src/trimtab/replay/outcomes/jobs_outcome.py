@@ -240,7 +240,7 @@ def _checkpoints(case: Case, place: Placement) -> Checkpoints | None:
 
 
 def undeclared_checkpoints(jobs: JobsObservation, assumed: Assumptions) -> Checkpoints:
-    """Return how runs are taken to save where nobody declared it: as they were seen to, else the stated assumption."""
+    """Return how runs are assumed to save where no checkpoints are declared: as observed, else as the assumptions state."""
     return Checkpoints(
         interval_s=jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
         save_s=assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,

@@ -188,7 +188,7 @@ def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...
 
 
 def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> bool:
-    """Return whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
+    """Return whether an undeclared target holds by itself: the replicas are the same, and no network path is longer."""
     longer = target.limit_s is not None and resolve(workload, deployment).rtt_s > 0
     if target.declared or longer:
         return False

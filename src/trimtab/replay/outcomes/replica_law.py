@@ -6,9 +6,9 @@ of such a stream through the batcher, with the same random numbers for every loa
 batch before it and its own, beyond its wait for the backlog. The loops are compiled; run through `.py_func` they give the
 same bytes.
 
-Who the neighbours in time slices will be is not known when options are replayed. So each slice belongs to a class: nobody in it
-is at work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and everybody is judged
-as if all its neighbours were as busy as that in every hour.
+Which workloads will be the neighbours in time slices is not known when options are replayed. So each slice belongs to a class:
+no workload in it is at work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and
+each is judged as if all its neighbours were as busy as that in every hour.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def batched_law(form: BatchForm, max_batch: int, window_s: float, speed: BatchSp
     # at full load every answer takes full_s: a bound just below it keeps interpolation from smearing that step
     le_s = np.concatenate((np.union1d(bounds, [_JUST_BELOW * full_s, full_s]), [np.inf]))
     below = np.array([_below(form, max_batch, window_s, speed, load * capacity, le_s) for load in LOADS])
-    # at full load nobody is answered sooner
+    # at full load no answer comes sooner than full_s
     below = np.vstack([below, le_s >= full_s])
     # sampling noise must not let a higher load answer sooner: the share within a bound never rises with load
     below = np.minimum.accumulate(below, axis=0)
@@ -209,7 +209,7 @@ def replica_law(law: ServiceLaw, place: Placement, *, low: bool = False) -> tupl
 
 
 def contended_law(law: ServiceLaw, slot: UseSlots | None, *, low: bool = False) -> ServiceLaw:
-    """Return the law of a replica in a slot; `low`: at the careful end. Where nobody takes turns with it, it is the same."""
+    """Return the law of a replica in a slot; `low`: at the careful end. Without others in the slot it is the same."""
     if slot is None or not slot.others:
         return law
     return _contended(law, slot.others, slot.shared.busy_frac, MET_BOTH_WAYS if low else AS_MET)

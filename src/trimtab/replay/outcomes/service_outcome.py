@@ -83,8 +83,8 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     Another replay, with more demand and at the low end of the speed estimate, says whether the targets are safe. It goes first:
     where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
 
-    Where no replica may be up, who comes first waits for a start, and is late for every limit that was declared. "No worse than
-    observed" is asked of it as if one replica stayed up: its owner allowed the wait, and nobody stated a limit.
+    Where no replica may be up, the first request waits for a start, and is late for every declared limit. Whether an undeclared
+    target is "no worse than observed" is judged as if one replica stayed up: the owner allowed the wait and stated no limit.
     """
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     replicas = _replicas(case, place)
@@ -188,8 +188,8 @@ def _least_use(
 def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
     """Return a number of replicas, the same at all times, below which some target is missed under stress, without a replay.
 
-    Nobody waits here, and each replica is as busy as its share of each step's requests makes it: a queue only makes answers
-    later, and replicas busier. Where a law answers sooner at some higher load, it is taken to do so at this one.
+    No request waits here, and each replica is as busy as its share of each step's requests makes it: a queue only makes answers
+    later, and replicas busier. Where a law answers sooner at some higher load, it is assumed to do so at this one.
     """
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     history, model, _ = _world(case, place, targets, replays, stressed=True)
@@ -239,14 +239,14 @@ def _world(
 def _history(
     case: Case, replays: ServiceReplays, growth: float, counts: TokenWork | None, *, closed: bool
 ) -> ServiceHistory:
-    """Return so many times the demand that a case had; `closed`: nobody asks outside the hours declared open.
+    """Return `growth` times the demand of a case; `closed`: no request comes outside the hours declared open.
 
     Rules see requests, or the work of tokens as they count it.
     """
     demand = demand_of(case)
     asked, within = demand.arrivals, _within(case, demand, replays, counts)
     if closed:
-        # declared closed: nobody need be answered, so nobody is taken to ask
+        # declared closed: no request has to be answered, so none is assumed to come
         is_there = is_open(case, demand)
         asked = np.where(is_there, asked, 0.0)
         within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
@@ -260,9 +260,9 @@ def _history(
 
 
 def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
-    """Return whether a target leaves out who waits for the first replica: nobody declared it, and there may be none.
+    """Return whether a target leaves out requests that wait for the first replica: it is undeclared, and no replica may be up.
 
-    On spot it leaves out nobody.
+    On spot no request is left out.
     """
     scaling = place.scaling
     to_none = isinstance(scaling, SetReplicaPolicy) and scaling.goes_to_none and place.hedge is None
@@ -394,7 +394,7 @@ def is_open(case: Case, demand: ServiceObservation) -> Flags:
 
 
 class OutsideHours(NamedTuple):
-    """What came to a service while it is declared closed: requests, those of all hours, and the steps that nobody measured."""
+    """Requests while a service is declared closed, requests in all hours, and closed steps: unmeasured ones, and all."""
 
     requests: float
     of_requests: float
@@ -536,7 +536,7 @@ def service_model(
         guards=_guard_curves(case.stress.guards, there, speed)
         if isinstance(place.scaling, SetReplicaPolicy)
         else NO_GUARDS,
-        # nobody gives up before a target is missed, or before what holds requests lets them go
+        # no request gives up before a target is missed, or while it is held until replicas are up
         queue_limit_s=max(
             [QUEUE_LIMIT_S, _held_s(place), *(target.limit_s for target in targets if target.limit_s is not None)]
         ),

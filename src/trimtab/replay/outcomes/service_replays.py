@@ -164,7 +164,7 @@ class ServiceReplays:
         if spot.market not in self._spells:
             self._spells[spot.market] = spot.market.spells(steps, spot.seed)
         spells = self._spells[spot.market]
-        # under stress nobody is billed, so nodes are no part of what is looked up
+        # under stress nothing is billed, so nodes are not part of the key
         nodes = None if stressed else (model.gpus_per_replica, model.replicas_per_node)
         key = (
             *_key(history, model, policy, replicas, required_frac),
@@ -339,7 +339,7 @@ def _forecast(rules: ForecastRules, recorded: ForecastSeries) -> FloatArray:
 
 
 def _rate(history: ServiceHistory) -> FloatArray:
-    """Return the requests/s of each decision; NaN where nobody counted."""
+    """Return the requests/s of each decision; NaN where requests were not counted."""
     return history.by_decision(history.arrivals / history.step_s if history.within is None else history.within / SYNC_S)
 
 

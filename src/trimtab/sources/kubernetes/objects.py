@@ -53,6 +53,22 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds that are read, each with the API groups that it is read from; owners of any other kind are known by their name."""
 
+KNOWN_VERSIONS: dict[str, tuple[str, ...]] = {
+    "": ("v1",),
+    "apps": ("v1",),
+    "batch": ("v1", "v1beta1"),
+    "batch.volcano.sh": ("v1alpha1",),
+    "policy": ("v1", "v1beta1"),
+    "autoscaling": ("v1", "v2", "v2beta2"),
+    "keda.sh": ("v1alpha1",),
+    "karpenter.sh": ("v1", "v1beta1"),
+    "ray.io": ("v1", "v1alpha1"),
+    "kueue.x-k8s.io": ("v1beta1", "v1beta2"),
+    "scheduling.volcano.sh": ("v1beta1",),
+    "resource.k8s.io": ("v1", "v1beta1", "v1beta2", "v1alpha3"),
+}
+"""By API group, the versions whose fields were looked up; objects of others are read as far as they look alike, and counted."""
+
 _FILES = (".json", ".yaml", ".yml")
 
 
@@ -92,7 +108,7 @@ class Objects:
 
     def _take_one(self, item: Object, kind: str) -> None:
         self.read += 1
-        group = text(item, "apiVersion").rpartition("/")[0]
+        group, _, version = text(item, "apiVersion").rpartition("/")
         namespace, name = text(item, "metadata", "namespace"), text(item, "metadata", "name")
         if not kind or not name:
             self.count("objects without a kind or a name")
@@ -100,7 +116,10 @@ class Objects:
             self.count(f"{kind} objects, which are not read")
         else:
             mine = self.by_kind.setdefault(kind, {})
-            key = (group or KINDS[kind][0], namespace, name)
+            group = group or KINDS[kind][0]
+            if version and version not in KNOWN_VERSIONS[group]:
+                self.count(f"{kind} objects of {group}/{version}, a version unknown to trimtab: fields may be missed")
+            key = (group, namespace, name)
             if key in mine:
                 self.count(f"{kind} objects that came twice")
             mine[key] = item

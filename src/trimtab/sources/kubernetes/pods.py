@@ -301,14 +301,24 @@ def _ended(pod: Object) -> datetime | None:
     return max(known, default=moment_at(pod, "status", "startTime"))
 
 
-def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: Tally) -> list[Hold]:
-    """Return who held what, of pods on the named nodes; pods that follow the nodes hold nothing."""
+def holds_of(
+    pods: Sequence[PlacedPod], nodes: set[str], standing: set[str], end: datetime, tally: Tally
+) -> list[Hold]:
+    """Return who held what, of pods on the named nodes; pods that follow the nodes hold nothing.
+
+    `standing` are all nodes of the dump, those without known GPUs too.
+    """
     holds = []
     for pod in pods:
         if pod.node is None or pod.scheduled is None:
             continue
         if pod.node not in nodes:
-            tally.count("pods with GPUs on nodes that are gone, not judged", int(pod.gpus > 0))
+            where = (
+                "nodes whose GPUs are not known (dump resourceslices too)"
+                if pod.node in standing
+                else "nodes that are gone"
+            )
+            tally.count(f"pods with GPUs on {where}, not judged", int(pod.gpus > 0))
             continue
         if pod.gpus == 0 and (pod.owner.kind in _FOLLOWS_NODES or pod.ended is not None):
             continue

@@ -146,7 +146,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
         "disruption_budgets": budget_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
     }
-    holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
+    holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, {node.name for node in nodes}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
     claimed = claimed_holds(pods, claims)
     unseen = [hold for hold in claimed if (hold.namespace, hold.pod) not in owners]
