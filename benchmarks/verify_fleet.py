@@ -196,7 +196,7 @@ def _moved_services(rng: Random, first: _Rows, second: _Rows, half: bool) -> Tru
 
 
 def _spare_nodes(rng: Random, first: _Rows, second: _Rows, half: bool) -> Truth:
-    """Give back nodes that nobody holds; by half: half of them stay."""
+    """Give back nodes that no workload holds; by half: half of them stay."""
     names = [f"spare-{number}" for number in range(rng.choice([2, 4]))]
     left = names[: len(names) // 2] if half else []
     for name in names:

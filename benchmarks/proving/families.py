@@ -269,7 +269,7 @@ def regime_change(seed: int, days: int) -> Fleet:
 
 
 def idle_nodes(seed: int, days: int) -> Fleet:
-    """Nodes that nobody holds beside a service that needs its own."""
+    """Nodes that no workload holds beside a service that needs its own."""
     rng = rng_of("idle-nodes", seed)
     service = batched_service(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
     strays = [Stray(name=f"left-over-{at}", machine=P4D) for at in range(int(rng.integers(1, 3)))]
@@ -364,7 +364,7 @@ FAMILIES = (
     Family(name="mixed-gpus", make=mixed_gpus, truth="two types of GPU, two capacities"),
     Family(name="price-cut", make=price_cut, truth="nodes cost a third less from some day on"),
     Family(name="regime-change", make=regime_change, truth="demand x 1.5 after the fit"),
-    Family(name="idle-nodes", make=idle_nodes, truth="nodes that nobody holds"),
+    Family(name="idle-nodes", make=idle_nodes, truth="nodes that no workload holds"),
     Family(name="small-runs", make=small_runs, truth="eight runs to a node"),
     Family(name="static-replicas", make=static_replicas, truth="four times too many, no autoscaler wanted"),
     Family(name="owned-idle", make=owned_idle, truth="paid for a year, in part idle"),

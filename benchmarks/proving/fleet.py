@@ -281,7 +281,7 @@ def _within(by_minute: Floats, span: tuple[float, float]) -> Floats:
 
 
 def _show_rest(history: History, node: str, places: range, life: tuple[float, float]) -> None:
-    """GPUs of a node that nobody holds rest."""
+    """GPUs of a node that no workload holds rest."""
     rest = _within(np.zeros(history.hours * HOUR_S // MINUTE_S), life)
     for place in places:
         history.usage(f"{node}/{place}", None, rest, memory_gib=0.4, util=rest)

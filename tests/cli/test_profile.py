@@ -2,10 +2,14 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from trimtab.cli import main
+
+REAL = Path(__file__).parents[1] / "data" / "profile_of_an_h100.json"
+"""What `trimtab-runtime profile -- python ...` wrote on a real H100: matrix products for 0.5 ms of every 5 ms."""
 
 BUSY = "gpus 2\n" + "\n".join(f"set {g} util 97\nset {g} sm 22\nset {g} tensor 9\nset {g} dram 12" for g in (0, 1))
 
@@ -32,6 +36,38 @@ def test_the_page_shows_devices_cost_phases_roofline_and_the_cause(nvml_script, 
     assert "$36.0000 to the end" in shown
     assert "light work" in shown
     assert "Roofline\n  · at most" in shown
+
+
+def test_the_record_of_a_real_board_is_a_page_with_its_activity_over_time(tmp_path):
+    file = tmp_path / "profile.html"
+
+    assert run("--read", str(REAL), "-o", "html", "--out", str(file)) == 0
+
+    page = file.read_text()
+    assert "<h1>Profile: NVIDIA H100 80GB HBM3</h1>" in page
+    assert "In 7 steps of 1.6 s: busy 0% to 25%; SM 0% to 20%; tensor 0% to 19%; DRAM 0% to 7%" in page
+    assert "3.2 s to 9.6 s: light work" in page
+    assert "Not seen" not in page
+
+
+def test_a_page_in_markdown_goes_beside_the_record(nvml_script, capsys, tmp_path):
+    nvml_script(BUSY)
+    record = tmp_path / "profile.json"
+
+    run("--every", "10ms", "--out", str(record), "-o", "markdown", *sleep(0.3))
+
+    assert capsys.readouterr().out.startswith("# Profile: NVIDIA H100")
+    assert json.loads(record.read_text())["kind"] == "trimtab profile"
+
+
+def test_what_ended_an_observation_early_is_shown(capsys, tmp_path):
+    cut = json.loads(REAL.read_text()) | {"problem": "observed until 0.8 s, then: OSError()"}
+    file = tmp_path / "cut.json"
+    file.write_text(json.dumps(cut))
+
+    run("--read", str(file))
+
+    assert "observed until 0.8 s, then: OSError()" in capsys.readouterr().out
 
 
 def test_the_exit_code_is_that_of_the_program(nvml_script, capsys):

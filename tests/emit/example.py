@@ -137,7 +137,7 @@ ACTIONS = (
     action(
         "a1",
         idle_release.NAME,
-        "nodes that nobody holds",
+        "nodes that no workload holds",
         8_935.20,
         {"research-old": ReleaseNodes(nodes=("ip-10-0-7-3",))},
         weeks=0.1,

@@ -77,7 +77,7 @@ class Node:
     end_s: float = inf
     spot: bool = False
     free: list[int] = field(default_factory=list)
-    """GPUs that nobody holds, by place."""
+    """GPUs that no workload holds, by place."""
     empty_since: float = inf
     holders: set[str] = field(default_factory=set)
 

@@ -153,12 +153,12 @@ class ServiceObservation:
     """(n_tpot_buckets,) upper bounds of requests' mean times per token after the first; empty if not measured."""
     tpot_count: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """(n_steps, n_tpot_buckets) requests per bucket."""
+    most_replicas: int = field(init=False)
+    """The most replicas that history ran; kept, because every option of the service asks for it."""
 
-    @property
-    def most_replicas(self) -> int:
-        """Return the most replicas that history ran."""
+    def __post_init__(self) -> None:
         seen = self.replicas[~np.isnan(self.replicas)]
-        return max(1, int(np.ceil(seen.max(initial=1.0) - 1e-6)))
+        object.__setattr__(self, "most_replicas", max(1, int(np.ceil(seen.max(initial=1.0) - 1e-6))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

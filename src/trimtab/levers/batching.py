@@ -2,7 +2,7 @@
 
 A batch policy is chosen by the requests a second that one replica serves within every latency target, as its replayed batches
 show; the number of replicas by replay of the service. Where more than the fewest allowed are needed, autoscalers are offered
-on top. Nobody has measured how batches take turns with others': none in time slices.
+on top. How batches take turns with those of others has not been measured, so none are offered in time slices.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class BatchProfile:
 def profile_of(workload: Workload, gpu: Gpu | None) -> BatchProfile | str:
     """Return how a service would batch on its GPU, fixed to its own observed time a request, or what is missing to know.
 
-    Where nobody measured batches, those of a continuous-batching engine are predicted, if the language model is known.
+    Where batches were not measured, those of a continuous-batching engine are predicted, if the language model is known.
     """
     service, declared = workload.service, workload.spec.batching
     if service is None:

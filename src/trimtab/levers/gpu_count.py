@@ -32,8 +32,8 @@ NAME = "gpu-count"
 def smaller_sizes(workload: Workload) -> dict[int, int]:
     """Return how many GPUs pods need, by how many they hold, where that is fewer: as many as the pod that used most of them.
 
-    A workload may run on 1 GPU and on 4: those of each size are judged by what they did. Sizes of which nobody knows which
-    GPUs worked are left out.
+    A workload may run on 1 GPU and on 4: those of each size are judged by what they did. Sizes for which it is
+    unknown which GPUs worked are left out.
     """
     return {
         round(size.gpus): needed
@@ -84,10 +84,10 @@ def _is_covered(base: Deployment, smaller: tuple[SetGpuCount, ...]) -> bool:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    """Say that nobody knows which GPUs of a run worked, where some did not; else what every lever says."""
+    """Say that it is unknown which GPUs of a run worked, where some did not; else what every lever says."""
     share, sizes = ask.workload.activity.active_devices_frac, ask.workload.pod_sizes
     unknown = share is not None and share < 1 and all(size.used_gpus is None for size in sizes)
-    own = "allocations do not name the GPUs that each run held, so that nobody knows which of them it used"
+    own = "allocations do not name the GPUs that each run held, so it is unknown which of them it used"
     return usual_reason(NAME, ask, judged, own=own if unknown else None)
 
 

@@ -1,4 +1,4 @@
-"""Hold nodes only while something runs on them, and give back those that nobody holds."""
+"""Hold nodes only while something runs on them, and give back those that no workload holds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Release idle nodes",
-    meaning="Holds nodes only while something runs on them, and gives back those that nobody holds",
+    meaning="Holds nodes only while something runs on them, and gives back those that no workload holds",
     ends="nodes held in hours without work",
     page="how-to/read-an-audit.md",
     stage=CompositionStage.HOLD,

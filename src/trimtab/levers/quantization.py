@@ -39,13 +39,13 @@ from trimtab.units import per_month, usd
 NAME = "quantization"
 FORMATS_TRIED = (WeightFormat.FP8, WeightFormat.INT8, WeightFormat.INT4)
 _WAYS_TRIED = 2
-"""Ways of holding replicas that are priced with a format nobody accepted yet: those of the cheapest options."""
+"""Ways of holding replicas that are priced with a format that is not accepted yet: those of the cheapest options."""
 EVALUATE = "what it does to the answers is unknown: evaluate it, then declare quantize: in workloads.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formats:
-    """The formats with fewer bits than today's that the team accepts, and those that nobody has evaluated yet.
+    """The formats with fewer bits than today's that the team accepts, and those that have not been evaluated yet.
 
     A format whose evaluation rejected it is in neither.
     """
@@ -170,13 +170,13 @@ def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
-    """Say why no other format is planned, or what those that nobody has evaluated would save: priced here, never planned."""
+    """Say why no other format is planned, or what those that have not been evaluated would save: priced here, never planned."""
     paid_anyway = ask.workload.pool.capacity_type.paid_anyway  # no format is worth a replay then
     return usual_reason(NAME, ask, judged, own=None if paid_anyway else _what_formats_would_save(ask, judged))
 
 
 def _what_formats_would_save(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    """Say what formats that nobody has evaluated would save beside the best way; None where one is accepted."""
+    """Say what formats that have not been evaluated would save beside the best way; None where one is accepted."""
     formats = formats_of(ask.workload)
     if isinstance(formats, str):
         return formats
@@ -230,7 +230,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
             if change.answers:
                 yield Fact("change of the model's answers", "trimtab quality, paired", change.answers)
             else:
-                yield Fact("change of the model's answers", "nobody measured it here", "unknown", "evaluation")
+                yield Fact("change of the model's answers", "not measured here", "unknown", "evaluation")
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def _refused(ask: LeverRequest) -> Counter[str]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    """Say why a workload stays where it is; None where nobody asked for a move."""
+    """Say why a workload stays where it is; None where no move was asked for."""
     own = _what_moving_would_do(ask, judged)
     return usual_reason(NAME, ask, judged, own=own) if own is not None or is_candidate(NAME, judged) else None
 

@@ -1,4 +1,4 @@
-"""Give up a service's last replica while nobody asks, where its owner allows it and something else wakes it.
+"""Give up a service's last replica while no requests arrive, where its owner allows it and something else wakes it.
 
 A model server's own metrics go with its pods, and a Kubernetes Service holds nothing back while no pod is ready
 (kubernetes.io/blog, "Scale Workloads to Zero with HorizontalPodAutoscaler", 2026-09-02). So both must come from what stands
@@ -45,7 +45,7 @@ _COOLDOWN_TIMES = (1, 3, 6)
 
 
 def cooldowns_s(cold_start_s: float) -> tuple[int, ...]:
-    """Return how long nobody must have asked before the last replica goes, in whole minutes: several, from the shortest on.
+    """Return how long no request must have come before the last replica goes, in whole minutes: several, from the shortest on.
 
     Longer than a start: else a replica that one request woke would be given up before it is ready, while the request waits
     where KEDA's trigger counts arrivals only.
@@ -58,7 +58,7 @@ def cooldowns_s(cold_start_s: float) -> tuple[int, ...]:
 
 
 def longest_idle_s(demand: ServiceObservation) -> float:
-    """Return the longest time in which no request came; a step that nobody measured ends it."""
+    """Return the longest time in which no request came; a step without a measurement ends it."""
     longest = run = 0
     for arrived in demand.arrivals:
         run = run + 1 if arrived == 0 else 0
@@ -76,7 +76,8 @@ def impossible(case: Case) -> str | None:
         )
     if service is None or service.step_s > COARSEST_STEP_S:
         return (
-            f"its requests are not known every {COARSEST_STEP_S // S_PER_MIN} min: hours do not tell when nobody asks"
+            f"its requests are not known every {COARSEST_STEP_S // S_PER_MIN} min: "
+            "hourly counts do not show when no requests arrive"
         )
     longest_s = cold_start_of(case) + 2 * SYNC_S
     if longest_s > wake.hold_s:
@@ -158,7 +159,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
         )
     if any(attained.target.limit_s is not None and not attained.target.declared for attained in outcome.attained):
         yield Fact(
-            "latency that nobody declared",
+            "latency without a declared limit",
             "replay of the fit window",
             "as observed while a replica is up; who wakes the service waits, as min_replicas: 0 allows",
         )
@@ -175,8 +176,8 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Scale to zero",
-    meaning="Gives up a service's last replica while nobody asks, and starts one for the first request, which is held",
-    ends="a last replica that nobody asks anything of",
+    meaning="Gives up a service's last replica while no requests arrive, and starts one for the first request, which is held",
+    ends="a last replica that receives no requests",
     page="how-to/scale-to-zero.md",
     stage=CompositionStage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),

@@ -34,7 +34,7 @@ from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 NAME = "schedule"
 EVERY_HR = 3
-"""Hours of the day that deferred runs may wait for where nobody named cheap ones: which are idle, only the joint plan knows."""
+"""Hours of the day that deferred runs may wait for where no cheap ones are named: which are idle, only the joint plan knows."""
 _MOST_DEFERRED_S = 23 * S_PER_HR
 """A queue opens for at least an hour a day."""
 _REGULAR_RUNS = {WorkloadKind.BATCH, WorkloadKind.EVALUATION}

@@ -406,7 +406,7 @@ def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
     yield Fact("at work in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit)
     yield Fact(f"requests that meet others, of {slot.others}", "physics", f"{usual:.0%}-{careful:.0%}")
     if slot.others == 1:
-        # pairs were measured, and runs, not requests: no target is held against it
+        # the measured pairs were of runs, not of requests: no target is compared with it
         beside = speed_beside(busiest_hour_frac(workload), slot.shared.busy_frac)
         safe = is_safe_pair(busiest_hour_frac(workload), slot.shared.busy_frac)
         told = f"{beside.low:.0%}-{min(1.0, beside.high):.0%} of its speed alone"

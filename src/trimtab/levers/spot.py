@@ -62,7 +62,7 @@ def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
 def _offers(ask: LeverRequest) -> Mapping[Pool, Sequence[SetCapacityType | HedgeOnSpot]]:
     """Return every way to run a workload from spot, by its kind and the nodes that it would be on demand.
 
-    Nothing where nobody declared it interruptible, or spot is ruled out.
+    Nothing where it is not declared interruptible, or spot is ruled out.
     """
     by_nodes: dict[Pool, list[SetCapacityType | HedgeOnSpot]] = defaultdict(list)
     if ask.settings.limits.use_spot:
@@ -88,7 +88,7 @@ def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
         return None
     if not ask.workload.spec.interruptible:
         said = ask.workload.spec.interruptible is False
-        return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
+        return "declared not interruptible" if said else "interruptible is not declared (workloads.yaml)"
     return usual_reason(NAME, ask, judged)
 
 

@@ -1,4 +1,4 @@
-"""What comes after an audit: its plan is kept, and held against a later history."""
+"""What comes after an audit: its plan is kept, and compared with a later history."""
 
 from __future__ import annotations
 

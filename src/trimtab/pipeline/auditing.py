@@ -522,4 +522,4 @@ def _non_gpu_nodes(bundle: Bundle, fleet: Fleet) -> frozenset[int]:
 
 
 def _silent(stage: str, share: float) -> None:
-    """Tell nobody."""
+    """Report no progress."""

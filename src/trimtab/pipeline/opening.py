@@ -119,7 +119,7 @@ def require_nodes(bundle: Bundle, fleet: Fleet) -> None:
     seen = "; ".join(f"{number} {reason}" for reason, number in fleet.coverage.counts.items()) or "no node at all"
     raise InputError(
         f"{bundle_name(bundle)}: none of its {rows} nodes had a GPU and was up within {fleet.window} ({seen}); collect a "
-        "window in which GPU nodes ran, or mend gpu_count, start and end in nodes.parquet"
+        "window in which GPU nodes ran, or correct gpu_count, start and end in nodes.parquet"
     )
 
 
@@ -202,7 +202,7 @@ def _of_unknown_gpus(market: Market, fleets: Sequence[Fleet]) -> Iterator[str]:
         hours = sum(seconds for _, seconds in lives_there) / S_PER_HR
         yield (
             f"{len(dict(lives_there))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as "
-            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is "
+            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; correct `gpu` in nodes.parquet if it is "
             "a board that `trimtab prices --gpus` lists, to have what runs on them judged"
         )
 

@@ -18,7 +18,7 @@ from trimtab.plan.planner import Planned
 def usage_after(planned: Planned) -> Usage:
     """Return node-seconds per pool and hour of the planned window with every action but commitments in force, as replayed.
 
-    Nodes that nobody held are no use: nothing is committed for them.
+    Nodes that no workload held count as unused: nothing is committed for them.
     """
     drafted = planned.drafted
     others = frozenset(number for number, draft in enumerate(drafted.actions) if not draft.discounts)

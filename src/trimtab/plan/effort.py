@@ -21,7 +21,7 @@ from trimtab.plan.problem import Option, Problem
 from trimtab.units import HR_PER_MO, micro_usd
 
 UNHELD = "unheld nodes"
-"""The class of nodes that nobody holds."""
+"""The class of nodes that no workload holds."""
 _NEVER_MO = 1e-3
 """A payback of no time at all, as a divisor."""
 

@@ -35,7 +35,7 @@ _Work = TypeVar("_Work")
 _Answer = TypeVar("_Answer")
 Rows = Sequence[WorkloadOptions | None]
 AT_ONCE = 2
-"""Workloads whose ways are replayed at once: compiled replays let go of the lock."""
+"""Workloads whose ways are replayed at the same time, which helps because compiled replays release the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -55,7 +55,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planned:
-    """A plan with what proves it: each workload's deployment, nodes given back, what is bought, whom nobody can judge."""
+    """A plan with what proves it: each workload's deployment, nodes given back, what is bought, which workloads go unjudged."""
 
     plan: Plan
     fleet: Fleet
@@ -401,7 +401,7 @@ def _options(
 def _judged_here(
     asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: frozenset[Site]
 ) -> Iterator[WorkloadOptions]:
-    """Yield the options of workloads, in order; two at once, for compiled replays let go of the lock."""
+    """Yield the options of workloads, in order; two at once, because compiled replays release the interpreter's lock."""
 
     def found(ask: LeverRequest) -> WorkloadOptions:
         return options_of(
@@ -476,7 +476,7 @@ def _lifted(prospects: Prospects, chosen: ChosenPlan, limit: Limit) -> Lifted | 
 def row_efforts(
     problem: Problem, options: Sequence[WorkloadOptions | None], settings: Settings
 ) -> Iterator[Sequence[Effort]]:
-    """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""
+    """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that no workload holds."""
     for judged in options:
         yield () if judged is None else [way.effort for way in (*judged.candidates, *judged.waiting)]
     giving_back = effort_of(idle_release.NAME, UNHELD, settings)

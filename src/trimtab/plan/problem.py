@@ -16,7 +16,7 @@
 A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. An option may cost something
 besides nodes (traffic, data copied), and need an entry that is paid once for all that need it (another cloud). A spend plan k
 pays s[k] an hour and covers y[k,p,t] nodes of pool p at its rate; providers apply it to the highest discount first, which is
-what the program would do. Pools for which nobody sells a commitment or a plan cost a fixed sum per option and need no balance
+what the program would do. Pools for which no commitment or plan is sold cost a fixed sum per option and need no balance
 rows. What couples workloads is one module each in `program.couplings`, by these names. How hours are gathered into periods is
 the solver's matter (`program.master`); what is reported is always the exact hourly bill of the choice (`program.table`).
 """
@@ -45,7 +45,7 @@ class Option:
     needs: frozenset[str] = frozenset()
     """Entries of the problem that must be paid for it."""
     is_least: bool = False
-    """What it uses is a bound from below, and nobody knows whether it keeps its targets."""
+    """Its usage is a lower bound, and it is not known whether it keeps its targets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

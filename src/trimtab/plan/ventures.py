@@ -378,7 +378,7 @@ def _bought(pool: Pool, left: ResidualBill, market: Market, settings: Settings) 
     nodes = left.base(pool)
     if instance is None or nodes < 1 or instance.gpu_frac != 1 or pool.capacity_type not in _RENTED:
         return None
-    if not left.rate_usd_hr(pool, market):  # carried at nothing: nobody knows what it costs
+    if not left.rate_usd_hr(pool, market):  # counted at 0 because its price is unknown
         return None
     gpu = market.catalog.gpu_of(instance)
     if gpu.release_year < _OLDEST_SOLD or math.isnan(gpu.tdp_w):  # rented out by their makers alone

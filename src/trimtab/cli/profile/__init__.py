@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +44,17 @@ class ProfileOptions:
     workload: str = option("--workload", default="local/run", show_default=True, help="Name of the run in a bundle.")
     out: Path | None = option(
         "--out", type=click.Path(path_type=Path), metavar="PATH",
-        help="Write the profile: NAME.json, or a folder for a fleet bundle that `audit` reads.",
+        help="Write the profile: NAME.json, or a folder for a fleet bundle that `audit` reads. "
+        "NAME.html or NAME.md: the page of -o html or markdown.",
     )  # fmt: skip
-    form: Format = format_option(Format.TABLE, Format.JSON)
+    form: Format = format_option(Format.TABLE, Format.JSON, Format.MARKDOWN, Format.HTML)
     quiet: bool = quiet_option("No live view.")
+
+    @property
+    def page_file(self) -> Path | None:
+        """Return the file of the page; None for the screen."""
+        suffixes = {Format.HTML: (".html", ".htm"), Format.MARKDOWN: (".md",)}.get(self.form, ())
+        return self.out if self.out is not None and self.out.suffix in suffixes else None
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -63,6 +71,7 @@ def command(options: ProfileOptions) -> int:
       trimtab profile --pid 4242 --for 10m
       trimtab profile --watch --out fleet
       trimtab profile --read profile.json --trace trace.json.gz
+      trimtab profile --read profile.json -o html --out profile.html
       trimtab fit llama-3.1-8b --finetune lora --tokens 2B --calibrate profile.json
     """
     from trimtab.cli.profile.run import observe, report
@@ -71,6 +80,8 @@ def command(options: ProfileOptions) -> int:
     ways = [bool(options.program), options.pid is not None, options.watch, options.read_from is not None]
     if sum(ways) != 1:
         raise UsageError("give one of: a program after --, --pid, --watch, --read FILE")
+    if options.form is Format.HTML and options.page_file is None and sys.stdout.isatty():
+        raise UsageError("a page is not for a terminal: write it to a file, -o html --out profile.html")
     document, code = observe(options)
     report(document, options)
     return code

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +22,8 @@ from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write, write_p
 from trimtab.cli.profile import ProfileOptions
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict, judge
 from trimtab.diagnose.verdicts import Cause, CauseFinding
-from trimtab.emit.blocks import Page, Paragraph, Section, Words, bullets, strong
+from trimtab.emit.blocks import Chart, Page, Paragraph, Section, Words, bullets, strong
+from trimtab.emit.html.run_chart import PHONE_WIDTH, STYLES, activity_chart
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.offers import NodeOffer, board, offers_for
 from trimtab.sources.traces.profiles import bundle_of, read_torch_trace
@@ -34,6 +36,8 @@ from trimtab_runtime.profile.program import observe_program
 
 _SHARES = {"gpu_util_frac": "busy", "sm_active_frac": "SM", "tensor_active_frac": "tensor", "dram_active_frac": "DRAM"}
 
+_FEW_SLOTS = 3
+"""A line of fewer steps shows nothing that the phases do not say."""
 REFRESH_S = 2.0
 _COLUMNS = ("GPU", "state", "busy", "SM", "tensor", "DRAM", "memory", "power", "throttled")
 
@@ -74,7 +78,7 @@ def profile_page(
             gloss=because,
             blocks=(Paragraph(words=cost_line(profile.wall_s, usd_hr, expected_s)),),
         ),
-        Section(title="Phases", name="phases", blocks=(bullets(_phases(verdict)),)),
+        Section(title="Phases", name="phases", blocks=(*_activity(profile), bullets(_phases(verdict)))),
         Section(title="Roofline", name="roofline", blocks=(bullets(_roofline(verdict.roofline)),)),
         Section(title="Verdict", name="verdict", blocks=(bullets(_findings(verdict.findings)),)),
         Section(title="Not seen", name="not-seen", blocks=(bullets(_unseen(profile)),)),
@@ -102,6 +106,31 @@ def _sheet(devices: Sequence[ProfileDevice]) -> Sheet:
         SheetColumn(key="state", title="state"),
     ]  # fmt: skip
     return Sheet(columns=columns, rows=[_row(device) for device in devices])
+
+
+def _activity(profile: ProfileFile) -> tuple[Chart, ...]:
+    """Return the chart of the means over the GPUs that the program used; none where the run was too short for one."""
+    slots: dict[float, list[Mapping[str, float | None]]] = {}
+    for device in profile.used:
+        for row in device.timeline:
+            slots.setdefault(row["start_s"] or 0.0, []).append(row)
+    if len(slots) < _FEW_SLOTS:
+        return ()
+    step_s = max((row["width_s"] or 0.0 for rows in slots.values() for row in rows), default=0.0)
+    series = {title: [_mean_of(slots[start_s], key) for start_s in sorted(slots)] for key, title in _SHARES.items()}
+    return (
+        Chart(
+            draw=partial(activity_chart, series, step_s),
+            on_phone=partial(activity_chart, series, step_s, width=PHONE_WIDTH),
+            title="Active, mean over the GPUs that the program used",
+            keys=tuple((f"key-{style}", title) for style, title in zip(STYLES, series, strict=True)),
+        ),
+    )
+
+
+def _mean_of(rows: Sequence[Mapping[str, float | None]], key: str) -> float | None:
+    known = [value for row in rows if (value := row.get(key)) is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _as_percent(cell: object) -> str:
@@ -158,7 +187,8 @@ def _unseen(profile: ProfileFile) -> list[str]:
     for device in profile.devices:
         for what, why in device.absent.items():
             absent.setdefault(f"{what}: {why}", []).append(str(device.index))
-    lines = [f"{what} (GPU {', '.join(sorted(set(where)))})" for what, where in absent.items()]
+    lines = [profile.problem] if profile.problem else []
+    lines += [f"{what} (GPU {', '.join(sorted(set(where)))})" for what, where in absent.items()]
     lines += [
         f"{trouble.device}: {trouble.what} failed {trouble.times} x: {trouble.answer}" for trouble in profile.troubles
     ]
@@ -318,8 +348,9 @@ def report(document: Mapping[str, object], options: ProfileOptions) -> None:
     if options.form is Format.JSON:
         write(json.dumps(whole, indent=1, allow_nan=False), None)
     else:
-        write_page(profile_page(profile, verdict, rate.usd_hr, rate.because, _expected(options)), options.form, None)
-    if options.out is not None:
+        page = profile_page(profile, verdict, rate.usd_hr, rate.because, _expected(options))
+        write_page(page, options.form, options.page_file)
+    if options.out is not None and options.page_file is None:
         _write_out(options.out, whole, profile, rate, options.workload)
 
 

@@ -70,6 +70,8 @@ section {
 .chart .bar-after { fill: var(--accent); }
 .chart .line-before { stroke: var(--before); stroke-width: 1.6; }
 .chart .line-after { stroke: var(--accent); stroke-width: 1.6; }
+.chart .run-0 { stroke: var(--before); stroke-width: 1.6; } .chart .run-1 { stroke: var(--accent); stroke-width: 1.6; }
+.chart .run-2 { stroke: #c98a1b; stroke-width: 1.6; } .chart .run-3 { stroke: #8a63c9; stroke-width: 1.6; }
 .chart .area-after { fill: var(--accent); opacity: .16; }
 .chart .area-demand { fill: var(--before); opacity: .38; }
 .chart .hover { fill: var(--ink); opacity: 0; }
@@ -103,6 +105,8 @@ section {
 .key { display: inline-block; width: 14px; height: 10px; border-radius: 2px; margin-right: 7px; }
 .key-before { background: var(--before); height: 3px; vertical-align: 3px; }
 .key-after { background: var(--accent); height: 3px; vertical-align: 3px; }
+.key-run-0, .key-run-1, .key-run-2, .key-run-3 { height: 3px; vertical-align: 3px; background: var(--before); }
+.key-run-1 { background: var(--accent); } .key-run-2 { background: #c98a1b; } .key-run-3 { background: #8a63c9; }
 .key-demand { background: var(--before); opacity: .38; }
 
 table { border-collapse: collapse; width: 100%; margin: 8px 0; }

@@ -1,8 +1,8 @@
 """The order of the actions and the months in which they are done: what must come before, and little work in progress at once.
 
 One lever is taken up a month and finished before the next (`planning.levers_per_mo`, `planning.levers_at_once`): a team that
-starts everything finishes nothing, and a bill that falls after each step can be held against the plan after each step. Further
-actions of a lever already taken up need no new month.
+starts everything finishes nothing, and a bill that falls after each step can be compared with the plan after each step.
+Further actions of a lever already taken up need no new month.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The joint problem buys what would have been best in hindsight, because a certificate needs one sum. What is bought is what
 `levers.commit_advice` backs on the same use and no more than the coverage cap allows: `trimtab commit` asks the same function.
-Node time that nobody held counts as no use. The part that stays used whichever of the actions are done, in any order, waits for
-none of them; the rest is bought after them.
+Node time that no workload held counts as unused. The part that stays in use whichever of the actions are done, in any order, is
+bought without waiting for any of them; the rest is bought after them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _dated(effect: Effect, start: date) -> Effect:
 
 
 def in_use(drafted: DraftPlan, some: Actions) -> dict[Pool, IntArray]:
-    """Return node-seconds per pool and hour with some actions in force, less the nodes that nobody held."""
+    """Return node-seconds per pool and hour with some actions in force, less the nodes that no workload held."""
     gone = tuple(name for number in sorted(some) for name in drafted.actions[number].released)
     usage, idle = drafted.enacted.usage(drafted.in_force(some), gone), drafted.enacted.idle_but(gone)
     return {pool: seconds - idle[pool] if pool in idle else seconds for pool, seconds in usage.items()}

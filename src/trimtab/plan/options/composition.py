@@ -5,14 +5,14 @@
 3. *Form*: at each place, each lever's forms of serving; they bring their own number of replicas, or an autoscaler.
 4. *Buy*: on demand; and in each other way, where what is bought keeps its targets on demand (`plan.options.workload_options`).
 
-Nobody else decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
+No other module decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
 What a replay of unseen history forbids is left out (`Veto`).
 
 Services in time slices and under MPS are offered every number of shares, and each class of busy neighbours. Replaying each
-rule of each of them is most of an audit's work, and nearly all are for nothing: where everybody stands among busier neighbours,
-nobody needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps the targets; where no way of
-its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the same pool, if all who could
-use `s` have a standing way in `t`, and
+rule of each of them is most of an audit's work, and nearly all of it is unnecessary: where every service has a standing way
+among busier neighbours, no service needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps
+the targets; where no way of its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the
+same pool, if all who could use `s` have a standing way in `t`, and
 
 - take no more of a node of `t` than the lower bound of what they take of one of `s`; or
 - all who could use `s` or `t` stand in `t`, on one node together.
@@ -155,9 +155,9 @@ class _User:
     """What one workload could take of a site's nodes, in nodes."""
 
     least: float
-    """The least that any of its ways takes in any hour; 0 where some way may hold fewer replicas than history had."""
+    """A lower bound of what any of its ways takes in any hour; 0 where some way may hold fewer replicas than history had."""
     standing: float | None = None
-    """The least that a standing way takes; None where it has none."""
+    """What the smallest of its standing ways takes; None where it has none."""
 
 
 _Users = dict[int, _User]

@@ -74,7 +74,7 @@ class WorkloadOptions:
     """Ways not replayed yet, with a lower bound of what each could use; none of them is known to keep the targets."""
     why_not: Mapping[str, str] | None = None
     """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out.
-    None as long as nobody asked (`explained`)."""
+    None until the reasons are asked for (`explained`)."""
     sieve: Judge | None = None
     """What judged them, and can go on with those that wait."""
 
@@ -155,7 +155,7 @@ class JudgedWorkload:
 
     @classmethod
     def of(cls, options: WorkloadOptions) -> JudgedWorkload:
-        """Return options that nobody has asked to explain yet, as they are sent."""
+        """Return options in the form in which they are sent, before they are explained (`explained`)."""
         sieve = options.sieve
         if not isinstance(sieve, Sieve):
             raise TypeError(f"{options.evaluator.case.workload.name}: its ways were not judged by a sieve")
@@ -383,7 +383,7 @@ def undominated(
 
 
 class _Rivals:
-    """Candidates, as ways that wait are held against them one after the other."""
+    """Candidates with which the waiting ways are compared, one way after the other."""
 
     def __init__(self, candidates: Sequence[Candidate], market: Market, coupling: Coupling) -> None:
         self._candidates, self._market, self._coupling = candidates, market, coupling

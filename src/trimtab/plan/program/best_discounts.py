@@ -3,7 +3,7 @@
 A pool that no spend plan covers is a problem of its own (`best_count`). On the others, nodes and spend compete for the same
 hours: for given nodes the best spend is exact (`best_spend`), and the bill at the best spend is convex in the nodes, so that
 it is searched pool by pool in steps that double while they pay. Only what lowers the exact bill is taken, from two starts: no
-nodes at all, and the nodes that would be best if nobody sold spend.
+nodes at all, and the nodes that would be best if no spend plan were sold.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ NOT_HELD: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned.
+    """Nodes that the same workloads held, those that no workload held (by pool), and those billed whatever is planned.
 
-    Every billed node is in one of them. Of a node that nobody holds any more, those are holders that held it before.
+    Every billed node is in one of them. The holders of a node that no workload holds any more are those that held it before.
     """
 
     held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
@@ -50,16 +50,16 @@ class Groups:
     staying: tuple[int, ...]
     """The nodes of `stays`."""
     idle_staying: tuple[int, ...] = ()
-    """Those of them that nobody held, and that stay because nobody knows their GPUs."""
+    """Those of them that no workload held, and that stay because their GPUs are unknown."""
 
 
 def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD) -> Groups:
     """Group a fleet's nodes by who held them over the window.
 
-    A node that nobody held there goes with the workloads that `held_before` names for it: a plan that moves them gives it back.
-    Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them. Nodes
-    with work of unknown holders, and those without a price, cannot be left. Raises ConservationError where a billed node is in
-    no group, or in several.
+    A node that no workload held in it goes with the workloads that `held_before` names for the node: a plan that moves them
+    gives it back. Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving
+    them. Nodes with work of unknown holders, and those without a price, cannot be left. Raises ConservationError where a billed
+    node is in no group, or in several.
     """
     cells = fleet.holdings
     fixed = [
@@ -97,7 +97,7 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
 
 
 def _idle_of_unknown_gpus(fleet: Fleet, fixed: Sequence[int]) -> Iterator[int]:
-    """Yield the nodes that stay because nobody knows their GPUs, and on which nobody is known or seen to work."""
+    """Yield the nodes that stay because their GPUs are unknown, and on which no work is known or observed."""
     unknown = [index for index in fixed if fleet.nodes[index].gpu in fleet.unknown_gpus]
     held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]} if unknown else set()
     yield from (node for node in unknown if node not in held and fleet.nodes[node].name not in fleet.unknown_holders)
@@ -140,7 +140,7 @@ def fleet_problem(
     limits: Limits | None = None,
     owned: tuple[Commitment, ...] = (),
 ) -> Problem:
-    """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
+    """Build the problem: one row of options per workload, then one per pool with nodes that no workload holds (give them back).
 
     A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
     for anyway, where there is such a thing. Ways that wait for a replay are options after a workload's candidates.
@@ -277,9 +277,9 @@ class FleetBill:
         return summed(parts)
 
     def idle_but(self, released: Iterable[str]) -> dict[Pool, IntArray]:
-        """Return node-seconds per pool of the nodes that nobody held in the whole window, without those given back.
+        """Return node-seconds per pool of the nodes that no workload held in the whole window, without those given back.
 
-        Those that stay because nobody knows their GPUs are among them, those with work of unknown holders are not.
+        Nodes that stay because their GPUs are unknown are included; nodes with work of unknown holders are not.
         """
         gone = frozenset(released)
         idle = [*self.groups.idle_staying, *chain(*self.groups.unheld.values())]
@@ -338,7 +338,7 @@ class FleetBill:
     def best_within(self, planned: Sequence[Commitment], usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
         """Return as much of planned commitments as is best for a use, and none of them beyond its planned quantity.
 
-        So no part of a plan is credited with a purchase that nobody is asked to make.
+        So no part of a plan is credited with a purchase that the plan does not ask for.
         """
         # each offer once, though a plan may buy of it in several parts
         offers = [

@@ -241,7 +241,7 @@ def _pruned(problem: Problem, left: Sequence[Sequence[int]]) -> dict[str, int]:
 
 
 def _cheapest_on_demand(table: OptionTable) -> tuple[int, ...]:
-    """Return each workload's cheapest option if nobody sold commitments: where to start."""
+    """Return each workload's cheapest option if no commitments were sold: the search starts there."""
     cost = table.on_demand_usd()
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])

@@ -43,7 +43,7 @@ def exact_bill(
     usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Sequence[Commitment], hours: int
 ) -> Bill:
     """Return the exact hourly bill of a use under commitments: what is reported."""
-    # committed nodes are paid for also where nobody uses the pool
+    # committed nodes are paid for also where no workload uses the pool
     pools = tuple(sorted({*usage, *nodes_committed(paid)}))
     seconds = np.zeros((len(pools), hours), dtype=np.int64)
     for row, pool in enumerate(pools):
@@ -120,7 +120,7 @@ class OptionTable:
         return [total.get(tracked.pool, none) / S_PER_HR for tracked in self.tracked]
 
     def on_demand_usd(self) -> FloatArray:
-        """Return what each workload's rows cost if nobody sold commitments; slots at what their share of a node costs."""
+        """Return what each workload's rows cost if no commitments were sold; slots at what their share of a node costs."""
         cost = self.fixed_usd[: self.rows].copy()
         for tracked in self.tracked:
             if tracked.pool in self.balanced:

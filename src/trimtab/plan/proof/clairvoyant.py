@@ -2,8 +2,9 @@
 
 Each workload may take the cheapest GPU that the planner may give it, wherever it may run (moving and traffic paid), for exactly
 the GPU time that its work needs: no cold starts, no whole nodes, no losses, no waiting; services at the highest load their law
-promises. Every node is had at the cheapest rate on offer, committed or not. What nobody can judge, new workloads, and nodes
-that stay whatever is planned, stay as they were. Commitments that are held are paid, and take off what they could cover.
+promises. Every node is paid at the cheapest rate on offer, committed or not. Workloads that cannot be judged, new workloads,
+and nodes that stay whatever is planned, stay as they were. Commitments that are held are paid, and take off what they could
+cover.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def law_findings(planned: Planned, market: Market) -> Iterator[LawFinding]:
 
 
 def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float | None:
-    """Return what the service would cost less if a replica served what activity says; None where nobody can say.
+    """Return how much less the service would cost if a replica served what activity says; None where that is unknown.
 
     By the plan's own kind of rule, at the highest load that then keeps the targets; by a constant number of replicas where
     there is no rule.

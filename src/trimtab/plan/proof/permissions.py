@@ -53,7 +53,7 @@ _SLOTS = 6
 _BUSY_ALONE = 1.0
 """GPUs at work, on average, beyond which a service gains nothing by sharing one."""
 _KEPT = 2
-"""Replicas that a plan keeps where nobody permits one."""
+"""Replicas that a plan keeps where a single one is not permitted."""
 _MOST_REFUSED_FRAC = 0.05
 """Hours are no candidates for closing where more than this share of the requests comes outside them."""
 _MOST_OPEN_FRAC = 0.75
@@ -72,7 +72,7 @@ class PlannedWorkloadState:
     market: Market
     deployment: Deployment
     formats_save: bool
-    """Whether some service of the fleet was said to save with a format that nobody has evaluated."""
+    """Whether some service of the fleet was said to save with a format that has not been evaluated."""
 
     @property
     def case(self) -> Case:
@@ -172,7 +172,7 @@ def _near(now: PlannedWorkloadState) -> tuple[Deployment, ...]:
 
 
 def _rests_on_two(now: PlannedWorkloadState) -> bool:
-    """Return whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
+    """Return whether the plan keeps a second replica at some hour only because a single replica is not permitted."""
     place = now.place
     if place.holds_several:
         return False
@@ -331,7 +331,7 @@ def _one_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Permi
 
 
 def _no_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
-    """Yield that there may be no replica at all, of a service of which nobody asks anything for longer than a start takes."""
+    """Yield the permission to keep no replica at all, for a service without requests for longer than a start takes."""
     case = now.case
     wakes_on = {"query": _example_query(case.workload), "hold_s": _whole_minutes(cold_start_of(case) + S_PER_MIN)}
     fields: dict[str, object] = {"min_replicas": 0, "wakes_on": wakes_on}
@@ -345,7 +345,7 @@ def _no_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterat
             asked_of=case,
             fields=fields,
             known=f"up to {idle_hr:.2g} h without a request, a replica kept at all times, for nothing else is said",
-            permits="no replica while nobody asks",
+            permits="no replica while no requests arrive",
             ways=lambda ask: _asleep(ask, now.deployment, near),
             needs=lambda way: isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none,
             price=lambda _, outcome: _who_waits(case, outcome),
@@ -394,7 +394,7 @@ def _floor(way: Deployment) -> int | None:
 
 
 def _formats(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
-    """Yield the formats that nobody has spoken of, the fewest bits first."""
+    """Yield the formats that are neither accepted nor rejected, the fewest bits first."""
     case = now.case
     formats = quantization.formats_of(case.workload)
     if isinstance(formats, str):
@@ -597,7 +597,7 @@ def sharers(every: Sequence[PlannedWorkloadState]) -> Iterator[list[Permission]]
 
 
 def _is_kept_apart(now: PlannedWorkloadState) -> bool:
-    """Return whether a service is kept apart by hardware because nobody said what will do for it."""
+    """Return whether a service is kept apart by hardware because no isolation is declared for it."""
     spec, stated = now.case.workload.spec, now.case.settings.limits.isolation
     return spec.isolation is None and asked_isolation(spec, stated) is Isolation.HARDWARE
 

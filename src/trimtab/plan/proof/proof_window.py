@@ -2,8 +2,8 @@
 
 Laws and targets come from the fit window, but for latencies by load: those that the proof window measured are what its
 requests take, so that a plan is not proved on requests that have become longer since. A workload that the fit window did not
-have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that nobody holds any
-more is given back with the workloads that the fit window saw on it.
+have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that no workload holds
+any more is given back with the workloads that held it in the fit window.
 
 Action by action: shares as in the plan (Shapley) where the actions that touch one another are few enough to enumerate on a
 second window as well; else what is lost when an action alone is left out, on both sides. Either way the predicted and the
@@ -317,7 +317,7 @@ def touched_targets(enacted: FleetBill, in_force: Mapping[int, Deployment]) -> I
 def untouched_targets(enacted: FleetBill, touched: Container[int]) -> Iterator[TargetResult]:
     """Yield the declared targets of workloads that the plan leaves as they are: it attains what history did.
 
-    What nobody declared is "no worse than observed", which holds by itself there.
+    A target that is not declared is "no worse than observed", which always holds where nothing changes.
     """
     for index, evaluator in enacted.evaluators.items():
         for target in evaluator.case.targets if index not in touched else ():

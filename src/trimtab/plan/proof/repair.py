@@ -1,9 +1,9 @@
 """Act on the proof: a planned way whose targets miss on unseen history gives way to a safer one, or leaves the plan.
 
-So does what costs more there than history did, and mends no target for it: staying as it is is always an option, and the proof
-window is where that was measured. A plan made on quieter weeks may run more capacity there than history needed. So does, too,
-what moves a service to GPUs whose speed is only predicted and misses there if they are as slow as the prediction allows: that
-doubt and what the window brings add up.
+The same applies to a way that costs more there than history did, without keeping a target that history missed: leaving the
+workload as it is is always an option, and its cost was measured in the proof window. A plan made on quieter weeks may run more
+capacity there than history needed. It also applies to a way that moves a service to GPUs whose speed is only predicted, if it
+misses there with GPUs as slow as the prediction allows: that uncertainty and what the window brings add up.
 
 Plan, prove, refuse what failed, plan again; at most `_ROUNDS` times. What the proof window says comes in as a veto and in
 no other way: a workload whose way missed a target there keeps only the ways that leave at most half of that way's misses
@@ -36,8 +36,9 @@ def proven_plan(
 ) -> tuple[Planned, ProofResult]:
     """Return the plan that its proof lets stand, with that proof; raises PlanError where there is no plan at all.
 
-    `as_measured`: the proof window is as it was measured, and not another world's, in which nobody knows what history would
-    have cost and kept. Where the limits leave no plan without the ways that missed, the last plan stands, and shows its misses.
+    `as_measured`: the proof window is as it was measured, and not another world's, in which it is unknown what history
+    would have cost and kept. Where the limits leave no plan without the ways that missed, the last plan stands, and shows its
+    misses.
     """
     planned, proven = _planned(prospects, proof_fleet, progress, as_measured=as_measured)
     first, vetoes, failed = planned, dict[str, Veto](), dict[str, _Failure]()
@@ -92,7 +93,10 @@ def _failures(planned: Planned, proven: ProofResult, *, as_measured: bool) -> di
 
 
 def _dearer(planned: Planned, proven: ProofResult) -> dict[str, int]:
-    """Return the workloads whose actions, with all that touches them, cost more than history and mend no target: how much."""
+    """Return by workload how much more than history its actions cost, where they keep no target that history missed.
+
+    Actions that touch one another are billed together.
+    """
     mended = {target.workload for target in proven.proof.targets if target.is_mended}
     after = PlanOnWindow(planned=planned, enacted=proven.enacted)
     touches = [planned.drafted.actions[number].touches for number in planned.order]

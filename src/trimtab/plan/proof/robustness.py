@@ -68,7 +68,7 @@ WITH_GUARDS = replace(DEPARTURES[0], name=f"{DEPARTURES[0].name}, with the guard
 GUARDS_ALONE = Perturbation(name="as predicted, with the guards that are emitted", guards=True)
 """For the same plans: what the triggers cost where nothing departs, since five minutes may be late in an hour that is not."""
 NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
-"""For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
+"""For plans that scale services. How long capacity stays short is not published: six hours are most of a working day."""
 NO_CAPACITY_FOR_RUNS = Perturbation(
     name="no further node for runs for 6 hours, in which most of their GPUs are asked for", runs_no_capacity_hr=6
 )
@@ -223,7 +223,7 @@ def _world(
 
 
 def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards) -> Iterator[dict[int, _Answer]]:
-    """Yield what each workload answers to each row; two workloads at once, for compiled replays let go of the lock."""
+    """Yield what each workload answers to each row; two at once, because compiled replays release the interpreter's lock."""
 
     def of_workload(index: int) -> list[_Answer]:
         evaluator, deployment = world.enacted.evaluators[index], world.in_force[index]
@@ -249,7 +249,7 @@ def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards)
 def _answer(world: _World, evaluator: Evaluator, deployment: Deployment, felt: Stress) -> _Answer:
     """Return a workload's answer to what it feels of a stress: that of the proof where it feels nothing."""
     if not world.proven or felt != AS_PREDICTED:
-        # nobody plans with this outcome, so that nobody asks what it leaves room for
+        # no plan is made with this outcome, so its headroom is not needed
         evaluator = evaluator.stressed(replace(felt, with_headroom=False))
     outcome = evaluator.outcome(deployment)
     results = tuple(target_results(evaluator.case, deployment, outcome))

@@ -71,7 +71,7 @@ class Scenario:
         return replace(settings, limits=limits)
 
     def plans_as_it_is(self, settings: Settings) -> bool:
-        """Return whether its plan is the one for the world as it is: a budget and a deadline are only held against that."""
+        """Return whether its plan is the one for the world as it is, the only one compared with a budget and a deadline."""
         return self.demand == 1 and not self.prices and not self.limits and self.settings(settings) == settings
 
 

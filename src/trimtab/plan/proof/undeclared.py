@@ -53,14 +53,14 @@ from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
 _ASKED = 12
 """Workloads, the largest ones, of which it is asked."""
 _AT_ONCE = 2
-"""Workloads that are asked about at once: compiled replays let go of the lock."""
+"""Workloads that are asked about at the same time, which helps because compiled replays release the interpreter's lock."""
 _MOST_OF = 0.8
 """Of several declarations of one kind the strictest is shown that frees this share of what the loosest does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeclared:
-    """What nobody declared of one workload (or of several that it takes together), and what the plan would save in addition."""
+    """What is not declared of one workload (or of several that it takes together), and what the plan would save in addition."""
 
     permission: str
     """As the field of workloads.yaml is called; `latency` for a target."""
@@ -128,7 +128,7 @@ class ServiceLimitPrices:
 def limit_prices(
     planned: Planned, market: Market, settings: Settings, progress: Callable[[str, float], None]
 ) -> tuple[ServiceLimitPrices, ...]:
-    """Return the price of latency limits that nobody declared, service by service, the largest first.
+    """Return the price of latency limits that are not declared, service by service, the largest first.
 
     Each limit is priced alone, like the declarations of `undeclared`: the rest of the plan stays as it is. A looser limit
     admits all that a tighter one does, so it saves at least as much: the search for each stops early and may miss that.

@@ -1,4 +1,4 @@
-"""What a fleet used and did in a window, small enough to keep with a plan: what a later window is held against."""
+"""What a fleet used and did in a window, small enough to keep with a plan: a later window is compared with it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def baseline_of(fleet: Fleet, market: Market) -> Baseline:
 
 
 def nodes_by_owner(fleet: Fleet) -> dict[tuple[int, Pool], float]:
-    """Return mean nodes by workload index (IDLE: held by nobody) and pool; they add up to the fleet's."""
+    """Return mean nodes by workload index (IDLE: held by no workload) and pool; they add up to the fleet's."""
     cells = fleet.holdings
     mine = cells.owner != IDLE
     held = np.zeros((len(fleet.nodes), len(fleet.workloads)))

@@ -238,7 +238,7 @@ class DriftKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One alert: on what, the reading and what it was held against (shares 0..1), and what to do."""
+    """One alert: on what, the reading and what it was compared with (shares 0..1), and what to do."""
 
     kind: DriftKind
     subject: str

@@ -79,7 +79,7 @@ class OneTimeCostsInUse:
             sum(
                 self._problem.entries_micro_usd[name]
                 for name in needs_of(self._problem, workload, option)
-                # needed by nobody else: by one option where the present one needs it, otherwise by none
+                # no other workload needs it: the count is 1 where the present option needs it, otherwise 0
                 if self._needing[name] == (name in present)
             )
             for option in tried
