@@ -301,9 +301,7 @@ def _ended(pod: Object) -> datetime | None:
     return max(known, default=moment_at(pod, "status", "startTime"))
 
 
-def holds_of(
-    pods: Sequence[PlacedPod], nodes: set[str], standing: set[str], end: datetime, tally: Tally
-) -> list[Hold]:
+def holds_of(pods: Sequence[PlacedPod], nodes: set[str], standing: set[str], end: datetime, tally: Tally) -> list[Hold]:
     """Return who held what, of pods on the named nodes; pods that follow the nodes hold nothing.
 
     `standing` are all nodes of the dump, those without known GPUs too.
