@@ -202,8 +202,8 @@ def _of_unknown_gpus(market: Market, fleets: Sequence[Fleet]) -> Iterator[str]:
         hours = sum(seconds for _, seconds in lives_there) / S_PER_HR
         yield (
             f"{len(dict(lives_there))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as "
-            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; correct `gpu` in nodes.parquet if it is "
-            "a board that `trimtab prices --gpus` lists, to have what runs on them judged"
+            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; correct `gpu` in nodes.parquet if it "
+            "is a board that `trimtab prices --gpus` lists, to have what runs on them judged"
         )
 
 
