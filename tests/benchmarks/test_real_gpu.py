@@ -1,0 +1,41 @@
+"""What was measured on an H100 and an H200 holds what the page on real GPUs says."""
+
+import json
+
+import pytest
+from benchmarks.real_gpu import RECORDS, board_of, counters, training_memory, training_speed, transfers, unsafe_pairs
+
+WAITS_FOR_THE_HOST = ("resnet-50 inference, batch 1", "bert-large inference, 1 x 128")
+
+
+@pytest.fixture(scope="module")
+def records():
+    return [json.loads(path.read_text()) for path in sorted(RECORDS.glob("gpu_*.json"))]
+
+
+def test_the_profilers_readings_are_what_the_kernels_did(records):
+    rows = [row for record in records for row in counters(record, board_of(record))]
+
+    assert len(rows) == 11
+    assert max(abs(row.error_frac) for row in rows) < 0.09
+
+
+def test_work_that_keeps_a_board_busy_is_told_on_the_other_one_within_its_interval(records):
+    rows = [row for one in records for other in records if one is not other for row in transfers(one, other)]
+    busy = [row for row in rows if row.name not in WAITS_FOR_THE_HOST]
+
+    assert len(busy) == 25
+    assert all(row.holds for row in busy)
+    assert max(abs(row.error_frac) for row in busy) < 0.13
+
+
+def test_training_of_all_weights_and_the_memory_of_training_are_told_as_stated(records):
+    speed = [row for record in records for row in training_speed(record, board_of(record)) if "LoRA" not in row.name]
+    memory = [row for record in records for row in training_memory(record, board_of(record))]
+
+    assert all(row.holds for row in speed)
+    assert max(abs(row.error_frac) for row in memory) < 0.16
+
+
+def test_no_pair_that_is_called_safe_lost_a_quarter(records):
+    assert [name for record in records for name in unsafe_pairs(record)] == []
