@@ -49,6 +49,14 @@ def shared(page):
         page.add("DCGM_FI_DEV_GPU_UTIL", 80.0, **labels, namespace="ml", pod=f"slice-{pod}-0")
 
 
+def told_twice(page):
+    """A T4 that two exporters tell: one of them hangs on its first reading. Another that both tell alike."""
+    for number, stale in (("hung", 5.0), ("alike", 71.0)):
+        board = {"UUID": f"GPU-{number}", "gpu": "0", "modelName": "Tesla T4", "Hostname": f"{number}-node"}
+        for instance, value in (("10.0.0.1:9400", 70.0), ("10.0.0.2:9400", stale)):
+            page.add("DCGM_FI_DEV_GPU_UTIL", value, **board, namespace="ml", pod=f"{number}-0", instance=instance)
+
+
 def nvidia_smi(page):
     """One GPU behind nvidia_gpu_exporter, named by its instance alone."""
     labels = {"uuid": "GPU-smi", "instance": "smi-node:9835"}
@@ -261,7 +269,21 @@ def kserve(page):
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
     page = Page()
-    exporters = (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke, amd, neuron, tpu, intel)
+    exporters = (
+        mig,
+        shared,
+        told_twice,
+        nvidia_smi,
+        unlabelled,
+        pod_named,
+        servers,
+        more_servers,
+        gke,
+        amd,
+        neuron,
+        tpu,
+        intel,
+    )
     for part in (*exporters, kserve):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
@@ -281,6 +303,14 @@ def held(bundle, workload):
 def demand(bundle, workload):
     table = bundle.table("demand")
     return table.filter(pc.equal(table["workload"], workload)).to_pylist()
+
+
+def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_taken(bundle):
+    key = "DCGM_FI_DEV_GPU_UTIL: GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
+
+    assert bundle.meta.counts[key] == 1
+    assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-hung")} == {0.375}
+    assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-alike")} == {0.705}
 
 
 def test_a_mig_instance_has_its_own_activity_and_memory_and_no_power(bundle):

@@ -278,6 +278,24 @@ def probe_scale(server: Prometheus, metric: ExportedMetric, grid: HourGrid, tall
     return Scale(usual=1.0, by_node=percent)
 
 
+_APART_FRAC = 0.10
+"""Two exporters sample a board at other moments; over an hour their means differ by a few points at most."""
+
+
+def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale, grid: HourGrid, tally: Tally) -> None:
+    """Count the boards of which several exporters tell a share, apart in half of the hours looked at or more."""
+    board = metric.uuid_label
+    mean = f"avg by ({board}, job, instance) (avg_over_time({selector(server, metric)}[1h]))"
+    # one exporter gives 0: the highest and the lowest are the same series
+    query = f"max by ({board}) ({mean}) - min by ({board}) ({mean})"
+    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
+    apart = 0
+    for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
+        apart += int(np.mean(series.values * scale.usual >= _APART_FRAC) >= 0.5)
+    reason = "GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
+    tally.count(f"{metric.name}: {reason}", apart)
+
+
 def probe_step_s(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> float:
     """Return the scrape interval: an hour over the most samples that a series had in one."""
     query = f"max(count_over_time({selector(server, metric)}[1h]))"

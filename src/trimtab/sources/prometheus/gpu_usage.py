@@ -29,6 +29,7 @@ from trimtab.sources.prometheus.gpu_readings import (
     collect_energy,
     collect_histograms,
     collect_statistics,
+    count_disagreements,
     gauge_questions,
     probe_scale,
     probe_step_s,
@@ -130,9 +131,14 @@ class GpuMetrics:
 
 @dataclass(slots=True, kw_only=True)
 class PodHoldings:
-    """Samples by hour of the whole window, by device and pod: who held what when."""
+    """Samples by hour of the whole window, by device and pod: who held what when.
+
+    No more than a series has at the interval `step_s`: a board that two exporters tell, or a pod with several shares, has
+    several series, and would make all others look as if they were seen half the time.
+    """
 
     grid: HourGrid
+    step_s: float
     pieces: dict[UsageKey, list[tuple[int, Floats]]] = field(default_factory=dict)
 
     def add(self, span: HourGrid, samples: Mapping[UsageKey, Floats]) -> None:
@@ -141,7 +147,7 @@ class PodHoldings:
         for key, counts in samples.items():
             seen = np.flatnonzero(counts)
             if len(seen):
-                piece = counts[seen[0] : seen[-1] + 1].copy()
+                piece = np.minimum(counts[seen[0] : seen[-1] + 1], S_PER_HR / self.step_s)
                 self.pieces.setdefault(key, []).append((offset + int(seen[0]), piece))
 
     def counts(self, key: UsageKey) -> Floats:
@@ -160,6 +166,9 @@ def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMet
         hardware = server.series([NEURON_HARDWARE + server.matching()], grid.start_s, grid.end_s)
         tally.cores_of.update(neuron_cores(hardware))
     scales = {metric.name: probe_scale(server, metric, grid, tally) for metric in present}
+    activity = next((metric for metric in present if metric.canonical in SHARES), None)
+    if activity is not None:
+        count_disagreements(server, activity, scales[activity.name], grid, tally)
     found = GpuMetrics(
         present=present,
         scales=scales,
