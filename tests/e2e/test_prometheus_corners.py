@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 import pytest
 from tests.e2e.conftest import collected_from
 
+from trimtab.errors import SourceError
+
 pytestmark = pytest.mark.prometheus
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
@@ -553,3 +555,27 @@ def test_a_gaudi_that_nobody_holds_is_idle_and_not_its_exporters(bundle):
     assert (row["workload"], row["gpu_util_mean"], row["power_w_mean"]) == (None, 0.0, 220.0)
     assert devices[row["device"]]["memory_gib"] == 128.0
     assert devices[row["device"]]["node"] == "gaudi-1"
+
+
+def test_copies_of_two_replicas_of_prometheus_are_refused_with_the_label_and_the_cure(
+    prometheus_bin, promtool_bin, tmp_path
+):
+    """As an old Thanos querier gives them that was not told the replica label; with one of them chosen it works."""
+    page = Page()
+    for replica in ("prometheus-k8s-0", "prometheus-k8s-1"):
+        for number in range(3):
+            board = {
+                "UUID": f"GPU-{number}",
+                "gpu": number,
+                "modelName": "Tesla T4",
+                "Hostname": "n",
+                "pod": f"p-{number}",
+            }
+            page.add("DCGM_FI_DEV_GPU_UTIL", 50.0, **board, namespace="ml", prometheus_replica=replica)
+    text, binaries = "".join(page.lines), (prometheus_bin, promtool_bin)
+
+    with pytest.raises(SourceError) as refused:
+        collected_from(text, tmp_path, binaries, START, HOURS)
+
+    assert "prometheus_replica: prometheus-k8s-0, prometheus-k8s-1" in str(refused.value)
+    assert """--selector 'prometheus_replica="prometheus-k8s-0"'""" in str(refused.value)

@@ -18,6 +18,7 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.errors import SourceError
 from trimtab.sources.hour_grid import EDGE_S, Cube, HourGrid, UsageKey
 from trimtab.sources.prometheus.client import AnswerTooLarge, Floats, Ints, Prometheus, Series
 from trimtab.sources.prometheus.dcgm import SHARES, ExportedMetric, GpuLabels, MetricUnit
@@ -294,6 +295,35 @@ def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale
         apart += int(np.mean(series.values * scale.usual >= _APART_FRAC) >= 0.5)
     reason = "GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
     tally.count(f"{metric.name}: {reason}", apart)
+
+
+REPLICA_LABELS = ("prometheus_replica", "replica", "receive_replica", "__replica__")
+"""By which the copies of one series are told apart that two Prometheus servers scraped: the operator's external label, that of
+Thanos' guides, its receivers', and the one that Cortex and Mimir remove."""
+
+
+def refuse_copies(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> None:
+    """Raise SourceError where most boards come once for each replica of Prometheus: every sum would count them all."""
+    board, chosen = metric.uuid_label, selector(server, metric)
+    copies = f"count by ({board}) (count by ({board}, {', '.join(REPLICA_LABELS)}) ({chosen}))"
+    query = f"count({copies} > 1) / count({copies}) > 0.5"
+    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
+    if not any(
+        len(series.values) for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s)
+    ):
+        return
+    values = {
+        name: sorted(
+            {labels[name] for labels in server.series([chosen], grid.end_s - S_PER_HR, grid.end_s) if name in labels}
+        )
+        for name in REPLICA_LABELS
+    }
+    name, seen = max(values.items(), key=lambda item: len(item[1]))
+    raise SourceError(
+        f"{server.url} gives every series once for each replica of Prometheus ({name}: {', '.join(seen)}), so that requests "
+        f"and replicas would count {len(seen)} times; have the querier remove copies (Thanos: --query.replica-label={name}), "
+        f"or take one with --selector '{name}=\"{seen[0] if seen else ''}\"'"
+    )
 
 
 def probe_step_s(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> float:

@@ -34,6 +34,7 @@ from trimtab.sources.prometheus.gpu_readings import (
     probe_scale,
     probe_step_s,
     recorded_histograms,
+    refuse_copies,
 )
 from trimtab.sources.prometheus.gpu_series import RECORDED, Scale, Statistic, Tally, selector
 from trimtab.sources.prometheus.journal import Bins, HourSpan, Journal, identity_of
@@ -168,6 +169,7 @@ def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMet
     scales = {metric.name: probe_scale(server, metric, grid, tally) for metric in present}
     activity = next((metric for metric in present if metric.canonical in SHARES), None)
     if activity is not None:
+        refuse_copies(server, activity, grid)
         count_disagreements(server, activity, scales[activity.name], grid, tally)
     found = GpuMetrics(
         present=present,
