@@ -140,6 +140,19 @@ def more_servers(page):
         page.add(name, np.arange(STEPS) * 20.0 * share, **triton, le=bound)
 
 
+def scraped_twice(page):
+    """A vLLM pod that a ServiceMonitor and a PodMonitor read, and one whose two containers are two targets."""
+    for job, port, pod in (
+        ("chat", 8000, "tw-0"),
+        ("ml/chat", 8000, "tw-0"),
+        ("two", 8000, "on-0"),
+        ("two", 8001, "on-0"),
+    ):
+        labels = {"namespace": "twice", "pod": pod, "model_name": "m", "job": job, "instance": f"10.1.0.7:{port}"}
+        page.add("vllm:num_requests_running", 2.0, **labels, engine="0")
+        page.add("vllm:request_success_total", np.arange(STEPS) * 30.0, **labels, engine="0", finished_reason="stop")
+
+
 def amd(page):
     """Two MI300X as AMD's exporter tells them, one held, scraped without honorLabels; and a board that has a number alone."""
     own = {"namespace": "amd", "pod": "amd-device-metrics-exporter-x2k4p"}
@@ -286,7 +299,7 @@ def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
         tpu,
         intel,
     )
-    for part in (*exporters, kserve):
+    for part in (*exporters, kserve, scraped_twice):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
     return collected_from("".join(page.lines), folder, binaries, START, HOURS)
@@ -313,6 +326,12 @@ def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_tak
     assert bundle.meta.counts[key] == 1
     assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-hung")} == {0.375}
     assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-alike")} == {0.705}
+
+
+def test_a_pod_that_two_scrape_jobs_read_is_counted_and_two_targets_of_a_pod_are_not(bundle):
+    (told,) = [name for name in bundle.meta.counts if name.startswith("services whose pods several scrape jobs read")]
+
+    assert bundle.meta.counts[told] == 1
 
 
 def test_a_mig_instance_has_its_own_activity_and_memory_and_no_power(bundle):

@@ -109,7 +109,7 @@ def find_services(server: Prometheus, grid: HourGrid, served: ServedWorkloads, t
     candidates: dict[str, list[Service]] = {}
     for service in (
         *_declared(server, grid, served, tally),
-        *_by_their_pods(server, grid, served),
+        *_by_their_pods(server, grid, served, tally),
         *_behind_proxies(server, grid, served, tally),
     ):
         candidates.setdefault(service.workload, []).append(service)
@@ -143,7 +143,7 @@ def _declared(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally
             tally.count("workloads whose declared metrics have no series: check their names and labels in --cluster")
 
 
-def _by_their_pods(server: Prometheus, grid: HourGrid, served: ServedWorkloads) -> Iterator[Service]:
+def _by_their_pods(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> Iterator[Service]:
     for metrics in SERVERS:
         pods: dict[str, set[tuple[str, str, str]]] = {}
         series: dict[str, list[Mapping[str, str]]] = {}
@@ -152,12 +152,31 @@ def _by_their_pods(server: Prometheus, grid: HourGrid, served: ServedWorkloads) 
             pods.setdefault(workload, set()).add(matched)
             series.setdefault(workload, []).append(labels)
         for workload, matched_by in sorted(pods.items()):
+            tally.count(
+                "services whose pods several scrape jobs read: where both run at once, requests and tokens count twice; stop "
+                "one (a ServiceMonitor beside a PodMonitor?), or leave one out with --selector",
+                int(_is_scraped_twice(series[workload])),
+            )
             yield Service(
                 workload=workload,
                 metrics=metrics,
                 matchers=_matchers(matched_by),
                 counts=_counts(metrics, series[workload]),
             )
+
+
+_OF_A_JOB = ("job", "service", "endpoint")
+"""Labels by which two scrapes of one target differ: Prometheus' own, and those of the operator's monitors."""
+
+
+def _is_scraped_twice(series: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether one target's series is there under several jobs; without its address a target is not known."""
+    jobs: dict[frozenset[tuple[str, str]], set[str]] = {}
+    for labels in series:
+        if labels.get("instance"):
+            same = frozenset((name, value) for name, value in labels.items() if name not in _OF_A_JOB)
+            jobs.setdefault(same, set()).add(labels.get("job", ""))
+    return any(len(found) > 1 for found in jobs.values())
 
 
 def _behind_proxies(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> Iterator[Service]:
