@@ -429,14 +429,31 @@ def forget(memory: Memory) -> None:
         push_for_sum(memory, ring, 0.0)
 
 
+def within_bounds(policy: HpaPolicy, memory: Memory, current: int) -> int:
+    """Return the nearest of the bounds: the controller goes there at once, without a metric, a window or a behaviour.
+
+    What it adds or removes counts for the behaviours that follow (kubernetes/kubernetes, pkg/controller/podautoscaler/
+    horizontal.go, `reconcileAutoscaler`). What was scaled to none it leaves alone.
+    """
+    forget(memory)
+    decided = min(max(current, policy.min_replicas), policy.max_replicas)
+    added_ring = ring_end(memory, ring_end(memory, 0))
+    if decided > current:
+        amend(memory, added_ring, float(decided - current))
+    else:
+        amend(memory, ring_end(memory, added_ring), float(current - decided))
+    return decided
+
+
 def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
     """Return the replicas, ready and starting together, that the HPA wants after this step."""
     current = seen.ready + seen.starting
+    if current > 0 and not policy.min_replicas <= current <= policy.max_replicas:
+        return within_bounds(policy, memory, current)
     wanted = hpa_recommendation(policy, over_window(policy, memory, seen))
     if wanted == MISSING:
         forget(memory)
-        # The controller keeps replicas within their bounds without any metric, and leaves alone what was scaled to none.
-        return min(max(current, policy.min_replicas), policy.max_replicas) if current > 0 else current
+        return current
     wanted = stabilized(memory, wanted, current)
     wanted = min(max(wanted, policy.min_replicas), policy.max_replicas)
     return rate_limited(policy, memory, wanted, current)

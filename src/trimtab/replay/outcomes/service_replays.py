@@ -397,6 +397,10 @@ def _least_course(
     now = initial
     for step in range(len(demand)):
         held[step] = now
+        if now < floor or now > top:
+            # the controller asks no metric there: nothing is recommended that could hold later decisions
+            now = min(max(now, floor), top)
+            continue
         while after > first and peaks[after - 1] <= asked[step]:
             after -= 1
         falling[after], peaks[after] = step, asked[step]
