@@ -1,7 +1,9 @@
-"""The controller's own tables: kubernetes/kubernetes 4e62298c, pkg/controller/podautoscaler/horizontal_test.go.
+"""The controller's own tables: kubernetes/kubernetes, pkg/controller/podautoscaler.
 
-`TestConvertDesiredReplicasWithRateLimit...` (behaviours with earlier scale events) and
-`TestNormalizeDesiredReplicasWithBehavior` (stabilization), as far as both directions have one period; events lie within it.
+Of horizontal_test.go (003e8629) the table of `convertDesiredReplicasWithBehaviorRate` (behaviours with earlier scale events) and
+`TestNormalizeDesiredReplicasWithBehavior` (stabilization), as far as both directions have one period; events lie within it. Of
+replica_calculator_test.go (00067268) `TestReplicaCalc...` of pods that are ready or not. Not modelled: a pod that is ready and
+has no metric.
 """
 
 import math
@@ -13,9 +15,12 @@ from trimtab.policies.scaling import (
     SYNC_S,
     HpaPolicy,
     Observation,
+    Tolerance,
     amend,
+    average_value,
     hpa_memory,
     hpa_step,
+    per_ready_pod,
     push_for_highest,
     push_for_sum,
     rate_limited,
@@ -113,6 +118,41 @@ def test_stabilization_moves_as_far_as_the_controller_does(before, current, desi
         push_for_highest(memory, ring_end(memory, 0), -float(told.get(step, NO_LIMIT)))
 
     assert stabilized(memory, desired, current) == expected
+
+
+# usage over its target, ready pods, all pods, expected
+READY = [
+    (50 / 30, 3, 3, 5),
+    (60 / 30, 2, 3, 4),
+    (40 / 30, 1, 3, 3),
+    (60 / 30, 2, 2, 4),
+    (20 / 15, 3, 3, 4),
+    (28 / 50, 5, 5, 3),
+    (30 / 50, 3, 5, 2),
+    (10 / 50, 1, 5, 1),
+    (12 / 20, 5, 5, 3),
+    (1.02, 3, 3, 3),
+    (20666 / 20000, 3, 3, 3),
+]
+# a sum over its target of each pod, all pods, expected
+SUMS = [
+    (20000 / 5000, 3, 4),
+    (8600 / 2150, 3, 4),
+    (6000 / 2000, 5, 3),
+    (8600 / 2867, 5, 3),
+    (20166 / 5000, 4, 4),
+    (8600 / 2900, 3, 3),
+]
+
+
+@pytest.mark.parametrize(("ratio", "ready", "current", "expected"), READY)
+def test_a_mean_over_ready_pods_asks_for_what_the_controller_asks(ratio, ready, current, expected):
+    assert per_ready_pod(ratio, ready, current, Tolerance(0.1, 0.1)) == expected
+
+
+@pytest.mark.parametrize(("wanted", "current", "expected"), SUMS)
+def test_a_sum_with_an_average_value_asks_for_what_the_controller_asks(wanted, current, expected):
+    assert average_value(wanted, current, Tolerance(0.1, 0.1)) == expected
 
 
 def seen(replicas):
