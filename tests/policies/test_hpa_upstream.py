@@ -1,6 +1,6 @@
 """The controller's own tables: kubernetes/kubernetes, pkg/controller/podautoscaler.
 
-Of horizontal_test.go (003e8629) the table of `convertDesiredReplicasWithBehaviorRate` (behaviours with earlier scale events) and
+Of horizontal_test.go (003e8629) the table of `convertDesiredReplicasWithBehaviorRate` (behaviours with earlier events) and
 `TestNormalizeDesiredReplicasWithBehavior` (stabilization), as far as both directions have one period; events lie within it. Of
 replica_calculator_test.go (00067268) `TestReplicaCalc...` of pods that are ready or not. Not modelled: a pod that is ready and
 has no metric.
