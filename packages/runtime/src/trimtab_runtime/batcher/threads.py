@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -28,6 +29,8 @@ KEPT_FRAC = 0.7
 GIVEN_FRAC = 0.25
 """The most of a run's time that is given to other threads after it."""
 TURN_S = 100e-6
+_HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""False in a free-threaded Python, where no run keeps anyone waiting."""
 
 
 class Worker:
@@ -116,7 +119,7 @@ class ThreadRunner:
             began_s, worked_s = monotonic(), thread_time()
             run_batch(engine, step.taken, call)
             run_s = monotonic() - began_s
-            if run_s > LONG_RUN_S and thread_time() - worked_s > KEPT_FRAC * run_s:
+            if _HAS_LOCK and run_s > LONG_RUN_S and thread_time() - worked_s > KEPT_FRAC * run_s:
                 self._let_others_run(run_s)
 
     def _let_others_run(self, run_s: float) -> None:
@@ -124,10 +127,12 @@ class ThreadRunner:
 
         A batch function that launches kernels from Python holds that lock nearly all the time. Each caller that wakes with its
         answer, or comes with a request, then waits for a forced switch, 5 ms, and one after another: of 64 callers in threads
-        the last would come after 0.3 s. While this thread sleeps, they pass one another the lock at once.
+        the last would come after 0.3 s. While this thread sleeps, they pass one another the lock at once. Where a whole batch
+        waits already, no time is given: a function may work in native code without the lock, and must not be slowed down.
         """
         lanes, until_s, seen = self._engine.lanes, monotonic() + GIVEN_FRAC * run_s, -1
-        while lanes.count != seen and monotonic() < until_s:
+        full = self._engine.options.max_batch
+        while seen != lanes.count < full and monotonic() < until_s:
             seen = lanes.count
             sleep(TURN_S)
 
