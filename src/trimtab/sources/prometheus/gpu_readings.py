@@ -279,6 +279,8 @@ def probe_scale(server: Prometheus, metric: ExportedMetric, grid: HourGrid, tall
     return Scale(usual=1.0, by_node=percent)
 
 
+_LOOK_EVERY_HR = 24
+"""How often series are looked at for copies and disagreement: both last, and each look reads an hour of all boards."""
 _APART_FRAC = 0.10
 """Two exporters sample a board at other moments; over an hour their means differ by a few points at most."""
 
@@ -289,7 +291,7 @@ def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale
     mean = f"avg by ({board}, job, instance) (avg_over_time({selector(server, metric)}[1h]))"
     # one exporter gives 0: the highest and the lowest are the same series
     query = f"max by ({board}) ({mean}) - min by ({board}) ({mean})"
-    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
+    step_s = min(_LOOK_EVERY_HR, grid.hours) * S_PER_HR
     apart = 0
     for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
         apart += int(np.mean(series.values * scale.usual >= _APART_FRAC) >= 0.5)
@@ -307,7 +309,7 @@ def refuse_copies(server: Prometheus, metric: ExportedMetric, grid: HourGrid) ->
     board, chosen = metric.uuid_label, selector(server, metric)
     copies = f"count by ({board}) (count by ({board}, {', '.join(REPLICA_LABELS)}) ({chosen}))"
     query = f"count({copies} > 1) / count({copies}) > 0.5"
-    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
+    step_s = min(_LOOK_EVERY_HR, grid.hours) * S_PER_HR
     if not any(
         len(series.values) for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s)
     ):
