@@ -1,6 +1,7 @@
 """Kept outcomes save time; a file that is shared, full or damaged costs time and never the audit."""
 
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_a_locked_file_is_given_up_and_not_waited_for_twice(file, monkeypatch):
 def test_a_damaged_outcome_is_replayed(file):
     with outcome_cache() as store:
         store.put("key", OUTCOME)
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE outcome SET body = x'00'")
 
     with outcome_cache() as store:
@@ -104,7 +105,7 @@ def test_what_another_user_kept_is_left_aside_and_said_once(file, tmp_path, monk
 def test_an_outcome_under_another_key_than_its_own_is_left_aside(file):
     with outcome_cache() as store:
         store.put("dear", OUTCOME)
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE outcome SET key = replace(key, 'dear', 'cheap')")
 
     with outcome_cache() as store:
@@ -112,7 +113,7 @@ def test_an_outcome_under_another_key_than_its_own_is_left_aside(file):
 
 
 def test_a_file_with_a_view_in_place_of_the_table_is_begun_anew(file):
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(
             "CREATE VIEW outcome AS WITH RECURSIVE n(key, body) AS (SELECT 1, x'00' UNION ALL SELECT key + 1, body FROM n) "
             "SELECT key, body FROM n"
