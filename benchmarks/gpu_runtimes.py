@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import multiprocessing
 import os
 import random
@@ -19,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.batcher_callers import Tasks, Threads
 from benchmarks.gpu_models import (
     CUDA,
     GIB,
@@ -66,16 +65,19 @@ def batching() -> Iterator[tuple[str, Record]]:
             return embed([item])[0]
 
     limit = 64 / seconds[64]
-    yield "no batcher, threads", {"closed_req_s": _closed_loop(alone, inputs, clients=64, seconds=2.0)}
-    for name, learn, clients in (
-        ("greedy, threads", False, _Threads),
-        ("batcher, threads", True, _Threads),
-        ("batcher, asyncio", True, _Loop),
+    yield "no batcher, threads", {"closed_req_s": Threads(alone).closed_req_s(inputs, clients=64, seconds=2.0)}
+    for name, learn, in_threads in (
+        ("greedy, threads", False, True),
+        ("batcher, threads", True, True),
+        ("batcher, asyncio", True, False),
     ):
         batched = batch(max_batch=64, learn=learn)(embed)
-        asking = clients(batched)
-        closed = asking.closed_loop(inputs, clients=64, seconds=2.0)
-        opened = {f"{share:.0%}": asking.poisson(inputs, share * limit, 2.0) for share in (0.1, 0.5, 0.8)}
+        asking = Threads(batched.call) if in_threads else Tasks(batched)
+        closed = asking.closed_req_s(inputs, clients=64, seconds=2.0)
+        opened = {
+            f"{share:.0%}": _summary(share * limit, asking.latencies_s(inputs, share * limit, 2.0))
+            for share in (0.1, 0.5, 0.8)
+        }
         yield name, {"closed_req_s": closed, "limit_req_s": limit, "poisson": opened}
         batched.close()
     expected = [embed([item])[0] for item in inputs[:64]]
@@ -110,108 +112,13 @@ def _median_s(run: Callable[[], object]) -> float:
     return statistics.median(took)
 
 
-def _closed_loop(call: Callable[[Any], object], inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
-    counts = [0] * clients
-    start = now() + 1.0
-    until = start + seconds
-
-    def client(which: int) -> None:
-        turn = which
-        while now() < until:
-            call(inputs[turn % len(inputs)])
-            turn += clients
-            counts[which] += now() > start
-
-    threads = [threading.Thread(target=client, args=(which,)) for which in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / seconds
-
-
-def _arrivals(rate: float, seconds: float) -> list[float]:
-    rng, at, found = random.Random(5), 0.0, []
-    while at < seconds:
-        at += rng.expovariate(rate)
-        found.append(at)
-    return found
-
-
-def _latencies(rate: float, took: list[float]) -> Record:
-    took.sort()
+def _summary(rate_req_s: float, took_s: list[float]) -> Record:
     return {
-        "rate_req_s": rate,
-        "p50_s": took[len(took) // 2],
-        "p95_s": took[int(len(took) * 0.95)],
-        "requests": len(took),
+        "rate_req_s": rate_req_s,
+        "p50_s": took_s[len(took_s) // 2],
+        "p95_s": took_s[int(len(took_s) * 0.95)],
+        "requests": len(took_s),
     }
-
-
-class _Threads:
-    """Callers in threads of their own."""
-
-    def __init__(self, batched: Any) -> None:
-        self._call = batched.call
-
-    def closed_loop(self, inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
-        return _closed_loop(self._call, inputs, clients=clients, seconds=seconds)
-
-    def poisson(self, inputs: list[torch.Tensor], rate: float, seconds: float) -> Record:
-        took: list[float] = []
-        began = now()
-
-        def one(due: float, item: torch.Tensor) -> None:
-            self._call(item)
-            took.append(now() - began - due)
-
-        with ThreadPoolExecutor(256) as pool:
-            for turn, due in enumerate(_arrivals(rate, seconds)):
-                time.sleep(max(0.0, began + due - now()))
-                pool.submit(one, due, inputs[turn % len(inputs)])
-        return _latencies(rate, took)
-
-
-class _Loop:
-    """Callers that are tasks on one event loop."""
-
-    def __init__(self, batched: Any) -> None:
-        self._batched = batched
-
-    def closed_loop(self, inputs: list[torch.Tensor], *, clients: int, seconds: float) -> float:
-        start = now() + 1.0
-
-        async def client(which: int) -> int:
-            turn, count = which, 0
-            while now() < start + seconds:
-                await self._batched(inputs[turn % len(inputs)])
-                turn += clients
-                count += now() > start
-            return count
-
-        async def everyone() -> float:
-            return sum(await asyncio.gather(*(client(which) for which in range(clients)))) / seconds
-
-        return asyncio.run(everyone())
-
-    def poisson(self, inputs: list[torch.Tensor], rate: float, seconds: float) -> Record:
-        took: list[float] = []
-
-        async def everyone() -> None:
-            began = now()
-
-            async def one(due: float, item: torch.Tensor) -> None:
-                await self._batched(item)
-                took.append(now() - began - due)
-
-            tasks = []
-            for turn, due in enumerate(_arrivals(rate, seconds)):
-                await asyncio.sleep(max(0.0, began + due - now()))
-                tasks.append(asyncio.create_task(one(due, inputs[turn % len(inputs)])))
-            await asyncio.gather(*tasks)
-
-        asyncio.run(everyone())
-        return _latencies(rate, took)
 
 
 def checkpoints() -> Iterator[tuple[str, Record]]:
@@ -262,36 +169,34 @@ def checkpoints() -> Iterator[tuple[str, Record]]:
             ours.settle()
             number += 1
         ours.save(number, wait=True)
-        kept = digest_of(model, optimizer)
+        kept = [tensor.clone() for tensor in states_of(model, optimizer)]
     for _ in range(2):
         step()
-    moved = digest_of(model, optimizer)
+    moved = not same_bits(states_of(model, optimizer), kept)
     began = now()
     with Checkpointer(folder / "ours", parts, CheckpointSettings(keep=2)) as again:
         resumed = again.resume()
         restored_s = now() - began
-        same = digest_of(model, optimizer) == kept
+        same = same_bits(states_of(model, optimizer), kept)
     shutil.rmtree(folder)
     yield "checkpoints", {
         "state_gib": size / GIB, "step_s": usual, "torch_save_s": saves, "rounds": rounds, "restored_s": restored_s,
-        "bit_equal": same, "had_moved": moved != kept, "resumed_step": getattr(resumed, "step", None),
+        "bit_equal": same, "had_moved": moved, "resumed_step": getattr(resumed, "step", None),
     }  # fmt: skip
 
 
-def digest_of(model: Any, optimizer: Any) -> str:
-    """Return a digest of all bits of weights and optimizer state."""
-    digest = hashlib.sha256()
-    for one in [*model.parameters(), *(v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v))]:
-        whole = one.detach().contiguous().view(-1).view(torch.uint8)
-        # a sum and a weighted sum of the bytes, on the GPU: hashing six gigabytes on the host takes longer than the save
-        parts = whole.to(torch.int64) if whole.numel() < 4096 else None
-        if parts is None:
-            words = whole[: whole.numel() // 8 * 8].view(torch.int64)
-            weights = torch.arange(1, words.numel() + 1, device=words.device)
-            digest.update(str((int(words.sum()), int((words * weights).sum()))).encode())
-        else:
-            digest.update(bytes(parts.to(torch.uint8).cpu().tolist()))
-    return digest.hexdigest()
+def states_of(model: Any, optimizer: Any) -> list[torch.Tensor]:
+    """Return the weights and the optimizer's tensors."""
+    kept = [value for slots in optimizer.state.values() for value in slots.values() if torch.is_tensor(value)]
+    return [tensor.detach() for tensor in (*model.parameters(), *kept)]
+
+
+def same_bits(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    """Return whether all tensors are equal to the bit: numbers that are none, and signs of zeros, too."""
+    return len(some) == len(others) and all(
+        torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def pair_works() -> dict[str, Callable[[], Work]]:
@@ -344,13 +249,11 @@ def pair_worker(name: str, pipe: Any) -> None:
     pipe.send("ready")
     while (order := pipe.recv()) is not None:
         start, seconds = order
-        done, busy = 0.0, []
+        done = 0.0
         while time.time() < start:
             work()
         while time.time() < start + seconds:
-            began = now()
             done += work()
-            busy.append(now() - began)
         # go on past the end, so that the other one is never alone inside its own window
         until = time.time() + 0.3
         while time.time() < until:

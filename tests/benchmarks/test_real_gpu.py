@@ -3,9 +3,16 @@
 import json
 
 import pytest
-from benchmarks.real_gpu import RECORDS, board_of, counters, training_memory, training_speed, transfers, unsafe_pairs
-
-WAITS_FOR_THE_HOST = ("resnet-50 inference, batch 1", "bert-large inference, 1 x 128")
+from benchmarks.real_gpu import (
+    RECORDS,
+    WAITS_FOR_THE_HOST,
+    board_of,
+    counters,
+    training_memory,
+    training_speed,
+    transfers,
+    unsafe_pairs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,7 @@ def test_work_that_keeps_a_board_busy_is_told_on_the_other_one_within_its_interv
 
 
 def test_training_of_all_weights_and_the_memory_of_training_are_told_as_stated(records):
-    speed = [row for record in records for row in training_speed(record, board_of(record)) if "LoRA" not in row.name]
+    speed = [row for record in records for row in training_speed(record, board_of(record), lora=False)]
     memory = [row for record in records for row in training_memory(record, board_of(record))]
 
     assert all(row.holds for row in speed)

@@ -193,6 +193,12 @@ def _field_names(_context: click.Context, _parameter: click.Parameter, value: st
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else ()
 
 
+def refuse_page_on_screen(form: Format, out: Path | None, example: str) -> None:
+    """Raise UsageError where HTML would go to a terminal."""
+    if form is Format.HTML and out is None and sys.stdout.isatty():
+        raise UsageError(f"a page is not for a terminal: write it to a file, -o html --out {example}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
     """The output format, the file (None: the screen), and the columns to keep (empty: all)."""
@@ -211,8 +217,7 @@ class AnswerOptions:
             if self.out is None:
                 raise UsageError(WORKBOOK_NEEDS_A_FILE)
             require_writer()
-        if self.output_format is Format.HTML and self.out is None and sys.stdout.isatty():
-            raise UsageError("a page is not for a terminal: write it to a file, -o html --out report.html")
+        refuse_page_on_screen(self.output_format, self.out, "report.html")
         if self.out is not None and not self.out.parent.is_dir():
             raise UsageError(f"cannot write {self.out}: there is no folder {self.out.parent}")
 

@@ -96,15 +96,23 @@ def judge(profile: ProfileFile, gpu: Gpu | None, trace: TraceSigns | None = None
 _METRICS = ("gpu_util_frac", "sm_active_frac", "tensor_active_frac", "dram_active_frac", "pcie_rx_gb_s")
 
 
-def phases_of(profile: ProfileFile) -> tuple[RunStretch, ...]:
-    """Return the run's phases by the mean of its devices; stretches shorter than 2 % join their neighbour."""
-    slots: dict[float, list[Mapping[str, float | None]]] = {}
+TimelineRow = Mapping[str, float | None]
+
+
+def timeline_of(profile: ProfileFile) -> dict[float, list[TimelineRow]]:
+    """Return the timeline's rows of the GPUs that the program used by the second that they start at, in order."""
+    slots: dict[float, list[TimelineRow]] = {}
     for device in profile.used:
         for row in device.timeline:
             slots.setdefault(row["start_s"] or 0.0, []).append(row)
+    return dict(sorted(slots.items()))
+
+
+def phases_of(profile: ProfileFile) -> tuple[RunStretch, ...]:
+    """Return the run's phases by the mean of its devices; stretches shorter than 2 % join their neighbour."""
+    slots = timeline_of(profile)
     found: list[RunStretch] = []
-    starts = sorted(slots)
-    for start_s, next_s in pairwise([*starts, profile.wall_s]):
+    for start_s, next_s in pairwise([*slots, profile.wall_s]):
         kind = _kind(slots[start_s])
         if kind is None or next_s <= start_s:
             continue
@@ -125,9 +133,9 @@ def _joined(phases: Sequence[RunStretch], least_s: float) -> tuple[RunStretch, .
     return tuple(kept)
 
 
-def _kind(rows: Sequence[Mapping[str, float | None]]) -> PhaseKind | None:
-    util, sm = _mean(rows, "gpu_util_frac"), _mean(rows, "sm_active_frac")
-    dram = _mean(rows, "dram_active_frac")
+def _kind(rows: Sequence[TimelineRow]) -> PhaseKind | None:
+    util, sm = mean_of(rows, "gpu_util_frac"), mean_of(rows, "sm_active_frac")
+    dram = mean_of(rows, "dram_active_frac")
     best = sm if sm is not None else util
     if best is None:
         return None
@@ -138,7 +146,8 @@ def _kind(rows: Sequence[Mapping[str, float | None]]) -> PhaseKind | None:
     return PhaseKind.COMPUTE if best >= WORK_FRAC else PhaseKind.LIGHT
 
 
-def _mean(rows: Sequence[Mapping[str, float | None]], metric: str) -> float | None:
+def mean_of(rows: Sequence[TimelineRow], metric: str) -> float | None:
+    """Return the mean of a metric over rows; None where none of them has it."""
     values = [value for row in rows if (value := row.get(metric)) is not None]
     return sum(values) / len(values) if values else None
 
@@ -150,7 +159,7 @@ def _working(phases: Sequence[RunStretch]) -> tuple[float, float]:
 
 def _mean_between(devices: Sequence[ProfileDevice], metric: str, start_s: float, end_s: float) -> float | None:
     rows = [row for device in devices for row in device.timeline if start_s <= (row["start_s"] or 0.0) < end_s]
-    return _mean(rows, metric)
+    return mean_of(rows, metric)
 
 
 def _peak_memory(device: ProfileDevice) -> float | None:

@@ -278,6 +278,11 @@ class Page:
     foot: str = ""
 
     @property
+    def filled_sections(self) -> tuple[Section, ...]:
+        """Return the sections that have something to show."""
+        return tuple(section for section in self.sections if not all(map(is_empty, section.blocks)))
+
+    @property
     def heading(self) -> str:
         """Return the title with the subject."""
         return f"{self.title}: {self.subject}" if self.subject else self.title

@@ -8,7 +8,6 @@ from dataclasses import replace
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Section, Table, soft
 from trimtab.emit.document import AuditDocument, CapacityPart
 from trimtab.emit.html.charts import (
-    PHONE_WIDTH,
     bill_by_hour,
     capacity,
     heat_key,
@@ -18,7 +17,7 @@ from trimtab.emit.html.charts import (
     waterfall,
     week_map,
 )
-from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
 from trimtab.emit.sections.finance import finance_figures, finance_headline, finance_sections

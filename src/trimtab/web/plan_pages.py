@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.emit.blocks import Page, is_empty
+from trimtab.emit.blocks import Page
 from trimtab.emit.document import AuditDocument, RoadmapPart
 from trimtab.emit.from_audit.plan import schedule_part
-from trimtab.emit.html.charts import PHONE_WIDTH, year_picture
-from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.charts import year_picture
+from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import dollars
 from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, undeclared_line
 from trimtab.emit.writers.html import section_html, words_html
@@ -188,7 +188,7 @@ def commitments(name: str, document: AuditDocument, found: object) -> str:
     place = place_of("Commitments", name, document, "/commitments", found)
     if not isinstance(found, CommitmentsFound):
         return page(place, _planned_purchases(name, document), waiting(found, "The commitments are being worked out"))
-    filled = [section for section in found.page.sections if not all(map(is_empty, section.blocks))]
+    filled = found.page.filled_sections
     sections = (section_html(shortened(section)) for section in filled if section.name != _RULES)
     rules = (
         tag("details", tag("summary", safe(section.title)), section_html(shortened(section)))

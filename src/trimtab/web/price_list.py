@@ -12,8 +12,7 @@ from starlette.datastructures import QueryParams
 
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
-from trimtab.emit.html.charts import PHONE_WIDTH, WIDTH
-from trimtab.emit.html.markup import Frame, Html, join, level_lines, picture, tag, text, ticks
+from trimtab.emit.html.markup import PHONE_WIDTH, WIDTH, Frame, Html, join, level_lines, picture, tag, text, ticks
 from trimtab.web.layout import Place, TablePlace, both, page, panel, select, table_html
 from trimtab.web.questions import choice, rows_asked, table_question, word
 from trimtab.web.tables import CHANGE, MONEY, SMALL_MONEY, DataColumn, DataTable, Row

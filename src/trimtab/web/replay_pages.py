@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trimtab.emit.document import AuditDocument, BillByHour, CapacityPart
-from trimtab.emit.html.charts import PHONE_WIDTH, bill_by_hour, capacity, heat_key, week_map
-from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.charts import bill_by_hour, capacity, heat_key, week_map
+from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import percent
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 from trimtab.web import tables

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from trimtab.cli.options import FILE, Format, argument, format_option, option, options_from, quiet_option
+from trimtab.cli.options import (
+    FILE,
+    Format,
+    argument,
+    format_option,
+    option,
+    options_from,
+    quiet_option,
+    refuse_page_on_screen,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +88,7 @@ def command(options: ProfileOptions) -> int:
     ways = [bool(options.program), options.pid is not None, options.watch, options.read_from is not None]
     if sum(ways) != 1:
         raise UsageError("give one of: a program after --, --pid, --watch, --read FILE")
-    if options.form is Format.HTML and options.page_file is None and sys.stdout.isatty():
-        raise UsageError("a page is not for a terminal: write it to a file, -o html --out profile.html")
+    refuse_page_on_screen(options.form, options.page_file, "profile.html")
     document, code = observe(options)
     report(document, options)
     return code

@@ -20,10 +20,11 @@ from trimtab.catalog import BuyingOption, Gpu, load_catalog
 from trimtab.cli.fit.inputs import amount, seconds
 from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write, write_page
 from trimtab.cli.profile import ProfileOptions
-from trimtab.diagnose.profiled import RooflinePoint, RunVerdict, judge
+from trimtab.diagnose.profiled import RooflinePoint, RunVerdict, judge, mean_of, timeline_of
 from trimtab.diagnose.verdicts import Cause, CauseFinding
 from trimtab.emit.blocks import Chart, Page, Paragraph, Section, Words, bullets, strong
-from trimtab.emit.html.run_chart import PHONE_WIDTH, STYLES, activity_chart
+from trimtab.emit.html.markup import PHONE_WIDTH
+from trimtab.emit.html.run_chart import STYLES, activity_chart
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.offers import NodeOffer, board, offers_for
 from trimtab.sources.traces.profiles import bundle_of, read_torch_trace
@@ -110,14 +111,11 @@ def _sheet(devices: Sequence[ProfileDevice]) -> Sheet:
 
 def _activity(profile: ProfileFile) -> tuple[Chart, ...]:
     """Return the chart of the means over the GPUs that the program used; none where the run was too short for one."""
-    slots: dict[float, list[Mapping[str, float | None]]] = {}
-    for device in profile.used:
-        for row in device.timeline:
-            slots.setdefault(row["start_s"] or 0.0, []).append(row)
+    slots = timeline_of(profile)
     if len(slots) < _FEW_SLOTS:
         return ()
     step_s = max((row["width_s"] or 0.0 for rows in slots.values() for row in rows), default=0.0)
-    series = {title: [_mean_of(slots[start_s], key) for start_s in sorted(slots)] for key, title in _SHARES.items()}
+    series = {title: [mean_of(rows, key) for rows in slots.values()] for key, title in _SHARES.items()}
     return (
         Chart(
             draw=partial(activity_chart, series, step_s),
@@ -126,11 +124,6 @@ def _activity(profile: ProfileFile) -> tuple[Chart, ...]:
             keys=tuple((f"key-{style}", title) for style, title in zip(STYLES, series, strict=True)),
         ),
     )
-
-
-def _mean_of(rows: Sequence[Mapping[str, float | None]], key: str) -> float | None:
-    known = [value for row in rows if (value := row.get(key)) is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _as_percent(cell: object) -> str:

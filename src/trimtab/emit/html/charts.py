@@ -17,6 +17,8 @@ from trimtab.emit.document import (
     WastePart,
 )
 from trimtab.emit.html.markup import (
+    PHONE_WIDTH,
+    WIDTH,
     Frame,
     Html,
     Series,
@@ -34,9 +36,6 @@ from trimtab.emit.words import USEFUL
 from trimtab.levers.registry import title_of
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MO_PER_YEAR
 
-WIDTH = 960.0
-PHONE_WIDTH = 340.0
-"""Of the form of a picture that fits a phone: the same figures in fewer and shorter words."""
 _ROW = 30.0
 _LABEL = 316.0
 _MONEY = 84.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trimtab.emit.fit_document import FitWay, frontier
-from trimtab.emit.html.markup import Html, number, picture, tag, text
+from trimtab.emit.html.markup import WIDTH, Html, number, picture, tag, text
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.roofline import Roofline
 
@@ -20,7 +20,6 @@ STYLE = """
 .figure .value { font-size: 20px; white-space: normal; }
 """
 """Of these pictures and of the page that they stand in."""
-WIDTH = 960.0
 HEIGHT = 400.0
 ROW = 30.0
 LABEL = 210.0

@@ -52,6 +52,9 @@ def _attribute(key: str, value: Attribute) -> str:
     return f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"'
 
 
+WIDTH = 960.0
+PHONE_WIDTH = 340.0
+"""Of the form of a picture that fits a phone: the same figures in fewer and shorter words."""
 Series = Sequence[float | None]
 """Values at equal steps; None breaks the line."""
 

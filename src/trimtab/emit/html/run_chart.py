@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.emit.html.markup import Frame, Html, Series, level_lines, number, picture, step_line, tag, text, ticks
+from trimtab.emit.html.markup import (
+    WIDTH,
+    Frame,
+    Html,
+    Series,
+    level_lines,
+    number,
+    picture,
+    step_line,
+    tag,
+    text,
+    ticks,
+)
 
-WIDTH, PHONE_WIDTH = 960.0, 420.0
 HEIGHT = 240.0
 _LEFT, _RIGHT, _UPPER, _BELOW = 48.0, 14.0, 12.0, 34.0
 _MARK_ROOM = 40.0

@@ -20,7 +20,8 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart, SpendPart
-from trimtab.emit.html.charts import PHONE_WIDTH, capacity, heat_key, heat_map, phone_heat_map, waste_bar, waste_style
+from trimtab.emit.html.charts import capacity, heat_key, heat_map, phone_heat_map, waste_bar, waste_style
+from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import percent
 from trimtab.emit.words import USEFUL
 

@@ -25,7 +25,8 @@ from trimtab.emit.blocks import (
     table,
 )
 from trimtab.emit.document import ActionPart, AuditDocument, RoadmapPart, VenturePart
-from trimtab.emit.html.charts import PHONE_WIDTH, phone_waterfall, waterfall, year_picture
+from trimtab.emit.html.charts import phone_waterfall, waterfall, year_picture
+from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import (

@@ -19,7 +19,8 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import ActionProofPart, AuditDocument, TargetPart
-from trimtab.emit.html.charts import PHONE_WIDTH, bill_by_hour
+from trimtab.emit.html.charts import bill_by_hour
+from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import (
     compared_cells,

@@ -51,8 +51,8 @@ _FEW_COLUMNS = 4
 
 def write_page(page: Page, *, style: str = "") -> str:
     """Return the page; `style` is added to the sheet that all pages share."""
-    shown = tuple(section for section in page.sections if not all(map(is_empty, section.blocks)))
-    main = tag("main", figures_html(page.figures), _contents(shown), *map(section_html, shown))
+    sections = page.filled_sections
+    main = tag("main", figures_html(page.figures), _contents(sections), *map(section_html, sections))
     foot = tag("footer", _safe(page.foot)) if page.foot else Html()
     return _framed(page.heading, _header(page), main, foot, style=style)
 

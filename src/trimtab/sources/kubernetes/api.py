@@ -19,7 +19,7 @@ import yaml
 
 from trimtab.errors import CredentialsError, InputError, SourceError
 from trimtab.sources.http import RETRY_STATUS, RetryPolicy, TransientError, retry_after_s
-from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, text
+from trimtab.sources.kubernetes.objects import KINDS, Object, Objects, at, listed, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,6 @@ class Resource:
     kind: str
     plural: str
     group: str = ""
-    versions: tuple[str, ...] = ("v1",)
-    """API versions, the one to try first first."""
     needed: bool = False
     """Without it there is no fleet; without any other the answer is weaker."""
     cost: str = ""
@@ -41,14 +39,16 @@ class Resource:
         """Return the name as `kubectl get` takes it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Return its API versions, the one to try first first."""
+        return KINDS[self.kind][self.group]
+
     def paths(self) -> tuple[str, ...]:
         """Return the paths of its list, the one to try first first."""
         root = f"/apis/{self.group}" if self.group else "/api"
         return tuple(f"{root}/{version}/{self.plural}" for version in self.versions)
 
-
-_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
-"""Of dynamic resource allocation: Kubernetes 1.34, 1.33, 1.32."""
 
 RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Node", plural="nodes", needed=True),
@@ -67,51 +67,51 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         kind="HorizontalPodAutoscaler", plural="horizontalpodautoscalers", group="autoscaling",
-        versions=("v2",), cost="autoscalers in place",
+        cost="autoscalers in place",
     ),
     Resource(
-        kind="ScaledObject", plural="scaledobjects", group="keda.sh", versions=("v1alpha1",),
+        kind="ScaledObject", plural="scaledobjects", group="keda.sh",
         cost="KEDA scalers in place",
     ),
     Resource(
-        kind="NodePool", plural="nodepools", group="karpenter.sh", versions=("v1", "v1beta1"),
+        kind="NodePool", plural="nodepools", group="karpenter.sh",
         cost="Karpenter pools in place",
     ),
     Resource(kind="RayCluster", plural="rayclusters", group="ray.io", cost="the RayService or RayJob of pods of Ray"),
     Resource(
-        kind="ClusterQueue", plural="clusterqueues", group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"),
+        kind="ClusterQueue", plural="clusterqueues", group="kueue.x-k8s.io",
         cost="Kueue quotas",
     ),
     Resource(
-        kind="LocalQueue", plural="localqueues", group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"),
+        kind="LocalQueue", plural="localqueues", group="kueue.x-k8s.io",
         cost="Kueue queues",
     ),
     Resource(
-        kind="Workload", plural="workloads", group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"),
+        kind="Workload", plural="workloads", group="kueue.x-k8s.io",
         cost="runs that wait in Kueue",
     ),
-    Resource(kind="Job", plural="jobs", group="batch.volcano.sh", versions=("v1alpha1",), cost="Volcano jobs"),
+    Resource(kind="Job", plural="jobs", group="batch.volcano.sh", cost="Volcano jobs"),
     Resource(
-        kind="Queue", plural="queues", group="scheduling.volcano.sh", versions=("v1beta1",), cost="Volcano queues"
+        kind="Queue", plural="queues", group="scheduling.volcano.sh", cost="Volcano queues"
     ),
     Resource(
-        kind="PodGroup", plural="podgroups", group="scheduling.volcano.sh", versions=("v1beta1",),
+        kind="PodGroup", plural="podgroups", group="scheduling.volcano.sh",
         cost="runs that wait in Volcano",
     ),
     Resource(
-        kind="ResourceClaim", plural="resourceclaims", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        kind="ResourceClaim", plural="resourceclaims", group="resource.k8s.io",
         cost="which GPUs pods hold through claims: each claim counts as one GPU",
     ),
     Resource(
-        kind="ResourceClaimTemplate", plural="resourceclaimtemplates", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        kind="ResourceClaimTemplate", plural="resourceclaimtemplates", group="resource.k8s.io",
         cost="what claims are made from, so that they cannot be written again",
     ),
     Resource(
-        kind="ResourceSlice", plural="resourceslices", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        kind="ResourceSlice", plural="resourceslices", group="resource.k8s.io",
         cost="the GPUs that can be claimed, which are then known by their names alone",
     ),
     Resource(
-        kind="DeviceClass", plural="deviceclasses", group="resource.k8s.io", versions=_DRA_VERSIONS,
+        kind="DeviceClass", plural="deviceclasses", group="resource.k8s.io",
         cost="classes of devices other than those of the drivers' own charts",
     ),
 )  # fmt: skip

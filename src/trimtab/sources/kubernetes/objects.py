@@ -24,50 +24,38 @@ from trimtab.units import as_utc
 
 Object = Mapping[str, object]
 
-KINDS: dict[str, tuple[str, ...]] = {
-    "Node": ("",),
-    "Pod": ("",),
-    "Namespace": ("",),
-    "Event": ("",),
-    "PersistentVolumeClaim": ("",),
-    "ReplicaSet": ("apps",),
-    "Deployment": ("apps",),
-    "StatefulSet": ("apps",),
-    "DaemonSet": ("apps",),
-    "Job": ("batch", "batch.volcano.sh"),
-    "CronJob": ("batch",),
-    "PodDisruptionBudget": ("policy",),
-    "HorizontalPodAutoscaler": ("autoscaling",),
-    "ScaledObject": ("keda.sh",),
-    "NodePool": ("karpenter.sh",),
-    "RayCluster": ("ray.io",),
-    "ClusterQueue": ("kueue.x-k8s.io",),
-    "LocalQueue": ("kueue.x-k8s.io",),
-    "Workload": ("kueue.x-k8s.io",),
-    "Queue": ("scheduling.volcano.sh",),
-    "PodGroup": ("scheduling.volcano.sh",),
-    "ResourceClaim": ("resource.k8s.io",),
-    "ResourceClaimTemplate": ("resource.k8s.io",),
-    "ResourceSlice": ("resource.k8s.io",),
-    "DeviceClass": ("resource.k8s.io",),
+_KUEUE = {"kueue.x-k8s.io": ("v1beta2", "v1beta1")}
+_DRA = {"resource.k8s.io": ("v1", "v1beta2", "v1beta1")}
+"""Dynamic resource allocation of Kubernetes 1.34, 1.33 and 1.32."""
+KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Node": {"": ("v1",)},
+    "Pod": {"": ("v1",)},
+    "Namespace": {"": ("v1",)},
+    "Event": {"": ("v1",)},
+    "PersistentVolumeClaim": {"": ("v1",)},
+    "ReplicaSet": {"apps": ("v1",)},
+    "Deployment": {"apps": ("v1",)},
+    "StatefulSet": {"apps": ("v1",)},
+    "DaemonSet": {"apps": ("v1",)},
+    "Job": {"batch": ("v1",), "batch.volcano.sh": ("v1alpha1",)},
+    "CronJob": {"batch": ("v1",)},
+    "PodDisruptionBudget": {"policy": ("v1",)},
+    "HorizontalPodAutoscaler": {"autoscaling": ("v2",)},
+    "ScaledObject": {"keda.sh": ("v1alpha1",)},
+    "NodePool": {"karpenter.sh": ("v1", "v1beta1")},
+    "RayCluster": {"ray.io": ("v1",)},
+    "ClusterQueue": _KUEUE,
+    "LocalQueue": _KUEUE,
+    "Workload": _KUEUE,
+    "Queue": {"scheduling.volcano.sh": ("v1beta1",)},
+    "PodGroup": {"scheduling.volcano.sh": ("v1beta1",)},
+    "ResourceClaim": _DRA,
+    "ResourceClaimTemplate": _DRA,
+    "ResourceSlice": _DRA,
+    "DeviceClass": _DRA,
 }
-"""Kinds that are read, each with the API groups that it is read from; owners of any other kind are known by their name."""
-
-KNOWN_VERSIONS: dict[str, tuple[str, ...]] = {
-    "": ("v1",),
-    "apps": ("v1",),
-    "batch": ("v1", "v1beta1"),
-    "batch.volcano.sh": ("v1alpha1",),
-    "policy": ("v1", "v1beta1"),
-    "autoscaling": ("v1", "v2", "v2beta2"),
-    "keda.sh": ("v1alpha1",),
-    "karpenter.sh": ("v1", "v1beta1"),
-    "ray.io": ("v1", "v1alpha1"),
-    "kueue.x-k8s.io": ("v1beta1", "v1beta2"),
-    "scheduling.volcano.sh": ("v1beta1",),
-    "resource.k8s.io": ("v1", "v1beta1", "v1beta2", "v1alpha3"),
-}
-"""By API group, the versions whose fields were looked up; objects of others are read as far as they look alike, and counted."""
+"""Kinds that are read, by API group with the versions that are known, the newest first; owners of any other kind are known by
+their name. Objects of other versions are read as far as they look alike, and counted."""
 
 _FILES = (".json", ".yaml", ".yml")
 
@@ -116,8 +104,8 @@ class Objects:
             self.count(f"{kind} objects, which are not read")
         else:
             mine = self.by_kind.setdefault(kind, {})
-            group = group or KINDS[kind][0]
-            if version and version not in KNOWN_VERSIONS[group]:
+            group = group or next(iter(KINDS[kind]))
+            if version and version not in KINDS[kind][group]:
                 self.count(f"{kind} objects of {group}/{version}, a version unknown to trimtab: fields may be missed")
             key = (group, namespace, name)
             if key in mine:

@@ -292,11 +292,12 @@ def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale
     # one exporter gives 0: the highest and the lowest are the same series
     query = f"max by ({board}) ({mean}) - min by ({board}) ({mean})"
     step_s = min(_LOOK_EVERY_HR, grid.hours) * S_PER_HR
-    apart = 0
+    # an answer in pieces has a board several times
+    looks: dict[str, list[float]] = {}
     for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
-        apart += int(np.mean(series.values * scale.usual >= _APART_FRAC) >= 0.5)
+        looks.setdefault(series.labels.get(board, ""), []).extend((series.values * scale.usual >= _APART_FRAC).tolist())
     reason = "GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
-    tally.count(f"{metric.name}: {reason}", apart)
+    tally.count(f"{metric.name}: {reason}", sum(2 * sum(apart) >= len(apart) for apart in looks.values()))
 
 
 REPLICA_LABELS = ("prometheus_replica", "replica", "receive_replica", "__replica__")
@@ -308,18 +309,14 @@ def refuse_copies(server: Prometheus, metric: ExportedMetric, grid: HourGrid) ->
     """Raise SourceError where most boards come once for each replica of Prometheus: every sum would count them all."""
     board, chosen = metric.uuid_label, selector(server, metric)
     copies = f"count by ({board}) (count by ({board}, {', '.join(REPLICA_LABELS)}) ({chosen}))"
-    query = f"count({copies} > 1) / count({copies}) > 0.5"
+    query = f"avg({copies} > bool 1) > 0.5"
     step_s = min(_LOOK_EVERY_HR, grid.hours) * S_PER_HR
     if not any(
         len(series.values) for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s)
     ):
         return
-    values = {
-        name: sorted(
-            {labels[name] for labels in server.series([chosen], grid.end_s - S_PER_HR, grid.end_s) if name in labels}
-        )
-        for name in REPLICA_LABELS
-    }
+    seen_labels = server.series([chosen], grid.start_s, grid.end_s)
+    values = {name: sorted({labels[name] for labels in seen_labels if name in labels}) for name in REPLICA_LABELS}
     name, seen = max(values.items(), key=lambda item: len(item[1]))
     raise SourceError(
         f"{server.url} gives every series once for each replica of Prometheus ({name}: {', '.join(seen)}), so that requests "
