@@ -15,11 +15,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+from benchmarks.gpu_engine import engines
 from benchmarks.gpu_models import (
     CUDA,
     GIB,
@@ -29,6 +29,7 @@ from benchmarks.gpu_models import (
     decode,
     encoder,
     free,
+    grouped,
     language_model,
     means,
     now,
@@ -37,7 +38,7 @@ from benchmarks.gpu_models import (
     trainer,
     wait,
 )
-from benchmarks.gpu_runtimes import batching, checkpoints, pairs
+from benchmarks.gpu_runtimes import batching, checkpoints, pairs, pairs_under_mps
 from trimtab_runtime.profile import Profile
 
 RUN_S = 3.0
@@ -194,7 +195,13 @@ TRAININGS: dict[str, Record] = {
     "llama-3.2-1b, recomputed": {"micro_batch": 8, "sequence": 2048, "recompute": True, "master": True},
     "qwen2.5-0.5b, 16 bits": {"micro_batch": 2, "sequence": 4096, "recompute": True, "master": False},
     "llama-3.1-8b, LoRA": {"micro_batch": 2, "sequence": 2048, "recompute": True, "master": False, "lora_rank": 16},
-}
+    "llama-3.1-8b, LoRA, adapters of 16 bits": {
+        "micro_batch": 2, "sequence": 2048, "recompute": True, "master": False, "lora_rank": 16, "adapter_bits": 16,
+    },
+    "llama-3.1-8b, LoRA, not recomputed": {
+        "micro_batch": 1, "sequence": 2048, "recompute": False, "master": False, "lora_rank": 16,
+    },
+}  # fmt: skip
 
 
 def trainings() -> Iterator[tuple[str, Record]]:
@@ -221,6 +228,13 @@ def servings() -> Iterator[tuple[str, Record]]:
         yield (
             f"decode {requests} at 1024",
             observed(decode(model, requests, 1024)) | {"way": {"requests": requests, "tokens": 1024}},
+        )
+    grouped(model)
+    for requests, tokens in ((1, 1024), (16, 1024), (64, 1024), (16, 4096)):
+        free()
+        yield (
+            f"decode {requests} at {tokens}, grouped",
+            observed(decode(model, requests, tokens)) | {"way": {"requests": requests, "tokens": tokens}},
         )
 
 
@@ -249,16 +263,9 @@ PARTS: dict[str, Callable[[], Iterator[tuple[str, Record]]]] = {
     "batching": batching,
     "checkpoints": checkpoints,
     "pairs": pairs,
+    "pairs under MPS": pairs_under_mps,
+    "engine": engines,
 }
-
-
-@contextmanager
-def kept(path: Path, records: Record) -> Iterator[None]:
-    """Write what is known when the part ends, however it ends."""
-    try:
-        yield
-    finally:
-        path.write_text(json.dumps(records), encoding="utf-8")
 
 
 def main() -> None:
@@ -273,17 +280,19 @@ def main() -> None:
         records["gpu"] = torch.cuda.get_device_name(0)
         records["total_gib"] = torch.cuda.get_device_properties(0).total_memory / GIB
     for part in options.parts.split(","):
-        with kept(options.out, records):
-            found: Record = {}
-            records[part] = found
-            try:
-                for name, record in PARTS[part]():
-                    found[name] = record
-                    print(f"{now() - began:6.1f} s {part}/{name}: {_short(record)}", flush=True)
-            # CUDA's errors are RuntimeErrors; a part that fails must not cost the others their time on the machine
-            except (RuntimeError, ImportError, OSError):
-                found["failed"] = traceback.format_exc()
-                print(found["failed"], file=sys.stderr, flush=True)
+        found: Record = {}
+        records[part] = found
+        try:
+            for name, record in PARTS[part]():
+                found[name] = record
+                # at once: whoever ends this program keeps what it has measured so far
+                options.out.write_text(json.dumps(records), encoding="utf-8")
+                print(f"{now() - began:6.1f} s {part}/{name}: {_short(record)}", flush=True)
+        # CUDA's errors are RuntimeErrors; a part that fails must not cost the others their time on the machine
+        except (RuntimeError, ImportError, OSError):
+            found["failed"] = traceback.format_exc()
+            options.out.write_text(json.dumps(records), encoding="utf-8")
+            print(found["failed"], file=sys.stderr, flush=True)
 
 
 def _short(value: object) -> str:

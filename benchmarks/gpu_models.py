@@ -94,7 +94,8 @@ def trainer(name: str, way: Mapping[str, Any]) -> Work:
         from peft import LoraConfig, get_peft_model
 
         targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-        model = get_peft_model(model, LoraConfig(r=way["lora_rank"], target_modules=targets, task_type="CAUSAL_LM"))
+        config = LoraConfig(r=way["lora_rank"], target_modules=targets, task_type="CAUSAL_LM")
+        model = get_peft_model(model, config, autocast_adapter_dtype=way.get("adapter_bits") != 16)
         model.enable_input_require_grads()
     if way["recompute"]:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -126,6 +127,20 @@ def prefill(model: Any, requests: int, tokens: int) -> Work:
         return float(prompts.numel())
 
     return work
+
+
+def grouped(model: Any) -> None:
+    """Let decode steps read each key and value once for all the heads that share it, as serving engines do."""
+    from transformers import AttentionInterface
+
+    def attend(
+        module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, _mask: object, **_: object
+    ) -> tuple[torch.Tensor, None]:
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=module.scaling, enable_gqa=True)
+        return out.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("grouped", attend)
+    model.set_attn_implementation("grouped")
 
 
 def fixed_cache(model: Any, requests: int, context: int) -> Any:

@@ -7,11 +7,14 @@ import os
 import random
 import shutil
 import statistics
+import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +36,43 @@ from benchmarks.gpu_models import (
     trainer,
     wait,
 )
-from trimtab_runtime import Checkpointer, CheckpointSettings, batch
+from trimtab_runtime import BatchReport, Checkpointer, CheckpointSettings, batch
 from trimtab_runtime.profile import Profile
+
+
+@cache
+def encoder_here() -> Any:
+    """Return the model of this process."""
+    return encoder(1, 128)[0]
+
+
+def embed(items: list[torch.Tensor]) -> list[float]:
+    """Return one number for each sequence of tokens."""
+    longest = max(len(item) for item in items)
+    padded = torch.zeros(len(items), longest, dtype=torch.long)
+    mask = torch.zeros_like(padded)
+    for row, item in enumerate(items):
+        padded[row, : len(item)] = item
+        mask[row, : len(item)] = 1
+    with torch.inference_mode():
+        out = encoder_here()(input_ids=padded.to(CUDA), attention_mask=mask.to(CUDA)).last_hidden_state[:, 0]
+        return list(out.float().sum(dim=1).cpu().tolist())
+
+
+REPORTS: list[BatchReport] = []
+
+
+@batch(max_batch=64, worker="process", on_batch=REPORTS.append)
+def embed_elsewhere(items: list[torch.Tensor]) -> list[float]:
+    """Do the same in a process of its own."""
+    return embed(items)
 
 
 def batching() -> Iterator[tuple[str, Record]]:
     """Serve BERT-large to closed-loop and Poisson clients, without a batcher, greedily and as the batcher decides."""
     free()
-    model, _ = encoder(1, 128)
     rng = random.Random(1)
     inputs = [torch.randint(0, 1000, (rng.choice((32, 64, 128)),)) for _ in range(512)]
-
-    def embed(items: list[torch.Tensor]) -> list[float]:
-        longest = max(len(item) for item in items)
-        padded = torch.zeros(len(items), longest, dtype=torch.long)
-        for row, item in enumerate(items):
-            padded[row, : len(item)] = item
-        mask = torch.zeros_like(padded)
-        for row, item in enumerate(items):
-            mask[row, : len(item)] = 1
-        with torch.inference_mode():
-            out = model(input_ids=padded.to(CUDA), attention_mask=mask.to(CUDA)).last_hidden_state[:, 0]
-            return list(out.float().sum(dim=1).cpu().tolist())
 
     seconds = {size: _median_s(lambda size=size: embed(inputs[:size])) for size in (1, 2, 4, 8, 16, 32, 64)}  # type: ignore[misc]
     yield "batch times", {"seconds": seconds}
@@ -66,19 +84,28 @@ def batching() -> Iterator[tuple[str, Record]]:
 
     limit = 64 / seconds[64]
     yield "no batcher, threads", {"closed_req_s": Threads(alone).closed_req_s(inputs, clients=64, seconds=2.0)}
+    batched: Any
     for name, learn, in_threads in (
         ("greedy, threads", False, True),
         ("batcher, threads", True, True),
         ("batcher, asyncio", True, False),
+        ("batcher, worker process, asyncio", None, False),
     ):
-        batched = batch(max_batch=64, learn=learn)(embed)
+        if learn is None:
+            batched = embed_elsewhere
+            batched.call(inputs[0])
+        else:
+            batched = batch(max_batch=64, learn=learn, on_batch=REPORTS.append)(embed)
         asking = Threads(batched.call) if in_threads else Tasks(batched)
-        closed = asking.closed_req_s(inputs, clients=64, seconds=2.0)
-        opened = {
-            f"{share:.0%}": _summary(share * limit, asking.latencies_s(inputs, share * limit, 2.0))
-            for share in (0.1, 0.5, 0.8)
-        }
-        yield name, {"closed_req_s": closed, "limit_req_s": limit, "poisson": opened}
+        REPORTS.clear()
+        record: Record = {"closed_req_s": asking.closed_req_s(inputs, clients=64, seconds=2.0), "limit_req_s": limit}
+        record["closed_runs"] = _runs()
+        record["poisson"] = {}
+        for share in (0.1, 0.5, 0.8):
+            REPORTS.clear()
+            found = _summary(share * limit, asking.latencies_s(inputs, share * limit, 2.0))
+            record["poisson"][f"{share:.0%}"] = found | {"runs": _runs()}
+        yield name, record
         batched.close()
     expected = [embed([item])[0] for item in inputs[:64]]
     seen: list[int] = []
@@ -99,6 +126,20 @@ def batching() -> Iterator[tuple[str, Record]]:
     # half precision: a batch's rows differ from those alone in the last bits
     off = max(abs(one - two) for one, two in zip(answers, expected, strict=True))
     yield "out of memory", {"answered": len(answers), "largest_run": max(seen), "runs": len(seen), "most_off": off}
+
+
+def _runs() -> Record:
+    """Return how long the runs took that were reported, and how many items they had."""
+    runs_s = sorted(one.run_s for one in REPORTS)
+    if not runs_s:
+        return {"runs": 0}
+    return {
+        "runs": len(runs_s),
+        "run_p50_s": runs_s[len(runs_s) // 2],
+        "run_p95_s": runs_s[int(len(runs_s) * 0.95)],
+        "waited_p50_s": statistics.median(one.waited_s for one in REPORTS),
+        "items": statistics.mean(one.items for one in REPORTS),
+    }
 
 
 def _median_s(run: Callable[[], object]) -> float:
@@ -143,7 +184,7 @@ def checkpoints() -> Iterator[tuple[str, Record]]:
     usual = statistics.median([step() for _ in range(12)][2:])
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     saves = []
-    for turn in range(2):
+    for turn in range(1):
         began = now()
         with (folder / f"peer-{turn}").open("wb") as file:
             torch.save(state, file)
@@ -297,3 +338,27 @@ def pairs() -> Iterator[tuple[str, Record]]:
     for process, pipe in workers.values():
         pipe.send(None)
         process.join(10)
+
+
+@contextmanager
+def mps_server() -> Iterator[None]:
+    """Run the driver's Multi-Process Service for the processes that are started meanwhile."""
+    folder = tempfile.mkdtemp(prefix="mps-")
+    os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    control = shutil.which("nvidia-cuda-mps-control") or "/usr/local/nvidia/bin/nvidia-cuda-mps-control"
+    subprocess.run([control, "-d"], check=True, timeout=20)
+    try:
+        yield
+    finally:
+        subprocess.run([control], input="quit\n", text=True, check=False, timeout=30)
+        for log in ("control.log", "server.log"):
+            if (file := Path(folder, log)).exists():
+                print(file.read_text(encoding="utf-8")[-1500:], flush=True)
+        del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
+        shutil.rmtree(folder)
+
+
+def pairs_under_mps() -> Iterator[tuple[str, Record]]:
+    """Measure the same programs where kernels of both run at once."""
+    with mps_server():
+        yield from pairs()

@@ -1,9 +1,10 @@
 """What was measured on real GPUs beside what trimtab says of them: `python -m benchmarks.real_gpu [--data FILE ...]`.
 
-Records of `python -m benchmarks.gpu_measure` (one H100 SXM and one H200, 2026-11-27) lie in `reference/data/`. Nothing is
-fitted on them. Four questions: do the profiler's counters agree with what the kernels did; do `physics` predict speed and
-memory of plain PyTorch; do counters seen on one board predict the speed on the other; how much do two programs slow one
-another. The last line is one JSON object.
+Records of `python -m benchmarks.gpu_measure` (one H100 SXM and two H200, 2026-11-27) lie in `reference/data/`. None of our
+constants was fitted on them. Five questions: do the profiler's counters agree with what the kernels did; do `physics` predict
+speed and memory of plain PyTorch; do counters seen on one board predict the speed on the other; how much do two programs slow
+one another; does the replay of an engine's scheduler tell the first tokens of one that is not ours. The last line is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.real_engine import told_loads
 from trimtab.catalog import Gpu, Precision, load_catalog
 from trimtab.physics.colocation import is_safe_pair, speed_beside
 from trimtab.physics.formats import WeightFormat
@@ -131,11 +134,27 @@ def training_memory(record: Record, _board: Gpu) -> Iterator[Row]:
         yield Row(label, training_footprint(training).total_bytes / BYTES_PER_GIB, run["device_used_gib"])
 
 
-def serving_speed(record: Record, board: Gpu, *, decodes: bool) -> Iterator[Row]:
-    """Yield the times of a prefill, or of a decode step, of an 8B model, told as a plain engine of this year."""
+class Pass(Enum):
+    """A pass of a model that serves: a prompt, or a token for each request."""
+
+    PREFILL = "prefill"
+    DECODE = "decode, keys and values copied for every head"
+    GROUPED_DECODE = "decode, each key and value read once"
+
+
+def pass_of(label: str) -> Pass:
+    """Return which pass a record is of."""
+    if label.startswith("prefill"):
+        return Pass.PREFILL
+    return Pass.GROUPED_DECODE if label.endswith("grouped") else Pass.DECODE
+
+
+def serving_speed(record: Record, board: Gpu, *, which: Pass) -> Iterator[Row]:
+    """Yield the times of a pass of an 8B model, told as a plain engine of this year."""
+    decodes = which is not Pass.PREFILL
     for label, run in record.get("servings", {}).items():
         way = run["way"]
-        if label.startswith("decode") is not decodes:
+        if pass_of(label) is not which:
             continue
         times = times_of(
             [
@@ -173,9 +192,9 @@ def activity(run: Record) -> DeviceActivity | None:
 def transfers(source: Record, target: Record) -> Iterator[Row]:
     """Yield the speed on another board, predicted from the counters on this one."""
     for part in MEASURED_PARTS:
-        for label, run in source[part].items():
+        for label, run in source.get(part, {}).items():
             seen = activity(run)
-            other = target[part].get(label)
+            other = target.get(part, {}).get(label)
             if seen is None or other is None:
                 continue
             said = speed_ratio(observed=seen, source=board_of(source), target=board_of(target))
@@ -197,6 +216,34 @@ def pairs(record: Record, _board: Gpu) -> Iterator[Row]:
         for (own, beside), measured in zip(((one, other), (other, one)), run["speeds"], strict=True):
             said = speed_beside(busy[own], busy[beside])
             yield Row(f"{own} beside {beside}", said.expected, measured, said.low, said.high)
+
+
+def repeats(record: Record, again: Record) -> Iterator[Row]:
+    """Yield what a board did in one session beside what the other one of its kind did in another: how far readings repeat."""
+    for part in MEASURED_PARTS:
+        for label, run in record.get(part, {}).items():
+            if label in again.get(part, {}):
+                yield Row(label, run["done_s"], again[part][label]["done_s"])
+
+
+def under_mps(record: Record, slices: Record) -> Iterator[Row]:
+    """Yield the speed beside another program under MPS (no limit on processors) in place of time slices, 1 = alone."""
+    for name, run in record.get("pairs under MPS", {}).items():
+        if not name.startswith("pair: "):
+            continue
+        one, other = name.removeprefix("pair: ").split(" | ")
+        for own, beside, there, here in zip(
+            (one, other), (other, one), slices["pairs"][name]["speeds"], run["speeds"], strict=True
+        ):
+            yield Row(f"{own} beside {beside}", there, here)
+
+
+def engine_loads(record: Record, _board: Gpu, *, at_its_pace: bool) -> Iterator[Row]:
+    """Yield first tokens and times per token under load, by the replay of the scheduler."""
+    if "engine" in record:
+        for name, is_at_pace, told, measured in told_loads(record["engine"]):
+            if is_at_pace is at_its_pace:
+                yield Row(name, told, measured)
 
 
 def unsafe_pairs(record: Record) -> list[str]:
@@ -222,9 +269,12 @@ QUESTIONS: dict[str, Callable[[Record, Gpu], Iterator[Row]]] = {
     "training of all weights, tokens/s": partial(training_speed, lora=False),
     "training of LoRA by PEFT, tokens/s": partial(training_speed, lora=True),
     "training memory, GiB": training_memory,
-    "prefill, s": partial(serving_speed, decodes=False),
-    "decode step, s": partial(serving_speed, decodes=True),
+    "prefill, s": partial(serving_speed, which=Pass.PREFILL),
+    "decode step, s": partial(serving_speed, which=Pass.DECODE),
+    "decode step with grouped heads, s": partial(serving_speed, which=Pass.GROUPED_DECODE),
     "two programs on one GPU": pairs,
+    "loads on an engine, s": partial(engine_loads, at_its_pace=False),
+    "loads on an engine at the pace of the run, s": partial(engine_loads, at_its_pace=True),
 }
 
 
@@ -269,12 +319,24 @@ def main() -> None:
             found[question.split(",")[0]] = shown(question, rows)
     for source in records:
         for target in records:
-            if source is not target:
+            if source["gpu"] != target["gpu"] and "others" in source and "others" in target:
                 title = f"from {board_of(source).name} to {board_of(target).name}, by counters"
                 rows = list(transfers(source, target))
                 found[title] = shown(title, rows)
                 busy = [row for row in rows if row.name not in WAITS_FOR_THE_HOST]
                 found[f"{title}, busy alone"] = scores_of(busy)
+    for again in (record for record in records if "others" not in record):
+        first = next((one for one in records if one["gpu"] == again["gpu"] and one is not again), None)
+        if first is not None:
+            found["the same again"] = shown(
+                f"on {again['gpu']}, said = the first time, measured = again", list(repeats(first, again))
+            )
+        slices = next((one for one in records if "pairs" in one), None)
+        if slices is not None:
+            found["MPS for time slices"] = shown(
+                "speed beside another program, said = in time slices, measured = under MPS",
+                list(under_mps(again, slices)),
+            )
     found["called safe, lost over 25 %"] = [name for record in records for name in unsafe_pairs(record)]
     print(json.dumps(found))
 
