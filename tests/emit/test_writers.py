@@ -28,6 +28,8 @@ from trimtab.emit.blocks import (
     TableColumn,
     TableRow,
     Tone,
+    brief_cell,
+    brief_table,
     strong,
 )
 from trimtab.emit.html.markup import Html, tag
@@ -120,6 +122,30 @@ def test_cents_stand_in_documents_and_whole_dollars_on_a_screen():
     assert "1,235" in on_screen(money)
     assert "1,234.56" in markdown.write_page(page_of(money))
     assert "1,234.56" in html.write_page(page_of(money))
+
+
+@given(st.lists(st.integers(-10_000_000, 10_000_000), min_size=1, max_size=12), st.integers(1, 12))
+def test_dollars_on_a_screen_sum_to_the_total_shown_wherever_the_cents_do(in_cents, most):
+    columns = (TableColumn(title="what"), TableColumn(title="$/month", right=True))
+    rows = tuple(TableRow(cells=(f"row {place}", Amount(part / 100))) for place, part in enumerate(in_cents))
+    rest = TableRow(cells=("the others", Amount(sum(in_cents[most:]) / 100)))
+    total = TableRow(cells=("all", Amount(sum(in_cents) / 100)))
+
+    whole = brief_table(Table(columns=columns, rows=rows, total=total, rest=rest, brief_rows=most))
+
+    shown = [int(brief_cell(row.cells[1])[0].text.replace(",", "")) for row in whole.rows]
+    assert sum(shown) == int(brief_cell(total.cells[1])[0].text.replace(",", ""))
+    asked = [*in_cents[:most], *([sum(in_cents[most:])] if len(in_cents) > most else [])]
+    assert all(abs(dollars - part / 100) < 1 for dollars, part in zip(shown, asked, strict=True))
+
+
+def test_figures_that_overlap_are_rounded_each_for_itself():
+    columns = (TableColumn(title="what"), TableColumn(title="alone", right=True))
+    rows = (TableRow(cells=("a", Amount(10.6))), TableRow(cells=("b", Amount(10.6))))
+
+    whole = brief_table(Table(columns=columns, rows=rows, total=TableRow(cells=("together", Amount(15.0)))))
+
+    assert [brief_cell(row.cells[1])[0].text for row in whole.rows] == ["11", "11"]
 
 
 def test_lines_to_copy_are_kept_as_they_are():

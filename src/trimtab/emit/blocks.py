@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
 from trimtab.emit.html.markup import Html
+from trimtab.units import round_parts
 
 
 class Tone(Enum):
@@ -301,12 +302,29 @@ def bullets(
 
 
 def brief_table(table: Table) -> Table:
-    """Return a table cut to the rows of the brief level, with a row that stands for the rest."""
+    """Return a table cut to the rows of the brief level, with a row that stands for the rest, in whole dollars."""
     most = table.brief_rows
     if most is None or len(table.rows) <= most:
-        return table
+        return in_whole_dollars(table)
     rest = (table.rest,) if table.rest else ()
-    return replace(table, rows=(*table.rows[:most], *rest))
+    return in_whole_dollars(replace(table, rows=(*table.rows[:most], *rest)))
+
+
+def in_whole_dollars(table: Table) -> Table:
+    """Return a table whose amounts are whole dollars; where a column sums to its total, the dollars shown do so too."""
+    if table.total is None:
+        return table
+    rows = [list(row.cells) for row in table.rows]
+    for place, total in enumerate(table.total.cells):
+        column = [(row, cell) for row in rows if place < len(row) and isinstance(cell := row[place], Amount)]
+        in_cents = [round(cell.usd * 100) for _, cell in column]
+        # a column of figures that overlap has a total that is no sum: nothing is shifted there
+        if not isinstance(total, Amount) or sum(in_cents) != round(total.usd * 100):
+            continue
+        for (row, cell), usd in zip(column, round_parts(in_cents, 100), strict=True):
+            row[place] = replace(cell, usd=float(usd))
+    shown = tuple(replace(row, cells=tuple(cells)) for row, cells in zip(table.rows, rows, strict=True))
+    return replace(table, rows=shown)
 
 
 def brief_cell(cell: Cell) -> tuple[StyledText, ...]:

@@ -28,6 +28,7 @@ from trimtab.emit.blocks import (
     Words,
     brief_cell,
     brief_table,
+    in_whole_dollars,
     is_empty,
     legend,
     soft,
@@ -91,7 +92,7 @@ def write_table(table: Table, notes: Sequence[str] = (), *, width: int, colour: 
     A note of several lines is laid out already (a command, a picture) and kept as it is.
     """
     screen = Screen(width=width, colour=colour, level=DetailLevel.FULL)
-    parts = ["\n".join(_table_lines(part, screen)) for part in _parts(table, width)]
+    parts = ["\n".join(_table_lines(part, screen)) for part in _parts(in_whole_dollars(table), width)]
     foot = "\n".join(line for note in notes for line in _note_lines(note, screen))
     return "\n\n".join([*parts, *([foot] if foot else [])])
 
@@ -127,7 +128,7 @@ def _block_lines(block: Block, screen: Screen) -> list[str]:
 def _body_lines(block: Table | Bullets | Paragraph | Drawing | Folded, screen: Screen) -> list[str]:
     match block:
         case Table():
-            shown = brief_table(block) if screen.level is DetailLevel.BRIEF else block
+            shown = brief_table(block) if screen.level is DetailLevel.BRIEF else in_whole_dollars(block)
             first, *others = (_table_lines(part, screen) for part in _parts(shown, screen.width))
             return [*first, *(line for part in others for line in ("", *part))]
         case Bullets():
