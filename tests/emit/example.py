@@ -490,6 +490,7 @@ def proof(*, before: int, after: int) -> Proof:
                 predicted_usd_mo=one.saving_usd_mo.value,
                 replayed_usd_mo=one.saving_usd_mo.value * 0.94,
                 held=one.id != "a2",
+                work_ratio=0.71 if one.id == "a2" else 1.02,
             )
             for one in ACTIONS
         ),

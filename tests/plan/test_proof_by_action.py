@@ -9,14 +9,18 @@ from trimtab.plan.model import VentureKind
 from trimtab.plan.proof import proof_window as module
 from trimtab.units import per_month, usd
 
-DAYS = 28
+DAYS, PROOF_FROM = 28, 14
 
 
-def wasteful():
-    """A node that nobody holds, and a notebook that is at work in office hours on a node of four GPUs."""
+def wasteful(later_hours=8):
+    """A node that nobody holds, and a notebook that is at work in office hours on a node of four GPUs.
+
+    In the days on which plans are proved it is at work for some of these hours.
+    """
+    end = [9 + (8 if day < PROOF_FROM else later_hours) for day in range(DAYS)]
     rows = FleetRows(DAYS).node("spare", "p4d.24xlarge").node("n", "p3.8xlarge")
     rows.hold("lab/notebook", "n", [0], owner_kind="Notebook")
-    rows.use("lab/notebook", "n", 0, range(DAYS * 24), sm=lambda hour: 0.5 if 9 <= hour % 24 < 17 else 0.0)
+    rows.use("lab/notebook", "n", 0, range(DAYS * 24), sm=lambda hour: 0.5 if 9 <= hour % 24 < end[hour // 24] else 0.0)
     return rows.bundle()
 
 
@@ -32,6 +36,17 @@ def test_replayed_shares_sum_to_what_the_proof_saves(found):
     assert [one.id for one in found.proof.actions] == [one.id for one in found.plan.actions]
     assert sum(one.replayed_usd_mo for one in found.proof.actions) == pytest.approx(saved, abs=0.01)
     assert all(one.measure == "share" for one in found.proof.actions)
+
+
+def test_an_action_says_how_much_more_its_workloads_did_on_the_days_of_the_proof(found):
+    less = audit(wasteful(later_hours=2))
+
+    def ratios(result):
+        return [one.work_ratio for one in result.proof.actions if one.work_ratio is not None]
+
+    assert ratios(found) == pytest.approx([1.0] * len(ratios(found)))
+    assert ratios(less) == pytest.approx([0.25] * len(ratios(less)))
+    assert ratios(less)
 
 
 def test_both_orders_of_the_year_end_at_the_bill_of_the_plan(found):

@@ -217,6 +217,8 @@ class ActionProof:
     replayed_usd_mo: float
     held: bool | None
     """Whether the replayed share lies in the predicted interval; None where shares were not replayed."""
+    work_ratio: float | None = None
+    """GPU activity of its workloads an hour of the proof window, over that of the fit window; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,6 +19,8 @@ class ActionProofPart(Part):
     """On the proof window, dollars a month."""
     held: bool | None
     """True if the replayed share lies in the predicted 80% interval; null if shares were not replayed."""
+    work_ratio: float | None = None
+    """GPU activity of its workloads an hour of the proof window, over that of the days planned on; null if not measured."""
 
 
 class PromisePart(Part):

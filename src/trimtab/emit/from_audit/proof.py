@@ -86,6 +86,7 @@ def _action_proof(action: ActionProof) -> ActionProofPart:
         predicted_usd_mo=round(action.predicted_usd_mo, 2),
         replayed_usd_mo=round(action.replayed_usd_mo, 2),
         held=action.held,
+        work_ratio=None if action.work_ratio is None else round(action.work_ratio, 4),
     )
 
 

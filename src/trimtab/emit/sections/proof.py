@@ -38,6 +38,8 @@ from trimtab.emit.words import (
 _BRIEF_LINES = 8
 _BRIEF_ACTIONS = 20
 _TARGETS_UNFOLDED = 8
+_SAME_WORK_FRAC = 0.05
+"""Work that differs by less explains no saving that missed its interval."""
 
 
 def proof_blocks(document: AuditDocument) -> list[Block]:
@@ -148,7 +150,7 @@ def _actions(document: AuditDocument) -> Table:
 
 
 def _action_row(part: ActionProofPart, what: str) -> TableRow:
-    held = "" if part.held is None else "within its interval" if part.held else "outside its interval"
+    held = "" if part.held is None else "within its interval" if part.held else _outside(part)
     return TableRow(
         cells=(
             code(part.id),
@@ -159,6 +161,14 @@ def _action_row(part: ActionProofPart, what: str) -> TableRow:
             held,
         )
     )
+
+
+def _outside(part: ActionProofPart) -> str:
+    """Return that a saving missed its interval, with the work done then if that differs from the work planned on."""
+    ratio = part.work_ratio
+    if ratio is None or abs(ratio - 1) < _SAME_WORK_FRAC:
+        return "outside its interval"
+    return f"outside its interval; its GPUs did {abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} work then"
 
 
 def laws_blocks(document: AuditDocument) -> list[Block]:

@@ -33,7 +33,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.actions.attribution import attribute, components
-from trimtab.plan.model import ActionProof, CapacityPicture, Promise, Proof, Repair, TargetResult
+from trimtab.plan.model import Action, ActionProof, CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
@@ -406,9 +406,24 @@ def proof_by_action(planned: Planned, proven: ProofResult, *, seed: int) -> tupl
             held=_held(action.saving_usd_mo.low, per_month(usd(micro_usd), hours), action.saving_usd_mo.high)
             if shared
             else None,
+            work_ratio=_work_ratio(action, planned.fleet, proven.enacted.fleet),
         )
         for action, micro_usd in zip(planned.plan.actions, saved, strict=True)
     )
+
+
+def _work_ratio(action: Action, fitted: Fleet, proven: Fleet) -> float | None:
+    """Return how much more the GPUs of an action's workloads did in one window than in another; None where not measured."""
+    names = {change.subject for change in action.changes}
+    before, then = (_mean_activity(fleet, names) for fleet in (fitted, proven))
+    return then / before if before > 0 and np.isfinite(then) else None
+
+
+def _mean_activity(fleet: Fleet, names: set[str]) -> float:
+    """Return the mean GPUs' worth of activity of workloads, 0 where none was measured."""
+    return sum(
+        float(np.nansum(workload.activity.busy_gpus)) for workload in fleet.workloads if workload.name in names
+    ) / max(fleet.window.hours, 1)
 
 
 def _held(low: float, value: float, high: float) -> bool:
