@@ -157,6 +157,7 @@ def batch(
     size: Callable[..., int] | None = None,
     max_size: int | None = None,
     padded: bool = False,
+    batch_sizes: tuple[int, ...] = (),
     max_queue: int = 10_000,
     when_full: WhenFull = "wait",
     within_s: float | None = None,
@@ -182,6 +183,8 @@ def batch(function: Callable[..., object] | None = None, /, **settings: object) 
     key: items of different keys never share a batch (shape buckets: see `buckets`). pad(item, key) and unpad(result, item)
     run around the function, in the worker.
     size, max_size: a size per item (tokens) and the largest total of a batch; padded=True counts largest * number.
+    batch_sizes: the function runs at these sizes only, as compiled models want: a smaller batch is filled up with copies
+    of its last item, whose results are dropped. max_batch is the largest of them.
     max_queue, when_full: how many may wait; beyond it callers "wait" for room or are "refuse"d with `QueueFull`.
     within_s: default deadline of a request: late work is refused before it runs.
     isolate: whether, or for which errors, a failed batch is split to find the items at fault.

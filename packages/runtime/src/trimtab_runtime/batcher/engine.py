@@ -69,7 +69,11 @@ class Engine:
         self.state = State.OPEN
         self._limit = options.max_queue
         self.lanes = Lanes(
-            max_batch=options.max_batch, max_size=options.max_size, padded=options.padded, ordered=options.ordered
+            max_batch=options.max_batch,
+            max_size=options.max_size,
+            padded=options.padded,
+            ordered=options.ordered,
+            batch_sizes=options.batch_sizes,
         )
         self.running = 0
         self.in_flight = 0
@@ -256,13 +260,15 @@ class Engine:
             total = sum([request.size for request in requests]) if self._sized else items
             lane.time = observe_run(lane.time, total, run_s)
             if lane.cap.reduced:
-                lane.cap = observe_fit(lane.cap, items, self._rule.max_batch)
+                full = lane.cap.limit if items == self.lanes.limit(lane) else items
+                lane.cap = observe_fit(lane.cap, full, self._rule.max_batch)
             self.teller.window(self._rule, lane.time)
         self.metrics.count_run(items, run_s, extra=extra)
 
     def out_of_memory(self, lane: Lane, items: int) -> None:
         """Remember that a batch of `items` did not fit, and call the user's hook."""
         lane.cap = observe_oom(lane.cap, items)
+        lane.cap = lane.cap._replace(limit=self.lanes.limit(lane))
         with self.metrics.lock:
             self.metrics.out_of_memory += 1
         self.teller.out_of_memory(lane, items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -45,9 +45,12 @@ class Taken(NamedTuple):
 class Lanes:
     """All lanes of a batcher, and which of them have work, by priority."""
 
-    def __init__(self, *, max_batch: int, max_size: int | None, padded: bool, ordered: bool) -> None:
+    def __init__(
+        self, *, max_batch: int, max_size: int | None, padded: bool, ordered: bool, batch_sizes: Sequence[int] = ()
+    ) -> None:
         self.count = 0
         self._max_batch = max_batch
+        self._batch_sizes = batch_sizes
         self._max_total = inf if max_size is None else max_size
         self._sized = max_size is not None
         self._padded = padded
@@ -94,11 +97,18 @@ class Lanes:
 
     def is_full(self, lane: Lane) -> bool:
         """Say whether a lane holds a whole batch by count or by size."""
-        return lane.count >= lane.cap.limit or (self._sized and lane.total >= self._max_total)
+        return lane.count >= self.limit(lane) or (self._sized and lane.total >= self._max_total)
+
+    def limit(self, lane: Lane) -> int:
+        """Return how many items fit a batch; memory that ran out leaves the largest of the sizes that still fits."""
+        limit = min(lane.cap.limit, self._max_batch)
+        if not self._batch_sizes:
+            return limit
+        return max((size for size in self._batch_sizes if size <= limit), default=limit)
 
     def take(self, lane: Lane, now_s: float) -> Taken:
         """Take the next batch off a lane; drop the cancelled, set aside those whose deadline cannot be met."""
-        limit = min(lane.cap.limit, self._max_batch)
+        limit = self.limit(lane)
         planned = min(lane.total, self._max_total) if self._sized else min(lane.count, limit)
         idle_s = 0.0 if lane.running else now_s - lane.ended_s
         finish_s = now_s + refusal_s(lane.time, planned, idle_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Literal, NamedTuple
 
@@ -53,6 +54,7 @@ class Options:
     size: Callable[..., int] | None = None
     max_size: int | None = None
     padded: bool = False
+    batch_sizes: tuple[int, ...] = ()
     max_queue: int = 10_000
     when_full: WhenFull = "wait"
     within_s: float | None = None
@@ -84,6 +86,8 @@ class Options:
             raise UsageError("batch: size and max_size go together: a size function, and the largest total of a batch")
         if self.max_size is not None and self.max_size <= 0:
             raise UsageError(f"batch: max_size must be above 0 (saw {self.max_size!r})")
+        if self.batch_sizes:
+            self._check_batch_sizes()
         if self.worker not in ("thread", "process"):
             raise UsageError(f"batch: worker must be 'thread' or 'process' (saw {self.worker!r})")
         if self.run_limit_s is not None and (self.worker != "process" or not self.run_limit_s > 0):
@@ -93,6 +97,22 @@ class Options:
             )
         if self.when_full not in ("wait", "refuse"):
             raise UsageError(f"batch: when_full must be 'wait' or 'refuse' (saw {self.when_full!r})")
+
+    def _check_batch_sizes(self) -> None:
+        sizes = self.batch_sizes
+        if sizes[0] < 1 or any(late <= early for early, late in pairwise(sizes)):
+            raise UsageError(f"batch: batch_sizes must rise from 1 or more (saw {sizes!r})")
+        if sizes[-1] != self.max_batch:
+            raise UsageError(
+                f"batch: the largest of batch_sizes is the largest batch: give max_batch={sizes[-1]} "
+                f"(saw {self.max_batch!r}), or end batch_sizes with {self.max_batch!r}"
+            )
+        if self.max_size is not None:
+            raise UsageError("batch: batch_sizes fills batches up, which max_size forbids: give one of the two")
+
+    def filled(self, items: int, most: int) -> int:
+        """Return how many items the function gets for a batch of so many: the next of `batch_sizes`, if `most` allows it."""
+        return next((size for size in self.batch_sizes if items <= size <= most), items)
 
     def rule(self) -> BatchRule:
         """Return what the batching policy reads. A window without a least batch waits for a full one."""

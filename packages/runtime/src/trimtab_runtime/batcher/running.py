@@ -62,14 +62,28 @@ class Run:
         self.began_s = monotonic()
         pad = self.engine.options.pad
         if pad is None:
-            return [request.item for request in requests]
-        return [pad(request.item, request.key) for request in requests]
+            items = [request.item for request in requests]
+        else:
+            items = [pad(request.item, request.key) for request in requests]
+        if missing := self.filled(len(items)) - len(items):
+            items += items[-1:] * missing
+        return items
+
+    def filled(self, items: int) -> int:
+        """Return how many items the batch function gets for so many."""
+        return self.engine.options.filled(items, self.taken.lane.cap.limit)
+
+    def _checked(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
+        """Return one result for each request; those of copies that filled the batch up are dropped."""
+        wanted = len(requests)
+        results = checked(self.engine.name, returned, self.filled(wanted))
+        return results if len(results) == wanted else results[:wanted]
 
     def results(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
         """Check what the batch function returned and undo the padding; pass on what it yields, where it streams."""
         if self.engine.streams:
             return self._stream(requests, returned)
-        results = checked(self.engine.name, returned, len(requests))
+        results = self._checked(requests, returned)
         unpad = self.engine.options.unpad
         if unpad is None:
             return results
@@ -79,7 +93,7 @@ class Run:
         parts = Parts(requests, self.sent)
         with closing(cast("Generator[object]", returned)) as generator:
             for yielded in generator:
-                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                if not parts.send(self._checked(requests, yielded), self.here):
                     break
         return parts.ends()
 
@@ -88,7 +102,7 @@ class Run:
         parts = Parts(requests, self.sent)
         async with aclosing(returned) as generator:
             async for yielded in generator:
-                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                if not parts.send(self._checked(requests, yielded), self.here):
                     break
         return parts.ends()
 
@@ -158,7 +172,7 @@ class Run:
             return engine.options.isolates(error)
 
         def on_oom(items: int) -> int:
-            engine.out_of_memory(self.taken.lane, items)
+            engine.out_of_memory(self.taken.lane, self.filled(items))
             return self.taken.lane.cap.limit
 
         return recover(
