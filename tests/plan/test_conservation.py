@@ -141,3 +141,12 @@ def test_no_commitment_is_advised_on_less_than_four_weeks_and_the_audit_says_so(
     assert any("27 days of history, and a purchase needs 28" in reason for reason in short.degraded)
     assert [type(effect) for effect in bought(long)] == [BuyCommitment]
     assert bought(audit(steady(28), off, at=date(2026, 10, 30))) == []
+
+
+def test_a_purchase_that_is_used_at_all_hours_can_save_no_more_than_it_does():
+    found = audit(steady(28), SETTINGS, at=date(2026, 10, 30))
+    (purchase,) = found.plan.actions
+
+    # the difference of the two rates for 730 hours a month; less only where nodes go
+    assert purchase.saving_usd_mo.low < purchase.saving_usd_mo.value
+    assert purchase.saving_usd_mo.high == pytest.approx(purchase.saving_usd_mo.value, abs=0.01)

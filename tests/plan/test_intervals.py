@@ -122,9 +122,9 @@ def test_runs_on_spot_save_in_proportion_to_how_often_spot_is_there():
     assert "how often spot is there" in found.because
 
 
-def test_no_more_can_be_saved_than_is_spent():
+def test_no_more_can_be_saved_than_there_is_to_save():
     wide = saving_estimate(1000.0, np.full(HOURS, 1.0), speed(0.5, 1.0, 2.0), right_size.NAME)
-    within = saving_estimate(1000.0, np.full(HOURS, 1.0), speed(0.5, 1.0, 2.0), right_size.NAME, spend_usd_mo=1050.0)
+    within = saving_estimate(1000.0, np.full(HOURS, 1.0), speed(0.5, 1.0, 2.0), right_size.NAME, most_usd_mo=1050.0)
 
     assert wide.high > 1050.0
     assert (within.low, within.value, within.high) == (wide.low, 1000.0, 1050.0)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import Relocate, SetCapacityType, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.deployment.effects import (
+    BuyCommitment,
+    Relocate,
+    SetCapacityType,
+    SetPrecision,
+    SetTrainingMemory,
+    UseOffering,
+    UseSlots,
+)
 from trimtab.fleet.law_evidence import BackTest
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
@@ -45,7 +54,7 @@ from trimtab.plan.ventures import ResidualBill, unisolated, ventures
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
-from trimtab.units import per_month, usd
+from trimtab.units import HR_PER_MO, per_month, usd
 
 _ASKED_MORE = 20
 """Workloads, the largest ones, for which costly questions are asked: the nearest target that sharing would keep."""
@@ -502,6 +511,18 @@ def _commitments_worth(drafted: DraftPlan, settings: Settings) -> tuple[DraftPla
         drafted = drafted.without(frozenset({number}))
 
 
+def _most_usd_mo(drafted: DraftPlan, number: int) -> float:
+    """Return what an action that only buys saves if all of it is used at every hour; infinity for other actions."""
+    draft = drafted.actions[number]
+    if not all(isinstance(change.effect, BuyCommitment) for change in draft.changes):
+        return math.inf
+    rate = drafted.enacted.market.rate
+    saved = sum(
+        bought.quantity * (rate(bought.offer.pool) - bought.offer.rate_micro_usd_hr) for bought in draft.discounts
+    )
+    return usd(saved) * HR_PER_MO
+
+
 def _path(drafted: DraftPlan, shares: ShapleyShares, settings: Settings) -> RoadmapPlanner:
     return RoadmapPlanner(
         drafted=drafted,
@@ -540,7 +561,7 @@ def _actions(
                     hourly,
                     _speed(drafted, number),
                     draft.lever,
-                    spend_usd_mo=spend_usd_mo,
+                    most_usd_mo=min(_most_usd_mo(drafted, number), math.inf if spend_usd_mo is None else spend_usd_mo),
                     law_error_frac=_law_error_frac(drafted, number),
                     spot_up_frac=_spot_up_frac(draft.changes),
                 ),

@@ -46,7 +46,7 @@ def saving_estimate(
     speed: Estimate | None,
     lever: str,
     *,
-    spend_usd_mo: float | None = None,
+    most_usd_mo: float = math.inf,
     law_error_frac: float = 0.0,
     spot_up_frac: float | None = None,
 ) -> Estimate:
@@ -57,7 +57,7 @@ def saving_estimate(
     The lever's drift is the least width. Where a new GPU's speed is predicted, its interval widens the saving in proportion.
     What a service's law was off by in its back-test (`BackTest.error_frac`) is another source of doubt, independent of those
     weeks: squares add. `spot_up_frac` is the share of the time in which spot is assumed to be there: what it saves goes about
-    in proportion to that, so that recorded zones widen the interval. No more than `spend_usd_mo` of its subject can be saved.
+    in proportion to that, so that recorded zones widen the interval. No more than `most_usd_mo` can be saved, whatever happens.
     """
     drift = _drift_frac(lever)
     wide = abs(saving_usd_mo) * math.hypot(max(drift, _Z_80 * _relative_error(hourly_saving)), law_error_frac)
@@ -74,8 +74,7 @@ def saving_estimate(
         low = min(low, saving_usd_mo - abs(saving_usd_mo) * math.log(speed.value / speed.low))
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)
         because += f"; speed x{speed.value:.2f} ({speed.low:.2f}-{speed.high:.2f})"
-    if spend_usd_mo is not None:
-        high = min(high, max(spend_usd_mo, saving_usd_mo))
+    high = min(high, max(most_usd_mo, saving_usd_mo))
     return Estimate(value=saving_usd_mo, low=low, high=high, basis=basis, because=because)
 
 
