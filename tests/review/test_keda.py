@@ -8,7 +8,7 @@ import yaml
 from tests.review.test_review import bundle as bundle, hpa, on_pool, pods_metric, reviewed
 
 from trimtab.review.manifests import read_objects
-from trimtab.review.scaling import Fallback, Replica, scaling_of
+from trimtab.review.scaling import PAUSED, PAUSED_REPLICAS, Fallback, Replica, paused, paused_at, scaling_of
 
 REPLICA = Replica(capacity_req_s=10.0, full_frac=1.0, signal="sm_active")
 
@@ -84,7 +84,12 @@ def test_a_formula_over_triggers_is_not_guessed():
 
 
 def test_what_is_passed_over_is_noted():
-    assert any("idleReplicaCount" in note for note in policy(trigger(DEMAND), more="idleReplicaCount: 0").notes)
+    assert any("idleReplicaCount" in note for note in policy(trigger(DEMAND), more="idleReplicaCount: 1").notes)
+    assert any(
+        "initialCooldownPeriod" in note for note in policy(trigger(DEMAND), more="initialCooldownPeriod: 60").notes
+    )
+    cached = trigger(DEMAND).replace("name: load", "name: load, useCachedMetrics: true")
+    assert any("useCachedMetrics" in note for note in policy(cached).notes)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,44 @@ def test_a_paused_autoscaler_holds_what_it_is_paused_at(bundle):
     paused, static = reviewed(bundle, on_pool() + text), reviewed(bundle, on_pool("replicas: 3"))
 
     assert paused.after_micro_usd == static.after_micro_usd
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_paused"),
+    [
+        ({}, False), ({PAUSED: "true"}, True), ({PAUSED: "false"}, False), ({PAUSED: "invalid"}, True),
+        ({PAUSED_REPLICAS: "5"}, True), ({PAUSED: "true", PAUSED_REPLICAS: "5"}, True),
+        ({PAUSED: "false", PAUSED_REPLICAS: "5"}, True),
+    ],
+)  # fmt: skip
+def test_annotations_pause_it_as_in_keda(annotations, is_paused):
+    """`TestNeedToBePausedByAnnotation`, kedacore/keda v2.20.2, apis/keda/v1alpha1/scaledobject_types_test.go."""
+    (document,) = [one for one in yaml.safe_load_all(scaled(trigger(DEMAND))) if one]
+    document["metadata"]["annotations"] = annotations
+    (scaler,) = read_objects([("a.yaml", document)]).scalers["prod/api"]
+
+    assert paused(scaler) == is_paused
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [({}, None), ({PAUSED_REPLICAS: "5"}, 5), ({PAUSED_REPLICAS: "0"}, 0), ({PAUSED_REPLICAS: "no"}, None)],
+)
+def test_it_is_paused_at_the_stated_replicas(said, held):
+    """`TestGetPausedReplicaCount`; what is no number is an error there, and here at those that there are."""
+    (document,) = [one for one in yaml.safe_load_all(scaled(trigger(DEMAND))) if one]
+    document["metadata"]["annotations"] = said
+    (scaler,) = read_objects([("a.yaml", document)]).scalers["prod/api"]
+
+    assert paused_at(scaler) == held
+
+
+def test_what_is_paused_at_no_replica_serves_nobody(bundle):
+    found = reviewed(
+        bundle, on_pool() + scaled(trigger(DEMAND), annotations="{autoscaling.keda.sh/paused-replicas: '0'}")
+    )
+
+    assert found.broken or found.unjudged
 
 
 def test_an_autoscaler_of_a_cpu_metric_beside_load_is_not_judged(bundle):

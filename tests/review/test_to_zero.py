@@ -37,14 +37,20 @@ spec:
   scaleTargetRef: {name: assistant}
   minReplicaCount: LEAST
   maxReplicaCount: 2
+  MORE
   cooldownPeriod: 540
   triggers:
   - {type: prometheus, name: demand, metadata: {query: "QUERY", threshold: "0.15"}}
 """
 
 
-def reviewed(query, least=0, **declared):
-    text = FILES.replace("QUERY", query).replace("LEAST", str(least))
+def reviewed(query, least=0, more="", annotation="trimtab.dev/none", active_above="0", **declared):
+    text = FILES.replace("QUERY", query).replace("LEAST", str(least)).replace("MORE", more)
+    text = text.replace('"0.15"', f'"0.15", activationThreshold: "{active_above}"')
+    text = text.replace(
+        "{name: assistant, namespace: office}\nspec:\n  scale",
+        f"{{name: assistant, namespace: office, annotations: {{{annotation}: 'true'}}}}\nspec:\n  scale",
+    )
     objects = read_objects(("change.yaml", one) for one in yaml.safe_load_all(text))
     return review(bundle(targets=MOSTLY, **declared), objects)
 
@@ -58,7 +64,8 @@ def test_it_is_replayed_with_the_wait_of_who_comes_first_where_requests_are_held
 
     assert not stops(asleep)
     assert not asleep.unjudged
-    assert "none after 9 min" in asleep.workloads[0].changes[0]
+    # the cooldown, from when two minutes of requests are forgotten
+    assert "none after 11 min" in asleep.workloads[0].changes[0]
     assert asleep.after_micro_usd < 0.6 * awake.after_micro_usd
 
 
@@ -74,3 +81,38 @@ def test_what_reads_only_its_pods_never_comes_back(declared):
     (found,) = stops(reviewed(ANSWERED, **declared))
 
     assert "never comes back" in found
+
+
+def test_an_idle_count_of_zero_goes_to_none_although_its_autoscaler_keeps_two():
+    asleep, awake = (reviewed(ARRIVING, least=2, more=more, **ALLOWED) for more in ("idleReplicaCount: 0", ""))
+
+    assert "scale 2..2 replicas" in asleep.workloads[0].changes[0]
+    assert "none after 11 min" in asleep.workloads[0].changes[0]
+    assert asleep.after_micro_usd < 0.6 * awake.after_micro_usd
+
+
+def test_an_idle_count_that_is_not_below_the_least_is_refused_as_keda_refuses_it():
+    """`TestCheckReplicaCountBoundsAreValid` of kedacore/keda v2.20.2, apis/keda/v1alpha1/scaledobject_types_test.go."""
+    for least, idle in ((1, 1), (1, 2), (0, 0)):
+        assert reviewed(ARRIVING, least=least, more=f"idleReplicaCount: {idle}", **ALLOWED).unjudged
+
+
+@pytest.mark.parametrize("annotation", ["autoscaling.keda.sh/force-activation", "autoscaling.keda.sh/paused-scale-in"])
+def test_what_keeps_it_active_or_lets_nothing_scale_in_keeps_one_replica(annotation):
+    held = reviewed(ARRIVING, annotation=annotation, **ALLOWED)
+
+    assert not stops(held)
+    assert "scale 1..2" in held.workloads[0].changes[0]
+
+
+def test_a_pause_of_scaling_out_lets_nothing_wake_it():
+    (found,) = stops(reviewed(ARRIVING, annotation="autoscaling.keda.sh/paused-scale-out", **ALLOWED))
+
+    assert "never comes back" in found
+
+
+def test_a_threshold_above_what_comes_at_night_leaves_who_asks_then_waiting():
+    # one request of a minute in the night is 1/120 a second of two minutes; by day ten a minute come
+    woken, left = (reviewed(ARRIVING, active_above=level, **ALLOWED) for level in ("0.005", "0.05"))
+
+    assert woken.after_micro_usd > left.after_micro_usd

@@ -22,7 +22,7 @@ from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.keda import KedaPolicy, goes_to_none
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
@@ -189,12 +189,12 @@ class SetReplicaPolicy:
     @property
     def least(self) -> int:
         """Return the fewest replicas that it ever holds."""
-        return self.hpa.min_replicas
+        return 0 if self.goes_to_none else self.hpa.min_replicas
 
     @property
     def goes_to_none(self) -> bool:
         """Return whether it gives up the last replica."""
-        return isinstance(self.policy, KedaPolicy) and self.hpa.min_replicas == 0
+        return isinstance(self.policy, KedaPolicy) and goes_to_none(self.policy)
 
     def at_most(self, replicas: int) -> SetReplicaPolicy | None:
         """Return the same with no higher a ceiling; None if that is below its floor."""
@@ -210,8 +210,9 @@ class SetReplicaPolicy:
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
         mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
         idle = ""
-        if isinstance(self.policy, KedaPolicy) and self.goes_to_none:
-            idle_min = self.policy.cooldown_s / S_PER_MIN
+        if isinstance(self.policy, KedaPolicy) and goes_to_none(self.policy):
+            # what averages over a window tells of a request for so much longer
+            idle_min = (self.policy.cooldown_s + self.policy.activation_window_s - SYNC_S) / S_PER_MIN
             idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (
             f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "

@@ -28,10 +28,10 @@ from trimtab.levers.lever import (
     usual_reason,
 )
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.scaling import SYNC_S, HpaPolicy
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, window_steps
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import WAIT_COUNTED_S, cold_start_of, demand_of
-from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.tables.workloads import TargetMetric, WorkloadKind, averaged_over_s
 from trimtab.units import S_PER_MIN
 
 NAME = "scale-to-zero"
@@ -113,6 +113,8 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
                 hpa=HpaPolicy(target_frac=load, min_replicas=0, max_replicas=top, window_s=window_s),
                 polling_s=SYNC_S,
                 cooldown_s=cooldown_s,
+                # it stays active while either trigger is: demand's, or the waking one
+                activation_window_s=max(window_s, window_steps(averaged_over_s(wake.query)) * SYNC_S),
             ),
             metric="requests per replica",
             wake=Wake(query=wake.query, hold_s=wake.hold_s),

@@ -313,6 +313,19 @@ def push_for_sum(memory: Memory, ring: int, value: float) -> float:
     return memory[ring + 2]
 
 
+def push_for_mean(memory: Memory, ring: int, value: float) -> float:
+    """Put a value in and return the mean of the known values of the ring; NaN where the new one is unknown."""
+    push(memory, ring, value)
+    if math.isnan(value):
+        return math.nan
+    total, known = 0.0, 0
+    for i in range(ring + RING_HEAD, ring_end(memory, ring)):
+        if not math.isnan(memory[i]):
+            total += memory[i]
+            known += 1
+    return total / known
+
+
 def over_window(policy: HpaPolicy, memory: Memory, seen: Observation) -> Observation:
     """Return what is seen with the mean of the metric's window: of the busy share, else of the load.
 
@@ -324,16 +337,9 @@ def over_window(policy: HpaPolicy, memory: Memory, seen: Observation) -> Observa
     for _ in range(4):
         ring = ring_end(memory, ring)
     busy = policy.metric == Metric.DUTY_CYCLE
-    now = seen.duty_cycle_frac if busy else seen.load
-    push(memory, ring, now)
-    if math.isnan(now):
+    mean = push_for_mean(memory, ring, seen.duty_cycle_frac if busy else seen.load)
+    if math.isnan(mean):
         return seen
-    total, known = 0.0, 0
-    for i in range(ring + RING_HEAD, ring_end(memory, ring)):
-        if not math.isnan(memory[i]):
-            total += memory[i]
-            known += 1
-    mean = total / known
     load, duty_cycle_frac = (seen.load, mean) if busy else (mean, seen.duty_cycle_frac)
     return Observation(
         seen.step,

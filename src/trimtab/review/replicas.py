@@ -23,12 +23,15 @@ from trimtab.review.manifests import DeclaredPods, Manifests, Scaler
 from trimtab.review.placing import Proposed
 from trimtab.review.pools import NodePool
 from trimtab.review.scaling import (
-    PAUSED,
-    PAUSED_REPLICAS,
+    PAUSED_OUT,
     Replica,
+    Scaling,
     bounds,
     fallback_of,
+    idles,
     is_on,
+    may_go_to_none,
+    paused,
     paused_at,
     reads_absence_as_zero,
     scaling_of,
@@ -69,8 +72,9 @@ def scale_replicas(
         _drains(pods, pool, wanted, wanted, case, manifests, found)
         return
     scaler = scalers[0]
-    if is_on(scaler, PAUSED) or PAUSED_REPLICAS in scaler.annotations:
-        held = min(paused_at(scaler) or before, room)
+    if paused(scaler):
+        said = paused_at(scaler)
+        held = min(before if said is None else said, room)
         found.notes.append(f"its {scaler.kind} is paused, at {held} replicas")
         if held != before:
             found.changes.append((replica_count.NAME, SetReplicas(replicas=held, before=before)))
@@ -104,8 +108,14 @@ def scale_replicas(
     if highest < max(least, 1):
         found.refused = f"its {scaler.kind} has a most of {highest} replicas below its least, {least}"
         return
-    if least == 0 and isinstance(effect.policy, HpaPolicy):
-        effect = _to_none(effect, effect.policy, scaler, case, found, outlives=scaling.outlives)
+    idle = number(scaler.spec, "idleReplicaCount")
+    if scaler.kind == "ScaledObject" and idle is not None and idle >= least:
+        found.refused = f"KEDA takes no idleReplicaCount ({idle:.0f}) that is not below minReplicaCount ({least})"
+        return
+    hpa = effect.policy
+    if isinstance(hpa, HpaPolicy):
+        to_none = may_go_to_none(scaler)
+        effect = _to_none(effect, hpa, scaler, case, found, scaling) if to_none else _awake(effect, hpa)
     _drains(pods, pool, least, highest, case, manifests, found)
     _rollout(pods, pool, highest, room, case, found)
     limited = effect.at_most(room)
@@ -162,16 +172,28 @@ def _at_ends(effect: SetReplicaPolicy, case: Case, found: Proposed) -> Iterator[
             yield Deployment.of(*found.changes, (autoscaling.NAME, replace(effect, policy=hpa)))
 
 
+def _awake(effect: SetReplicaPolicy, hpa: HpaPolicy) -> SetReplicaPolicy:
+    """Return the same autoscaler that keeps its last replica."""
+    return replace(effect, policy=hpa._replace(min_replicas=max(1, hpa.min_replicas)))
+
+
 def _to_none(
-    effect: SetReplicaPolicy, hpa: HpaPolicy, scaler: Scaler, case: Case, found: Proposed, *, outlives: bool
+    effect: SetReplicaPolicy, hpa: HpaPolicy, scaler: Scaler, case: Case, found: Proposed, scaling: Scaling
 ) -> SetReplicaPolicy:
-    """Return what an autoscaler with a least of 0 is replayed as: to none where something wakes it and holds requests."""
-    woken = replace(effect, policy=hpa._replace(min_replicas=1))
-    if not outlives:
+    """Return what an autoscaler that goes to none is replayed as: so where something wakes it and holds requests."""
+    woken = _awake(effect, hpa)
+    if not scaling.outlives:
         found.stop(
             case.workload.name, (scaler.file,),
             "goes to zero replicas and never comes back: no trigger tells of requests while there is no pod to export them",
             "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
+        )  # fmt: skip
+        return woken
+    if is_on(scaler, PAUSED_OUT):
+        found.stop(
+            case.workload.name, (scaler.file,),
+            f"goes to zero replicas and never comes back: {PAUSED_OUT} lets no trigger wake it",
+            "remove the annotation, or keep one replica",
         )  # fmt: skip
         return woken
     declared = case.workload.spec.wakes_on
@@ -186,7 +208,14 @@ def _to_none(
         hpa=hpa,
         polling_s=int(_KEDA_POLLING_S if polling_s is None else polling_s),
         cooldown_s=int(_KEDA_COOLDOWN_S if cooldown_s is None else cooldown_s),
+        idles=idles(scaler),
     )
+    if (awake := scaling.activation) is not None:
+        policy = policy._replace(
+            activation_load=awake.load,
+            activation_window_s=awake.window_s,
+            activation_backlog_replica_s=awake.backlog_replica_s,
+        )
     return replace(effect, policy=policy, wake=Wake(query=declared.query, hold_s=declared.hold_s))
 
 

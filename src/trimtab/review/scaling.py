@@ -23,16 +23,16 @@ from enum import Enum
 from trimtab.catalog.model_servers import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others, window_steps
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.sources.kubernetes.objects import at, listed, number, text
-from trimtab.tables.workloads import rests_on_replicas
-from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
+from trimtab.tables.workloads import averaged_over_s, ranges_of, rests_on_replicas
 
 _AT = "autoscaling.keda.sh/"
 PAUSED, PAUSED_REPLICAS = f"{_AT}paused", f"{_AT}paused-replicas"
 PAUSED_IN, PAUSED_OUT = f"{_AT}paused-scale-in", f"{_AT}paused-scale-out"
+FORCED = f"{_AT}force-activation"
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 """What Go's strconv.ParseBool takes for false; KEDA takes what is no such word for true."""
 
@@ -83,10 +83,30 @@ def is_on(scaler: Scaler, annotation: str) -> bool:
     return said is not None and said not in _FALSE
 
 
+def paused(scaler: Scaler) -> bool:
+    """Return whether nothing scales a workload: stated replicas pause it whatever else is said."""
+    return is_on(scaler, PAUSED) or PAUSED_REPLICAS in scaler.annotations
+
+
 def paused_at(scaler: Scaler) -> int | None:
     """Return the replicas at which a ScaledObject is paused; None where it is not, or at those that there are."""
     said = scaler.annotations.get(PAUSED_REPLICAS, "")
     return int(said) if said.isdigit() else None
+
+
+def idles(scaler: Scaler) -> bool:
+    """Return whether a ScaledObject goes to none although its autoscaler keeps more."""
+    return scaler.kind == "ScaledObject" and number(scaler.spec, "idleReplicaCount") == 0
+
+
+def may_go_to_none(scaler: Scaler) -> bool:
+    """Return whether a ScaledObject gives up the last replica while no trigger is active.
+
+    Not while it is told to be active, nor while it may not scale in (pkg/scaling/executor/scale_scaledobjects.go, RequestScale,
+    scaleToZeroOrIdle).
+    """
+    held = is_on(scaler, FORCED) or is_on(scaler, PAUSED_IN)
+    return not held and (idles(scaler) or bounds(scaler)[0] == 0)
 
 
 def not_modelled(scaler: Scaler) -> str:
@@ -100,14 +120,13 @@ def read_roughly(scaler: Scaler) -> Iterator[str]:
     """Yield what of a ScaledObject is passed over."""
     if scaler.kind != "ScaledObject":
         return
-    if number(scaler.spec, "idleReplicaCount") is not None:
-        yield "idleReplicaCount is passed over: in truth it holds fewer replicas while no trigger is active"
+    if number(scaler.spec, "idleReplicaCount"):
+        yield "idleReplicaCount above 0 is passed over: its autoscaler raises it to minReplicaCount at once"
     if number(scaler.spec, "initialCooldownPeriod"):
         yield "initialCooldownPeriod is passed over: it matters only after the object is made"
     for trigger in listed(scaler.spec, "triggers"):
-        level = text(trigger, "metadata", "activationThreshold")
-        if level not in ("", "0") and not number(scaler.spec, "minReplicaCount"):
-            yield f"activationThreshold {level} is passed over: any request wakes it in the replay"
+        if at(trigger, "useCachedMetrics") is True:
+            yield "useCachedMetrics is passed over: in truth its autoscaler sees what was polled last, not what is now"
 
 
 _REQUESTS = re.compile(
@@ -126,9 +145,6 @@ _WEIGHED = re.compile(
 _SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
 _GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
 _RATE = re.compile(r"\b(i?rate|increase)\s*\(")
-_WINDOW = re.compile(r"\b(\w+)\s*\(\s*(?!kube_)[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+)([smhd])\]")
-"""A function over a range of a series, but for what kube-state-metrics says of objects: that is no load."""
-_AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
 _LAST_TWO = frozenset({"irate", "idelta", "last_over_time"})
 """Functions that take the last two samples of their window, or the last, however long it is."""
 _SCALED = re.compile(r"^(?P<whole>.+?)\s*(?P<by>[/*])\s*(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
@@ -150,7 +166,6 @@ _EMPTY_WITHOUT_PODS = re.compile(r"sum\((?P<demand>.+)\) or \(vector\(0\) unless
 """Demand that reads 0, and is no fault, while no pod is ready to export it."""
 _WAKES = re.compile(r"clamp_max\(ceil\(sum\((?P<query>.+)\)\), 1\)", re.DOTALL)
 """One replica while something is above 0."""
-_SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY}
 _SAME_UNIT_FRAC = 1e-4
 """A recorded capacity is written with six digits: the same number as that of the replay."""
 _KEDA_MOST = 100
@@ -186,10 +201,21 @@ class Signal:
     """Over which it averages."""
     outlives: bool = False
     """Whether it still tells of requests while there is no pod."""
+    activation: float = 0.0
+    """Above which a trigger is active, in the series' own unit."""
     forecast: Forecast | None = None
     notes: tuple[str, ...] = ()
     tokens: TokenWork | None = None
     """What each token counts of a mean request, where it goes by their work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """Above which load (replicas), over which window, or above which waiting work a ScaledObject is active."""
+
+    load: float
+    window_s: int
+    backlog_replica_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +227,8 @@ class Scaling:
     notes: tuple[str, ...] = ()
     outlives: bool = False
     """Whether a metric still tells of requests while there is no pod."""
+    activation: Activation | None = None
+    """Of an autoscaler that goes to none: what keeps it awake."""
     tops_out: str = ""
     """Why it can never ask for more, where that is so."""
     counted_req_s: float = 0.0
@@ -305,8 +333,36 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Repli
     behaving, roughly = _behaving(policy, scaler)
     if first.forecast is not None:
         return _forecast(behaving, first, first.forecast, (*notes, *roughly))
-    outlives = any(signal.outlives for signal in signals)
-    return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out, outlives=outlives)
+    return Scaling(
+        policy=behaving,
+        notes=(*notes, *roughly),
+        tops_out=tops_out,
+        outlives=any(signal.outlives for signal in signals),
+        activation=_activation(signals, replica),
+    )
+
+
+def _activation(signals: Sequence[Signal], replica: Replica) -> Activation:
+    """Return what keeps a ScaledObject awake: the trigger on load that is active first, and what waits.
+
+    A trigger that counts arrivals only does not see what waits: under a threshold above 0 that keeps nothing awake.
+    """
+    asking = [signal for signal in signals if signal.kind in (Kind.DEMAND, Kind.SERVED, Kind.WAKE)]
+    if not asking:
+        return Activation(load=0.0, window_s=SYNC_S, backlog_replica_s=0.0)
+    first = min(asking, key=lambda signal: (_activation_load(signal, replica), -signal.window_s))
+    load = _activation_load(first, replica)
+    waits = [signal.activation / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING]
+    waits += [_activation_load(signal, replica) * SYNC_S for signal in asking if signal.kind is Kind.DEMAND]
+    waits += [0.0] if load == 0.0 else []
+    return Activation(load=load, window_s=first.window_s, backlog_replica_s=min(waits, default=math.inf))
+
+
+def _activation_load(signal: Signal, replica: Replica) -> float:
+    """Return the load, in replicas, above which a trigger is active; whether somebody asks is 0 or 1."""
+    if signal.kind is Kind.WAKE:
+        return 0.0 if signal.activation < 1.0 else math.inf
+    return _target(replace(signal, target=signal.activation), replica)[0]
 
 
 def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, ...]) -> Scaling:
@@ -377,7 +433,8 @@ def _triggers(scaler: Scaler, records: Records) -> Iterator[Signal]:
             if value is None or text(trigger, "metricType") == "Value":
                 yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
             else:
-                yield _signal(query, value, scaler, records, name)
+                active_above = _quantity(at(trigger, "metadata", "activationThreshold"))
+                yield replace(_signal(query, value, scaler, records, name), activation=active_above or 0.0)
         else:
             yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
 
@@ -393,8 +450,9 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
     said = name or query
     wakes = _WAKES.fullmatch(query.strip())
     if wakes is not None:
-        outlives = rests_on_replicas(_written_out(wakes["query"], records)) is None
-        return Signal(kind=Kind.WAKE, name=said, target=target, outlives=outlives)
+        asked = _written_out(wakes["query"], records)
+        outlives = rests_on_replicas(asked) is None
+        return Signal(kind=Kind.WAKE, name=said, target=target, window_s=_window_s(asked), outlives=outlives)
     held = _EMPTY_WITHOUT_PODS.fullmatch(query.strip())
     query = _spelled(held["demand"] if held else query, records)
     if _GUARD.search(_recorded(query, records) or query):
@@ -458,16 +516,15 @@ def _window_s(expression: str) -> int:
     >>> _window_s("rate(a[5m]) + idelta(b[30s]) / 15"), _window_s("irate(a[2m])"), _window_s("avg_over_time(c[299s])")
     (300, 15, 300)
     """
-    found = (int(count) * _SECONDS[unit] for name, count, unit in _WINDOW.findall(expression) if name in _AVERAGING)
-    return -(-max(found, default=SYNC_S) // SYNC_S) * SYNC_S
+    return window_steps(averaged_over_s(expression)) * SYNC_S
 
 
 def _other_windows(said: str, expression: str) -> tuple[str, ...]:
     """Say which functions look back in a way that the replay does not."""
     return tuple(
-        f"{said} has {name} over {count}{unit}: replayed as what it is now"
-        for name, count, unit in dict.fromkeys(_WINDOW.findall(expression))
-        if name not in _AVERAGING | _LAST_TWO
+        f"{said} has {name} over {span}: replayed as what it is now"
+        for name, span in ranges_of(expression)
+        if name not in _LAST_TWO
     )
 
 

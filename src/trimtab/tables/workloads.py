@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trimtab.errors import BundleError, Fault
 from trimtab.tables.quality_evidence import QualityEvidence, with_evidence
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
-from trimtab.units import HR_PER_DAY
+from trimtab.units import HR_PER_DAY, S_PER_DAY, S_PER_HR, S_PER_MIN
 
 WORKLOADS_FILE = "workloads.yaml"
 _VERSION = 1
@@ -64,6 +64,31 @@ def rests_on_replicas(query: str) -> str | None:
     """
     found = _OF_REPLICAS.search(query)
     return None if found is None else found[0]
+
+
+_RANGE = re.compile(r"\b(\w+)\s*\(\s*(?!kube_)[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[((\d+)([smhd]))\]")
+"""A function over a range of a series, but for what kube-state-metrics says of objects: that is no load."""
+_AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
+_SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY}
+
+
+def ranges_of(query: str) -> Iterator[tuple[str, str]]:
+    """Yield the functions of a PromQL query that look back, with how far, but for those that average.
+
+    >>> list(ranges_of("max_over_time(a[5m]) + rate(b[1m])"))
+    [('max_over_time', '5m')]
+    """
+    yield from dict.fromkeys((name, span) for name, span, *_ in _RANGE.findall(query) if name not in _AVERAGING)
+
+
+def averaged_over_s(query: str) -> int:
+    """Return the longest window over which a PromQL query averages, in seconds; 0 where it does not.
+
+    >>> averaged_over_s("rate(a[5m]) + idelta(b[30s]) / 15"), averaged_over_s("irate(a[2m])")
+    (300, 0)
+    """
+    found = (int(count) * _SECONDS[unit] for name, _, count, unit in _RANGE.findall(query) if name in _AVERAGING)
+    return max(found, default=0)
 
 
 class _Model(BaseModel):

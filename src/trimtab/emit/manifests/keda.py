@@ -43,6 +43,7 @@ def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts
         "scaleTargetRef": scale_target(known),
         "pollingInterval": polling_s,
         "cooldownPeriod": cooldown_s,
+        **({"idleReplicaCount": 0} if isinstance(effect.policy, KedaPolicy) and effect.policy.idles else {}),
         "minReplicaCount": policy.min_replicas,
         "maxReplicaCount": policy.max_replicas,
         "fallback": {

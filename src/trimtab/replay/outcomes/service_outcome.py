@@ -274,7 +274,8 @@ def _with_one_up(place: Placement) -> Placement:
     scaling = place.scaling
     if not isinstance(scaling, SetReplicaPolicy) or not isinstance(scaling.policy, KedaPolicy):
         raise ValueError(f"{scaling} never gives up its last replica")
-    policy = scaling.policy._replace(hpa=scaling.policy.hpa._replace(min_replicas=1))
+    hpa = scaling.policy.hpa
+    policy = scaling.policy._replace(hpa=hpa._replace(min_replicas=max(1, hpa.min_replicas)), idles=False)
     return replace(place, scaling=replace(scaling, policy=policy))
 
 

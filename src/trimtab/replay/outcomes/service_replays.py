@@ -26,7 +26,7 @@ from trimtab.fleet.model import ServiceObservation
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules
 from trimtab.policies.hedge import HedgePolicy
-from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.keda import KedaPolicy, goes_to_none
 from trimtab.policies.scaling import NO_OTHERS, ROUNDING, SYNC_S, HpaPolicy, Metric, StaticReplicas, window_steps
 from trimtab.replay.compiled import CountArray, compiled
 from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
@@ -284,7 +284,8 @@ def is_bounded(policy: ScalingPolicy) -> TypeGuard[BoundedPolicy]:
         case StaticReplicas():
             return True
         case KedaPolicy():
-            return policy.hpa.min_replicas == 0
+            # a load above 0 is compared with a mean, which may be lower than that of a decision
+            return goes_to_none(policy) and policy.activation_load == 0.0
         case HpaPolicy(metric=Metric.DEMAND) | ForecastPolicy(hpa=HpaPolicy(metric=Metric.SIGNAL)):
             hpa = policy.hpa if isinstance(policy, ForecastPolicy) else policy
         case _:
@@ -310,8 +311,7 @@ def least_held(
     if isinstance(policy, StaticReplicas):
         return np.full(history.decisions, policy.replicas, dtype=np.int32)
     if isinstance(policy, KedaPolicy):
-        asked_req_s = policy.activation_load * model.capacity_req_s * (1.0 + _SLACK)
-        return _least_awake(_rate(history), asked_req_s, policy.polling_s, policy.cooldown_s)
+        return _least_awake(_rate(history), policy.polling_s, policy.cooldown_s)
     told = np.full(1, math.nan)
     if isinstance(policy, ForecastPolicy) and recorded is not None:
         told = history.by_decision(_forecast(policy.rules, recorded))
@@ -416,16 +416,13 @@ def _least_course(
 
 
 @compiled
-def _least_awake(rate: FloatArray, asked_req_s: float, polling_s: int, cooldown_s: int) -> CountArray:
-    """Return one at each decision at which a replica is up for those who ask, and none at the others.
-
-    More than `asked_req_s` counts as asking.
-    """
+def _least_awake(rate: FloatArray, polling_s: int, cooldown_s: int) -> CountArray:
+    """Return one at each decision at which a replica is up for those who ask, and none at the others."""
     held = np.empty(len(rate), dtype=np.int32)
     now, idle_s = 1, 0.0
     for step in range(len(rate)):
         held[step] = now
-        active = rate[step] > asked_req_s
+        active = rate[step] > 0.0
         idle_s = 0.0 if active else idle_s + SYNC_S
         if now == 0:
             if active and (step * SYNC_S) % polling_s < SYNC_S:
