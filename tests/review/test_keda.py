@@ -24,6 +24,10 @@ def test_a_fallback_holds_as_many_replicas_as_keda_asks_for(behavior, current, h
     assert Fallback(failures=3, replicas=10, behavior=behavior).held(current) == held
 
 
+def by_value(said):
+    return said.replace("type: prometheus", "type: prometheus, metricType: Value")
+
+
 def trigger(query='sum(rate(http_requests_total{pod=~"api-.+"}[1m]))', threshold=5, name="load", nulls="false"):
     return (
         f"{{type: prometheus, name: {name}, metadata: {{query: '{query}', threshold: '{threshold}', "
@@ -62,12 +66,46 @@ def test_of_two_triggers_on_load_the_lower_target_asks_for_more():
 
 
 def test_demand_leads_and_what_saturates_stands_beside_it():
-    activity = trigger("avg(avg_over_time(DCGM_FI_PROF_SM_ACTIVE[1m]))", 0.4, "activity")
+    activity = by_value(trigger("avg(avg_over_time(DCGM_FI_PROF_SM_ACTIVE[1m]))", 0.4, "activity"))
 
     found = policy(activity, trigger(DEMAND, 8)).policy
 
     assert found.target_frac == pytest.approx(0.8)
     assert found.others.duty_cycle_frac == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("query", "asks"),
+    [
+        ("avg(DCGM_FI_PROF_SM_ACTIVE{pod=~'api-.+'})", "3 replicas at most"),
+        ("max(rate(http_requests_total{pod=~'api-.+'}[1m]))", "fewer replicas, the more there are"),
+        ("avg(rate(vllm:request_success_total[1m])) / 2", "fewer replicas, the more there are"),
+    ],
+)
+def test_a_mean_over_pods_with_an_average_value_asks_for_too_few_and_is_said(query, asks):
+    """kubernetes/kubernetes v1.34, replica_calculator.go, GetExternalPerPodMetricReplicas: the usage over the average value."""
+    found = policy(trigger(query.replace("'", '"'), 0.4))
+
+    assert found.policy is None
+    assert asks in found.never_asks
+
+
+def test_a_mean_over_pods_with_a_value_is_what_a_sum_with_an_average_value_is():
+    arriving = 'rate(http_requests_total{pod=~"api-.+"}[1m]) + http_requests_waiting{pod=~"api-.+"} / 15'
+    mean, total = trigger(f"avg({arriving})", 4), trigger(f"sum({arriving})", 4)
+
+    assert policy(by_value(mean)).policy == policy(total).policy
+    assert "no average value" in policy(by_value(total)).refused
+
+
+def test_a_target_of_zero_is_not_replayed():
+    assert "a target of 0" in policy(trigger(DEMAND, 0)).refused
+
+
+def test_the_deepest_of_one_queue_that_several_exporters_tell_of_is_no_mean_over_pods():
+    queue = trigger("max(gateway_requests_waiting)", 8, "queue")
+
+    assert policy(trigger(DEMAND, 4), queue).policy.others.queue_replica_s == pytest.approx(0.8)
 
 
 def test_metrics_over_different_windows_are_noted():

@@ -96,13 +96,13 @@ def scale_replicas(
         )  # fmt: skip
     found.notes += scaling.notes
     _without_metrics(scaler, case, found)
+    if scaling.never_asks:
+        # where no replica was ever seen full, it is not known what a full one shows: the replay's targets tell what it costs
+        say = found.stop if replica.seen_full or scaling.policy is None else found.warn
+        say(name, (scaler.file,), scaling.never_asks, scaling.cure)
     if scaling.policy is None:
         found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"
         return
-    if scaling.tops_out:
-        # where no replica was ever seen full, it is not known what a full one shows: the replay's targets tell what it costs
-        say = found.stop if replica.seen_full else found.warn
-        say(name, (scaler.file,), scaling.tops_out, "lower the target, or follow requests")
     effect = SetReplicaPolicy(policy=scaling.policy, metric=_followed(scaler), tokens=scaling.tokens)
     least, highest = effect.hpa.min_replicas, effect.hpa.max_replicas
     if highest < max(least, 1):

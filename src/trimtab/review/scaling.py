@@ -1,7 +1,6 @@
 """How many replicas an autoscaler's object would keep: HorizontalPodAutoscaler v2 and KEDA's ScaledObject as replayed policies.
 
-What a metric says is told by the series that its query ends in: requests, requests that wait, GPU activity. A metric that
-history does not hold (CPU, memory, a queue elsewhere) cannot be replayed, and an autoscaler that follows it is not judged.
+An autoscaler that follows what history does not hold (`signals`) cannot be replayed, and is not judged.
 Defaults are those of Kubernetes 1.34 (autoscaling/v2: 1 replica, tolerance 10 %, up by 100 % or 4 pods per 15 s, down to the
 highest of 300 s) and KEDA 2.18 (minReplicaCount 0, maxReplicaCount 100, pollingInterval 30 s, cooldownPeriod 300 s).
 
@@ -14,20 +13,16 @@ fallback would answer).
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from trimtab.catalog.model_servers import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others, window_steps
-from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
+from trimtab.review.forecasts import Forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
+from trimtab.review.signals import Kind, Signal, metric_quantity, signals_of
 from trimtab.sources.kubernetes.objects import at, listed, number, text
-from trimtab.tables.workloads import averaged_over_s, ranges_of, rests_on_replicas
 
 _AT = "autoscaling.keda.sh/"
 PAUSED, PAUSED_REPLICAS = f"{_AT}paused", f"{_AT}paused-replicas"
@@ -35,6 +30,9 @@ PAUSED_IN, PAUSED_OUT = f"{_AT}paused-scale-in", f"{_AT}paused-scale-out"
 FORCED = f"{_AT}force-activation"
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 """What Go's strconv.ParseBool takes for false; KEDA takes what is no such word for true."""
+_SAME_UNIT_FRAC = 1e-4
+"""A recorded capacity is written with six digits: the same number as that of the replay."""
+_KEDA_MOST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,86 +127,6 @@ def read_roughly(scaler: Scaler) -> Iterator[str]:
             yield "useCachedMetrics is passed over: in truth its autoscaler sees what was polled last, not what is now"
 
 
-_REQUESTS = re.compile(
-    r"request[a-z_]*(total|count|per_second|rate)|request_success|num_requests_total|\brps\b|\bqps\b"
-)
-_WAITING = re.compile(r"requests?_waiting|queue_(size|depth|length)|num_queue_reqs|pending_requests?")
-_PROMPTS, _ANSWERS, _CACHED = (
-    frozenset(name for server in SERVERS for name in getattr(server, kind))
-    for kind in ("prompt_tokens", "answer_tokens", "cached_tokens")
-)
-_WEIGHED = re.compile(
-    r"sum by \(namespace, pod\) \(irate\((?P<name>[a-zA-Z_:][\w:]*)\{.*?\}\[\d+s\]\)\)"
-    r" \* (?P<each>-?[0-9.]+(?:e[+-]?[0-9]+)?)"
-)
-"""Tokens times what one takes of a mean request."""
-_SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
-_GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
-_RATE = re.compile(r"\b(i?rate|increase)\s*\(")
-_LAST_TWO = frozenset({"irate", "idelta", "last_over_time"})
-"""Functions that take the last two samples of their window, or the last, however long it is."""
-_SCALED = re.compile(r"^(?P<whole>.+?)\s*(?P<by>[/*])\s*(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
-_OPERATOR = re.compile(r"[-+*/%^<>=]|\b(?:and|or|unless)\b")
-_CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)
-_SUMMED = re.compile(r"^(?:sum|avg|max)\s*(?:(?:by|without)\s*\([^)]*\))?\s*(?P<inside>\(.*\))$", re.DOTALL)
-_SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
-_RECORDED = re.compile(r"\b([a-zA-Z_][a-zA-Z0-9_]*:[a-zA-Z0-9_:]+)(?:\{[^}]*\})?")
-_FORECAST = re.compile(r"\b(deriv|predict_linear|holt_winters|double_exponential_smoothing)\s*\(|\boffset\b")
-_GUARD = re.compile(r">\s*[0-9.]+.*\bor\s+vector\(0\)\s*$", re.DOTALL)
-_HOLDS = re.compile(
-    r"\((?P<demand>.+) < (?P<floor>[0-9.e+-]+) \* [^()]+\) or \((?P=demand) > (?P<target>[0-9.e+-]+) \* (?P<current>[^()]+)\)"
-    r" or \((?P=target) \* (?P=current) and (?P=demand)\)"
-)
-"""Demand that asks for no fewer replicas than there are while those that are ready have enough to do: as a pods metric does."""
-_MEAN_LOAD = re.compile(r"\((?P<demand>[^()]+) - (?P<load>[^()]+) \+ avg_over_time\((?P=load)\[(?P<window>\d+)s\]\)\)")
-"""Demand with the mean load of a window in place of that of now."""
-_EMPTY_WITHOUT_PODS = re.compile(r"sum\((?P<demand>.+)\) or \(vector\(0\) unless on \(\) \(.+ > 0\)\)", re.DOTALL)
-"""Demand that reads 0, and is no fault, while no pod is ready to export it."""
-_WAKES = re.compile(r"clamp_max\(ceil\(sum\((?P<query>.+)\)\), 1\)", re.DOTALL)
-"""One replica while something is above 0."""
-_SAME_UNIT_FRAC = 1e-4
-"""A recorded capacity is written with six digits: the same number as that of the replay."""
-_KEDA_MOST = 100
-
-
-Records = Mapping[str, str]
-"""Expression by recorded name."""
-
-
-class Kind(Enum):
-    """What a metric follows."""
-
-    DEMAND = "requests that arrive"
-    SERVED = "requests that are answered"
-    ACTIVITY = "GPU activity"
-    WAITING = "requests that wait"
-    GUARD = "a limit, beyond which it asks for more"
-    HOURS = "hours of the week"
-    WAKE = "whether anybody asks"
-    UNKNOWN = "what this history does not hold"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """One metric of an autoscaler: what it follows, its target per replica in the series' own unit, and what the series was
-    divided by."""
-
-    kind: Kind
-    name: str
-    target: float
-    divided_by: float = 1.0
-    window_s: int = SYNC_S
-    """Over which it averages."""
-    outlives: bool = False
-    """Whether it still tells of requests while there is no pod."""
-    activation: float = 0.0
-    """Above which a trigger is active, in the series' own unit."""
-    forecast: Forecast | None = None
-    notes: tuple[str, ...] = ()
-    tokens: TokenWork | None = None
-    """What each token counts of a mean request, where it goes by their work."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
     """Above which load (replicas), over which window, or above which waiting work a ScaledObject is active."""
@@ -229,8 +147,10 @@ class Scaling:
     """Whether a metric still tells of requests while there is no pod."""
     activation: Activation | None = None
     """Of an autoscaler that goes to none: what keeps it awake."""
-    tops_out: str = ""
-    """Why it can never ask for more, where that is so."""
+    never_asks: str = ""
+    """Why it never asks for as many replicas as its load needs, where that is so."""
+    cure: str = "lower the target, or follow requests"
+    """Of what it never asks for."""
     counted_req_s: float = 0.0
     """What its metric takes a replica to serve; 1 where it counts requests as they are, 0 where it does not count them."""
     tokens: TokenWork | None = None
@@ -255,9 +175,10 @@ class Replica:
 
 def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSeries]) -> Scaling:
     """Return what an autoscaler does to a service of such replicas."""
-    keda = scaler.kind == "ScaledObject"
-    known = _records_of(scaler, records)
-    signals = list(_triggers(scaler, known) if keda else _metrics(scaler, known))
+    signals = signals_of(scaler, records)
+    if mistake := next((signal.mistake for signal in signals if signal.mistake), ""):
+        cure = "sum over its pods, or compare the mean with a value (metricType: Value, target.value)"
+        return Scaling(policy=None, refused=mistake, never_asks=mistake, cure=cure)
     unknown = [signal for signal in signals if signal.kind in (Kind.UNKNOWN, Kind.HOURS)]
     if not signals or unknown:
         names = ", ".join(signal.name for signal in unknown) or "nothing"
@@ -291,15 +212,6 @@ def _leading(signals: Sequence[Signal], replica: Replica) -> list[Signal]:
     return sorted(
         found, key=lambda signal: (signal.forecast is None, order.index(signal.kind), _target(signal, replica)[0])
     )
-
-
-def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
-    """Return what each recorded series of its namespace is; of several of one name, that with its workload's label."""
-    own_records = [record for record in records if record.namespace == scaler.namespace]
-    target = text(scaler.spec, "scaleTargetRef", "name")
-    own = {record.name: record.expression for record in own_records if target in record.labels.values()}
-    times = Counter(record.name for record in own_records)
-    return {record.name: record.expression for record in own_records if times[record.name] == 1} | own
 
 
 def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:
@@ -336,7 +248,7 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Repli
     return Scaling(
         policy=behaving,
         notes=(*notes, *roughly),
-        tops_out=tops_out,
+        never_asks=tops_out,
         outlives=any(signal.outlives for signal in signals),
         activation=_activation(signals, replica),
     )
@@ -406,216 +318,6 @@ def bounds(scaler: Scaler) -> tuple[int, int]:
     return int(1 if low is None else low), int(high or 0)
 
 
-def _metrics(scaler: Scaler, records: Records) -> Iterator[Signal]:
-    for metric in listed(scaler.spec, "metrics"):
-        form = text(metric, "type")
-        body = at(metric, form[:1].lower() + form[1:])
-        if form in ("Resource", "ContainerResource"):
-            yield Signal(kind=Kind.UNKNOWN, name=f"{text(body, 'name')} of its pods", target=0.0)
-            continue
-        name = text(body, "metric", "name")
-        target = at(body, "target")
-        value = _quantity(at(target, "averageValue"))
-        if value is None:
-            yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
-        else:
-            yield _signal(name, value, scaler, records)
-
-
-def _triggers(scaler: Scaler, records: Records) -> Iterator[Signal]:
-    for trigger in listed(scaler.spec, "triggers"):
-        form, name = text(trigger, "type"), text(trigger, "name") or text(trigger, "type")
-        if form == "cron":
-            yield Signal(kind=Kind.HOURS, name=f"hours ({name})", target=0.0)
-        elif form == "prometheus":
-            query = text(trigger, "metadata", "query")
-            value = _quantity(at(trigger, "metadata", "threshold"))
-            if value is None or text(trigger, "metricType") == "Value":
-                yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
-            else:
-                active_above = _quantity(at(trigger, "metadata", "activationThreshold"))
-                yield replace(_signal(query, value, scaler, records, name), activation=active_above or 0.0)
-        else:
-            yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
-
-
-def _quantity(value: object) -> float | None:
-    """Return a Kubernetes quantity without a unit, or with m for thousandths; None where it is none."""
-    found = re.fullmatch(r"([0-9.]+)(m?)", str(value)) if value is not None else None
-    return None if found is None else float(found[1]) / (1000.0 if found[2] else 1.0)
-
-
-def _signal(query: str, target: float, scaler: Scaler, records: Records, name: str = "") -> Signal:
-    """Return what a query follows, with every recorded series in it replaced by what it records."""
-    said = name or query
-    wakes = _WAKES.fullmatch(query.strip())
-    if wakes is not None:
-        asked = _written_out(wakes["query"], records)
-        outlives = rests_on_replicas(asked) is None
-        return Signal(kind=Kind.WAKE, name=said, target=target, window_s=_window_s(asked), outlives=outlives)
-    held = _EMPTY_WITHOUT_PODS.fullmatch(query.strip())
-    query = _spelled(held["demand"] if held else query, records)
-    if _GUARD.search(_recorded(query, records) or query):
-        return Signal(kind=Kind.GUARD, name=said, target=target)
-    forecast = _forecast_of(query, scaler, records)
-    if forecast is not None:
-        load = records.get(LOAD, "")
-        return Signal(
-            kind=Kind.DEMAND,
-            name=said,
-            target=target,
-            divided_by=_divisor(load),
-            forecast=forecast,
-            tokens=_tokens(load),
-        )
-    query, window_s = _demand_of(_recorded(query, records) or query)
-    written = _written_out(query, records)
-    if _FORECAST.search(written):
-        return Signal(kind=Kind.UNKNOWN, name=f"{said} (a forecast of a form that is not known)", target=0.0)
-    window_s, notes = max(window_s, _window_s(written)), _other_windows(said, written)
-    if _SM_ACTIVE.search(written):
-        return Signal(kind=Kind.ACTIVITY, name=said, target=target, window_s=window_s, notes=notes)
-    if _GPU_UTIL.search(written):
-        return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
-    tokens = _tokens(written)
-    if tokens is not None or (_REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written))):
-        arriving = bool(_WAITING.search(written))
-        return Signal(
-            kind=Kind.DEMAND if arriving else Kind.SERVED,
-            name=said,
-            target=target,
-            divided_by=_divisor(written),
-            window_s=window_s,
-            notes=notes,
-            outlives=rests_on_replicas(written) is None,
-            tokens=tokens,
-        )
-    if _WAITING.search(written):
-        outlives = rests_on_replicas(written) is None
-        return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes, outlives=outlives)
-    return Signal(kind=Kind.UNKNOWN, name=said, target=target)
-
-
-def _tokens(expression: str) -> TokenWork | None:
-    """Return what an expression takes each token for, in mean requests, where it is of the form that `emit` writes.
-
-    The form is the work of prompts' and answers' tokens, and requests that wait beside it; None for any other.
-    """
-    each = {found["name"]: float(found["each"]) for found in _WEIGHED.finditer(expression)}
-    prompts, answers, cached = (
-        next((each[name] for name in each if name in names), None) for names in (_PROMPTS, _ANSWERS, _CACHED)
-    )
-    if prompts is None or answers is None or not _WAITING.search(expression):
-        return None
-    return TokenWork(input_req=prompts, output_req=answers, cached_req=prompts + (cached or 0.0))
-
-
-def _window_s(expression: str) -> int:
-    """Return the longest window over which an expression averages, in whole decisions of the autoscaler.
-
-    >>> _window_s("rate(a[5m]) + idelta(b[30s]) / 15"), _window_s("irate(a[2m])"), _window_s("avg_over_time(c[299s])")
-    (300, 15, 300)
-    """
-    return window_steps(averaged_over_s(expression)) * SYNC_S
-
-
-def _other_windows(said: str, expression: str) -> tuple[str, ...]:
-    """Say which functions look back in a way that the replay does not."""
-    return tuple(
-        f"{said} has {name} over {span}: replayed as what it is now"
-        for name, span in ranges_of(expression)
-        if name not in _LAST_TWO
-    )
-
-
-def _demand_of(query: str) -> tuple[str, int]:
-    """Return the demand that an expression holds up, and the window over which its load is averaged."""
-    held = _HOLDS.fullmatch(query)
-    demand = held["demand"] if held else query
-    mean = _MEAN_LOAD.fullmatch(demand)
-    return (mean["demand"], int(mean["window"]) + 1) if mean else (demand, SYNC_S)
-
-
-def _forecast_of(query: str, scaler: Scaler, records: Records) -> Forecast | None:
-    """Return the forecast that a series is the last of; None where it is none."""
-    found = _SELECTOR.match(query)
-    if found is None or found[1] != WANTED:
-        return None
-    workload = text(scaler.spec, "scaleTargetRef", "name")
-    return read_forecast(records, f'{{namespace="{scaler.namespace}",workload="{workload}"}}')
-
-
-def _divisor(expression: str) -> float:
-    """Return the number that a whole expression is divided by, inside sums and clamps; 1 where it is not.
-
-    >>> _divisor("clamp_min(sum by (namespace) ((rate(a[1m]) + b / 15) / 8.6), 0)"), _divisor("rate(a[1m]) + b / 15")
-    (8.6, 1.0)
-    >>> _divisor("sum(rate(a[1m])) / 16"), _divisor("sum by (pod) (rate(a[1m])) * 0.5")
-    (16.0, 2.0)
-    """
-    inside = expression.strip()
-    while True:
-        found = _CLAMPED.match(inside) or _SUMMED.match(inside)
-        if found and _is_one(found["inside"]):
-            inside = found["inside"].strip()
-        elif inside.startswith("(") and _closes(inside) == len(inside) - 1:
-            inside = inside[1:-1].strip()
-        else:
-            break
-    found = _SCALED.match(inside)
-    if found is None or not float(found["number"]) or _OPERATOR.search(_outside(found["whole"])):
-        return 1.0
-    return float(found["number"]) if found["by"] == "/" else 1.0 / float(found["number"])
-
-
-def _outside(expression: str) -> str:
-    """Return what of an expression stands in no bracket."""
-    depth, left = 0, ""
-    for letter in expression:
-        depth -= letter in ")}]"
-        left += letter if depth == 0 else ""
-        depth += letter in "({["
-    return left
-
-
-def _is_one(text: str) -> bool:
-    """Return whether what was found inside a call is one balanced expression."""
-    return text.count("(") == text.count(")")
-
-
-def _closes(text: str) -> int:
-    """Return where the parenthesis that a text begins with is closed; -1 where it begins with none."""
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return place if letter == ")" else -1
-    return -1
-
-
-def _spelled(query: str, records: Records) -> str:
-    """Return a query with a recorded series' name as it was recorded: metrics APIs spell colons as `_`."""
-    found = _SELECTOR.match(query)
-    return {name.replace(":", "_"): name for name in records}.get(found[1], query) if found else query
-
-
-def _recorded(query: str, records: Records) -> str | None:
-    """Return what a query that is one recorded series records; None where it is more, or none."""
-    found = _SELECTOR.match(query)
-    return records.get(found[1]) if found else None
-
-
-def _written_out(query: str, records: Records) -> str:
-    """Return what the first series of a query records, down to what servers export."""
-    for _ in records:
-        found = next((match[1] for match in _RECORDED.finditer(query) if match[1] in records), None)
-        if found is None:
-            break
-        # of several series that an expression combines, the first says what is followed
-        query = records[found]
-    return query
-
-
 def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, ...]]:
     """Return a policy with the behaviours that an object states, and what of them was read roughly."""
     keda = scaler.kind == "ScaledObject"
@@ -629,8 +331,8 @@ def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, 
     behaving = policy._replace(
         up_stabilization_s=int(_default(number(up, "stabilizationWindowSeconds"), policy.up_stabilization_s)),
         down_stabilization_s=int(_default(number(down, "stabilizationWindowSeconds"), policy.down_stabilization_s)),
-        tolerance_up_frac=_default(_quantity(at(up, "tolerance")), policy.tolerance_up_frac),
-        tolerance_down_frac=_default(_quantity(at(down, "tolerance")), policy.tolerance_down_frac),
+        tolerance_up_frac=_default(metric_quantity(at(up, "tolerance")), policy.tolerance_up_frac),
+        tolerance_down_frac=_default(metric_quantity(at(down, "tolerance")), policy.tolerance_down_frac),
         up_frac=up_frac,
         up_pods=up_pods,
         down_frac=down_frac,
