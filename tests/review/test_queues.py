@@ -10,37 +10,43 @@ import yaml
 from hypothesis import given, strategies as st
 from tests.emit.cluster_example import example_facts
 from tests.review.test_emitted import of_effect
-from tests.review.test_review import manifests, nightly_runs as nightly_runs, on_pool, reviewed, stops
+from tests.review.test_review import nightly_runs as nightly_runs, on_pool, reviewed, stops
 
 from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.cron_files import cluster_queue_objects, deferral_objects
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.review import read_objects
-from trimtab.review.queues import QueuedRuns, deferral_of, waits_s
+from trimtab.review.queues import Admission, QueuedRuns, deferral_of, waits_s
 
 
 def runs(*each):
     return QueuedRuns(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
 
 
+def alone(waiting, quotas, *, strict):
+    """The waits in one queue of no cohort."""
+    (found,) = waits_s([(waiting, Admission.of(quotas, strict=strict))])
+    return found
+
+
 def test_older_runs_that_do_not_fit_block_newer_ones_in_strict_order_alone():
     waiting = runs((0, 10, 3), (1, 10, 3), (2, 4, 1))
 
-    assert waits_s(waiting, [4.0], strict=True).tolist() == [0, 9, 8]
-    assert waits_s(waiting, [4.0], strict=False).tolist() == [0, 9, 0]
+    assert alone(waiting, [4.0], strict=True).tolist() == [0, 9, 8]
+    assert alone(waiting, [4.0], strict=False).tolist() == [0, 9, 0]
 
 
 def test_a_run_takes_the_first_flavor_that_has_room_and_never_two():
     waiting = runs((0, 10, 4), (0, 10, 4), (0, 10, 5))
 
-    assert waits_s(waiting, [4.0, 4.0], strict=False).tolist() == [0, 0, np.inf]
+    assert alone(waiting, [4.0, 4.0], strict=False).tolist() == [0, 0, np.inf]
 
 
 def test_a_run_larger_than_the_capacity_is_never_let_in_and_blocks_a_strict_queue_for_good():
     waiting = runs((0, 10, 9), (1, 10, 1))
 
-    assert waits_s(waiting, [4.0], strict=False).tolist() == [np.inf, 0]
-    assert waits_s(waiting, [4.0], strict=True).tolist() == [np.inf, np.inf]
+    assert alone(waiting, [4.0], strict=False).tolist() == [np.inf, 0]
+    assert alone(waiting, [4.0], strict=True).tolist() == [np.inf, np.inf]
 
 
 RUN = st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 6))
@@ -50,7 +56,7 @@ RUN = st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 6))
 def test_never_more_than_the_quota_runs_at_once_and_all_are_let_in(each, quota, strict):
     waiting = runs(*each)
 
-    starts = waiting.submit_s + waits_s(waiting, [float(quota)], strict=strict)
+    starts = waiting.submit_s + alone(waiting, [float(quota)], strict=strict)
 
     assert np.isfinite(starts).all()
     for now in starts:
@@ -62,7 +68,7 @@ def test_never_more_than_the_quota_runs_at_once_and_all_are_let_in(each, quota, 
 def test_no_run_waits_where_the_quota_is_all_that_is_ever_asked_for(each):
     waiting = runs(*each)
 
-    assert not waits_s(waiting, [float(waiting.gpus.sum())], strict=True).any()
+    assert not alone(waiting, [float(waiting.gpus.sum())], strict=True).any()
 
 
 JOB = """
@@ -132,14 +138,106 @@ def test_what_of_a_queue_is_not_modelled_is_listed(nightly_runs):
     assert [one.what for one in found.unread] == ["ClusterQueue team: preemption"]
 
 
-def test_a_cohort_lends_what_it_may():
-    other = (QUEUE % ("cohort: all", "5, lendingLimit: 2")).replace("name: team", "name: other")
-    queues = manifests(QUEUE % ("cohort: all", 3) + other).queues
-    bounded = manifests(QUEUE % ("cohort: all", "3, borrowingLimit: 1") + other).queues
+# cohorts and queues as (name, cohort above, nominal, borrowing, lending), and what each queue can have
+TREES = {
+    "base cqs": ([], [("cq1", "", 0, None, None), ("cq2", "", 5, None, None)], {"cq1": 0, "cq2": 5}),
+    "cqs with cohort": (
+        [("cohort", "", 10, None, None)],
+        [("cq1", "cohort", 10, None, None), ("cq2", "cohort", 10, None, 9)],
+        {"cq1": 29, "cq2": 30},
+    ),
+    "cq borrows from cohort": ([("cohort", "", 10, None, None)], [("cq1", "cohort", 10, None, None)], {"cq1": 20}),
+    "cq oversubscription spills into cohort": (
+        [("cohort", "", 10, None, None)],
+        [("cq1", "cohort", 10, None, None), ("cq2", "cohort", 10, 0, 0)],
+        {"cq1": 20, "cq2": 10},
+    ),
+    "lending and borrowing limits respected": (
+        [("cohort", "", 10, None, None)],
+        [("cq1", "cohort", 10, None, None), ("cq2", "cohort", 10, 2, None), ("cq3", "cohort", 10, None, 5)],
+        {"cq1": 35, "cq2": 12, "cq3": 40},
+    ),
+    "hierarchical cohort": (
+        [("root", "", 0, None, None), ("left", "root", 10, None, None), ("right", "root", 10, None, None)],
+        [("cq1", "left", 10, None, None), ("cq2", "right", 10, None, 0)],
+        {"cq1": 30, "cq2": 40},
+    ),
+    "hierarchical cohort respects borrowing limit": (
+        [("root", "", 0, None, None), ("left", "root", 10, 5, None), ("right", "root", 10, None, None)],
+        [("left-cq1", "left", 10, None, None), ("left-cq2", "left", 10, 5, None), ("right-cq", "right", 10, None, None)],
+        {"left-cq1": 35, "left-cq2": 15, "right-cq": 50},
+    ),
+    "hierarchical cohort respects lending limit": (
+        [("root", "", 0, None, None), ("left", "root", 0, None, 5), ("right", "root", 0, None, None)],
+        [
+            ("left-cq1", "left", 10, None, 5), ("left-cq2", "left", 10, None, None),
+            ("right-cq", "right", 0, None, None), ("root-cq", "root", 0, None, None),
+        ],
+        {"left-cq1": 20, "left-cq2": 15, "right-cq": 5, "root-cq": 5},
+    ),
+}  # fmt: skip
+# the same trees with some of it in use, and what each then still has
+USED = {
+    "cqs with cohort": ({"cq1": 1, "cq2": 0.5}, {"cq1": 28, "cq2": 28.5}),
+    "cq borrows from cohort": ({"cq1": 11}, {"cq1": 9}),
+    "cq oversubscription spills into cohort": ({"cq1": 31}, {"cq1": 0, "cq2": 0}),
+    "lending and borrowing limits respected": ({"cq1": 20, "cq2": 10, "cq3": 6}, {"cq1": 4, "cq2": 2, "cq3": 4}),
+    "hierarchical cohort": ({"cq1": 10, "cq2": 5}, {"cq1": 20, "cq2": 25}),
+}
 
-    assert queues.quota_of(queues.cluster["team"]) == (5.0,)
-    assert queues.quota_of(queues.cluster["other"]) == (8.0,)
-    assert bounded.quota_of(bounded.cluster["team"]) == (4.0,)
+
+def admissions_of(cohorts, queues):
+    """Queues and cohorts of GPUs, read from their objects."""
+    limits = ("nominalQuota", "borrowingLimit", "lendingLimit")
+    found = []
+    for kind, above, each in (("Cohort", "parentName", cohorts), ("ClusterQueue", "cohortName", queues)):
+        for name, parent, *quota in each:
+            resource = {
+                "name": "nvidia.com/gpu",
+                **{key: value for key, value in zip(limits, quota, strict=False) if value is not None},
+            }
+            groups = [{"flavors": [{"name": "red", "resources": [resource]}]}]
+            spec = {above: parent, "resourceGroups": groups}
+            found.append(("a.yaml", {"kind": kind, "metadata": {"name": name}, "spec": spec}))
+    return read_objects(found).queues.admissions()
+
+
+@pytest.mark.parametrize("case", TREES)
+def test_a_tree_of_cohorts_lends_and_borrows_as_in_kueue(case):
+    """`TestAvailable` of Kueue v0.19.2, pkg/cache/scheduler/resource_test.go: before, in and after use."""
+    cohorts, queues, potential = TREES[case]
+    found = admissions_of(cohorts, queues)
+
+    def left():
+        return {name: one.quotas[0].available() for name, one in found.items()}
+
+    assert left() == potential
+    in_use, expected = USED.get(case, ({}, potential))
+    for name, gpus in in_use.items():
+        found[name].quotas[0].take(gpus)
+    # it never goes below none: Kueue's own numbers of a queue that uses more than there is
+    assert {name: max(0, gpus) for name, gpus in left().items()} == expected
+    for name, gpus in in_use.items():
+        found[name].quotas[0].give_back(gpus)
+    assert left() == potential
+
+
+def test_gpus_that_one_queue_of_a_cohort_borrows_are_gone_for_the_other():
+    queues = admissions_of([], [("team", "all", 4, None, None), ("other", "all", 4, None, None)])
+    long, late = runs((0, 100, 8)), runs((1, 10, 4))
+
+    waits = waits_s([(long, queues["team"]), (late, queues["other"])])
+
+    assert [part.tolist() for part in waits] == [[0], [99]]
+
+
+def test_of_two_queues_the_run_that_borrows_nothing_is_let_in_first():
+    queues = admissions_of([], [("team", "all", 2, None, None), ("other", "all", 4, None, None)])
+    borrows, within = runs((0, 10, 4)), runs((0, 10, 4))
+
+    waits = waits_s([(borrows, queues["team"]), (within, queues["other"])])
+
+    assert [part.tolist() for part in waits] == [[10], [0]]
 
 
 def test_a_flavor_says_on_which_nodes_its_runs_go(nightly_runs):

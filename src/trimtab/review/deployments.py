@@ -29,6 +29,7 @@ from trimtab.emit.manifests.cron_files import moments
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers import gpu_count, idle_release, schedule, sharing
 from trimtab.policies.deferral import start_s
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -48,7 +49,7 @@ from trimtab.review.placing import (
     with_fewer_gpus,
 )
 from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NodePool
-from trimtab.review.queues import ClusterQueue, QueuedRuns, deferral_of, of_lists, only_flavor, waits_s
+from trimtab.review.queues import ClusterQueue, QueuedRuns, deferral_of, only_flavor, waits_s
 from trimtab.review.replicas import most_wanted, room_on, scale_replicas
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
@@ -127,43 +128,55 @@ def proposed_deployments(cases: Mapping[str, Case], market: Market, manifests: M
             taking_turns[slots.pool, slots.shared.slots_per_node].append(name)
     for names in taking_turns.values():
         found |= _beside_one_another({name: cases[name] for name in names}, market, manifests)
-    for cluster_queue in manifests.queues.cluster.values():
-        _admit(cluster_queue, cases, manifests, found)
+    _admit(cases, manifests, found)
     return found
 
 
-def _admit(queue: ClusterQueue, cases: Mapping[str, Case], manifests: Manifests, found: Mapping[str, Proposed]) -> None:
-    """Say how long the runs of a ClusterQueue wait for its quota, beside one another, and which never get it."""
-    names = [
-        name
+def _admit(cases: Mapping[str, Case], manifests: Manifests, found: Mapping[str, Proposed]) -> None:
+    """Say how long runs wait for the quota of their ClusterQueues, beside one another, and which never get it."""
+    admissions = manifests.queues.admissions()
+    queues = {
+        name: _queue_of(name, manifests)
         for name, case in cases.items()
-        if case.workload.jobs is not None and not found[name].refused and _queue_of(name, manifests) == queue.name
-    ]
-    quotas = manifests.queues.quota_of(queue)
-    if not names or not quotas:
-        return
-    parts = [_queued_runs(cases[name], manifests.pods[name], found[name]) for name in names]
-    waits = waits_s(of_lists(parts), quotas, strict=queue.strict)
-    for name, part in zip(names, np.split(waits, np.cumsum([len(part.gpus) for part in parts])[:-1]), strict=True):
-        found[name].waits_s = tuple(part.tolist())
-        never, longest = int(np.isinf(part).sum()), part[np.isfinite(part)].max(initial=0.0)
-        files = (*manifests.pods[name].files, queue.file)
-        if never:
-            found[name].stop(
-                name, files,
-                f"{never} of {len(part)} runs never get the quota of ClusterQueue {queue.name} (flavors of "
-                f"{', '.join(f'{quota:g}' for quota in quotas)} GPUs): they, or older runs that block them, ask for more",
-                "raise the quota, or ask for fewer GPUs",
-            )  # fmt: skip
-        if longest:
-            waiting = part[np.isfinite(part) & (part > 0)]
-            found[name].warn(
-                name, files,
-                f"{len(waiting)} of {len(part)} runs wait for the quota of ClusterQueue {queue.name}: "
-                f"{waiting.mean() / S_PER_HR:.2g} h on average, {longest / S_PER_HR:.2g} h at most. They are billed as if they "
-                "had not: later, and as much",
-                "raise the quota if their targets need it",
-            )  # fmt: skip
+        if case.workload.jobs is not None and not found[name].refused
+    }
+    names = [name for name, queue in queues.items() if queue in admissions and admissions[queue].quotas]
+    capacities = {queue: [quota.available() for quota in admission.quotas] for queue, admission in admissions.items()}
+    waits = waits_s(
+        [(_queued_runs(cases[name], manifests.pods[name], found[name]), admissions[queues[name]]) for name in names]
+    )
+    for name, part in zip(names, waits, strict=True):
+        queue = manifests.queues.cluster[queues[name]]
+        _say_waits(name, part, queue, capacities[queue.name], manifests, found[name])
+
+
+def _say_waits(
+    name: str,
+    waits: FloatArray,
+    queue: ClusterQueue,
+    capacities: Sequence[float],
+    manifests: Manifests,
+    found: Proposed,
+) -> None:
+    found.waits_s = tuple(waits.tolist())
+    never, longest = int(np.isinf(waits).sum()), waits[np.isfinite(waits)].max(initial=0.0)
+    files = (*manifests.pods[name].files, queue.file)
+    if never:
+        found.stop(
+            name, files,
+            f"{never} of {len(waits)} runs never get the quota of ClusterQueue {queue.name} (flavors of "
+            f"{', '.join(f'{gpus:g}' for gpus in capacities)} GPUs): they, or older runs that block them, ask for more",
+            "raise the quota, or ask for fewer GPUs",
+        )  # fmt: skip
+    if longest:
+        waiting = waits[np.isfinite(waits) & (waits > 0)]
+        found.warn(
+            name, files,
+            f"{len(waiting)} of {len(waits)} runs wait for the quota of ClusterQueue {queue.name}: "
+            f"{waiting.mean() / S_PER_HR:.2g} h on average, {longest / S_PER_HR:.2g} h at most. They are billed as if they "
+            "had not: later, and as much",
+            "raise the quota if their targets need it",
+        )  # fmt: skip
 
 
 def _queue_of(name: str, manifests: Manifests) -> str:

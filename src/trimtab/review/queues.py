@@ -3,7 +3,9 @@
 As Kueue v0.19.2 has it (site/content/en/docs/concepts/cluster_queue.md): a LocalQueue hands its runs to a ClusterQueue, which
 admits one once a flavor has as much quota left as all of its pods ask for, the first such flavor of its list. A run that asks
 for more than a flavor's capacity never gets it (pkg/scheduler/flavorassigner, "> maximum capacity"). `StrictFIFO` lets older
-runs that do not fit block newer ones, `BestEffortFIFO`, the default, does not. Only GPUs are counted.
+runs that do not fit block newer ones, `BestEffortFIFO`, the default, does not. Queues of a tree of cohorts share what they lend
+and borrow (pkg/cache/scheduler/resource_node.go); of their oldest runs those that borrow nothing are let in first, then the
+older ones (pkg/scheduler/scheduler.go, makeClassicalIterator). Only GPUs are counted.
 """
 
 from __future__ import annotations
@@ -62,6 +64,81 @@ class ClusterQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cohort:
+    """A Cohort: its own quotas, which its queues and the cohorts below it may use, and the cohort above it."""
+
+    quotas: tuple[FlavorQuota, ...]
+    parent: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SharedQuota:
+    """The GPUs of one flavor at a ClusterQueue or Cohort, as a node of a tree of cohorts (resource_node.go)."""
+
+    nominal: float
+    borrows: float | None
+    lends: float | None
+    parent: SharedQuota | None = None
+    children: list[SharedQuota] = field(default_factory=list)
+    subtree: float = 0.0
+    """What it and all below it hold, but for what those keep to themselves."""
+    used: float = 0.0
+
+    def join(self, parent: SharedQuota) -> None:
+        """Put it below a cohort's."""
+        self.parent = parent
+        parent.children.append(self)
+
+    def settle(self) -> None:
+        """Work out what it and all below it hold."""
+        for child in self.children:
+            child.settle()
+        self.subtree = self.nominal + sum(child.subtree - child.kept for child in self.children)
+
+    @property
+    def kept(self) -> float:
+        """Return what it never lends."""
+        return 0.0 if self.lends is None else max(0.0, self.subtree - self.lends)
+
+    def available(self) -> float:
+        """Return how many GPUs it may still use, its own and borrowed ones."""
+        if self.parent is None:
+            return self.subtree - self.used
+        above = self.parent.available()
+        if self.borrows is not None:
+            above = min(self.subtree - self.kept - max(0.0, self.used - self.kept) + self.borrows, above)
+        return max(0.0, self.kept - self.used) + above
+
+    def take(self, gpus: float) -> None:
+        """Use GPUs, those first that it never lends."""
+        above = gpus - max(0.0, self.kept - self.used)
+        self.used += gpus
+        if self.parent is not None and above > 0:
+            self.parent.take(above)
+
+    def give_back(self, gpus: float) -> None:
+        """Stop to use GPUs, the shared ones first."""
+        shared = self.used - self.kept
+        self.used -= gpus
+        if self.parent is not None and shared > 0:
+            self.parent.give_back(min(gpus, shared))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Admission:
+    """A ClusterQueue as it lets runs in: its quotas in the order in which they are tried."""
+
+    quotas: tuple[SharedQuota, ...]
+    strict: bool
+
+    @classmethod
+    def of(cls, quotas: Sequence[float], *, strict: bool) -> Admission:
+        """Return a queue of no cohort."""
+        alone = [SharedQuota(nominal=gpus, borrows=None, lends=None, subtree=gpus) for gpus in quotas]
+        return cls(quotas=tuple(alone), strict=strict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalQueue:
     """A LocalQueue: the ClusterQueue behind it."""
 
@@ -85,6 +162,7 @@ class Queues:
     cluster: dict[str, ClusterQueue] = field(default_factory=dict)
     local: dict[str, LocalQueue] = field(default_factory=dict)
     """By namespace and name."""
+    cohorts: dict[str, Cohort] = field(default_factory=dict)
     flavors: dict[str, Flavor] = field(default_factory=dict)
     turns: dict[str, dict[str, int]] = field(default_factory=dict)
     """Namespace and name of a LocalQueue -> the second of the day (UTC) at which a clock sets each stop policy."""
@@ -104,7 +182,11 @@ class Queues:
                     if at(body, "spec", key):
                         yield f"ClusterQueue {name}: {key}", f"not modelled: {taken}"
             case _:
-                yield f"{kind} {name}", "quotas of cohorts are not modelled, only those of their ClusterQueues"
+                # `parent` in v1alpha1
+                parent = text(body, "spec", "parentName") or text(body, "spec", "parent")
+                self.cohorts[name] = Cohort(quotas=tuple(_quotas(body)), parent=parent)
+                if at(body, "spec", "fairSharing"):
+                    yield f"Cohort {name}: fairSharing", f"not modelled: {_UNREAD['fairSharing']}"
 
     def takes_turn(self, namespace: str, cron_job: Object) -> bool:
         """Read a CronJob that opens or closes a LocalQueue; tell whether it is one."""
@@ -120,16 +202,51 @@ class Queues:
                 return True
         return False
 
-    def quota_of(self, queue: ClusterQueue) -> tuple[float, ...]:
-        """Return the GPUs of each of its flavors, with what the rest of its cohort lends."""
-        others = [other for other in self.cluster.values() if queue.cohort == other.cohort != "" and other != queue]
-        return tuple(quota.gpus + _borrowed(quota, others) for quota in queue.quotas)
+    def admissions(self) -> dict[str, Admission]:
+        """Return how each ClusterQueue lets runs in, before any is."""
+        cohorts: dict[tuple[str, str], SharedQuota] = {}
+        found = {}
+        for queue in self.cluster.values():
+            leaves = tuple(_shared(quota) for quota in queue.quotas)
+            for leaf, quota in zip(leaves, queue.quotas, strict=True):
+                if queue.cohort:
+                    leaf.join(self._cohort(queue.cohort, quota.flavor, cohorts))
+            found[queue.name] = Admission(quotas=leaves, strict=queue.strict)
+        for cohort in list(self.cohorts):
+            # a cohort without queues still lends what it has
+            for flavor in {flavor for _, flavor in cohorts}:
+                self._cohort(cohort, flavor, cohorts)
+        for node in (*cohorts.values(), *(leaf for admission in found.values() for leaf in admission.quotas)):
+            if node.parent is None:
+                node.settle()
+        return found
+
+    def _cohort(self, name: str, flavor: str, made: dict[tuple[str, str], SharedQuota]) -> SharedQuota:
+        """Return a cohort's quota of a flavor, with those above it; one that no object describes has none of its own."""
+        if (name, flavor) in made:
+            return made[name, flavor]
+        stated = self.cohorts.get(name, Cohort(quotas=(), parent=""))
+        own = next((quota for quota in stated.quotas if quota.flavor == flavor), None)
+        node = SharedQuota(nominal=0.0, borrows=None, lends=None) if own is None else _shared(own)
+        made[name, flavor] = node
+        if stated.parent:
+            above = self._cohort(stated.parent, flavor, made)
+            # below cohorts that are above one another Kueue lets no run in; here the one that closes the ring has none above it
+            if not _is_above(node, above):
+                node.join(above)
+        return node
 
 
-def _borrowed(quota: FlavorQuota, others: Sequence[ClusterQueue]) -> float:
-    same = [other for queue in others for other in queue.quotas if other.flavor == quota.flavor]
-    lent = sum(other.gpus if other.lends is None else other.lends for other in same)
-    return lent if quota.borrows is None else min(lent, quota.borrows)
+def _is_above(node: SharedQuota, other: SharedQuota) -> bool:
+    """Return whether a node is another, or above it."""
+    step: SharedQuota | None = other
+    while step is not None and step is not node:
+        step = step.parent
+    return step is node
+
+
+def _shared(quota: FlavorQuota) -> SharedQuota:
+    return SharedQuota(nominal=quota.gpus, borrows=quota.borrows, lends=quota.lends)
 
 
 def _is_stopped(body: Object) -> bool:
@@ -149,23 +266,25 @@ def _flavor(body: Object) -> Flavor:
     )  # fmt: skip
 
 
+def _quotas(body: Object) -> Iterator[FlavorQuota]:
+    """Yield the GPUs of each flavor of a ClusterQueue or a Cohort."""
+    for group in listed(body, "spec", "resourceGroups"):
+        for flavor in listed(group, "flavors"):
+            for resource in listed(flavor, "resources"):
+                if text(resource, "name") == GPU:
+                    yield FlavorQuota(
+                        flavor=text(flavor, "name"),
+                        gpus=quantity(at(resource, "nominalQuota")) or 0.0,
+                        borrows=quantity(at(resource, "borrowingLimit")),
+                        lends=quantity(at(resource, "lendingLimit")),
+                    )
+
+
 def _cluster_queue(name: str, file: str, body: Object) -> ClusterQueue:
-    flavors = [flavor for group in listed(body, "spec", "resourceGroups") for flavor in listed(group, "flavors")]
-    quotas = [
-        FlavorQuota(
-            flavor=text(flavor, "name"),
-            gpus=quantity(at(resource, "nominalQuota")) or 0.0,
-            borrows=quantity(at(resource, "borrowingLimit")),
-            lends=quantity(at(resource, "lendingLimit")),
-        )
-        for flavor in flavors
-        for resource in listed(flavor, "resources")
-        if text(resource, "name") == GPU
-    ]
     return ClusterQueue(
         name=name,
         file=file,
-        quotas=tuple(quotas),
+        quotas=tuple(_quotas(body)),
         # `cohort` until v1beta1, `cohortName` since v1beta2
         cohort=text(body, "spec", "cohortName") or text(body, "spec", "cohort"),
         strict=text(body, "spec", "queueingStrategy") == "StrictFIFO",
@@ -195,44 +314,66 @@ class QueuedRuns(NamedTuple):
     gpus: FloatArray
 
 
-def waits_s(runs: QueuedRuns, quotas: Sequence[float], *, strict: bool) -> FloatArray:
-    """Return how long each run waits for quota (n_runs,); infinite where it never gets it.
+def waits_s(lines: Sequence[tuple[QueuedRuns, Admission]]) -> list[FloatArray]:
+    """Return how long each run of some lists waits for quota, `(n_runs,)` each; infinite where it never gets it.
 
-    Of equal submissions the first in the order given comes first. A run that ends frees its quota before others are let in.
+    Lists of one queue name the same admission. Of equal submissions the first in the order given comes first. A run that ends
+    frees its quota before others are let in.
 
     >>> runs = QueuedRuns(np.array([0.0, 1.0, 2.0]), np.array([10.0, 10.0, 10.0]), np.array([2.0, 4.0, 2.0]))
-    >>> waits_s(runs, [4.0], strict=False).tolist(), waits_s(runs, [4.0], strict=True).tolist()
-    ([0.0, 11.0, 0.0], [0.0, 9.0, 18.0])
+    >>> [waits_s([(runs, Admission.of([4.0], strict=strict))])[0].tolist() for strict in (False, True)]
+    [[0.0, 11.0, 0.0], [0.0, 9.0, 18.0]]
     """
-    wait_s = np.full(len(runs.submit_s), np.inf)
-    free = list(quotas)
+    if not lines:
+        return []
+    runs = QueuedRuns(*(np.concatenate([np.asarray(part[column]) for part, _ in lines]) for column in range(3)))
+    sizes = [len(part.submit_s) for part, _ in lines]
+    queue_of = [admission for (_, admission), size in zip(lines, sizes, strict=True) for _ in range(size)]
+    wait_s = np.full(len(queue_of), np.inf)
     order = np.argsort(runs.submit_s, kind="stable").tolist()
-    ends: list[tuple[float, int, float]] = []
-    pending: list[int] = []
+    ends: list[tuple[float, int, SharedQuota]] = []
+    pending: dict[Admission, list[int]] = {admission: [] for _, admission in lines}
     coming = 0
-    while coming < len(order) or (pending and ends):
+    while coming < len(order) or (any(pending.values()) and ends):
         now = min(runs.submit_s[order[coming]] if coming < len(order) else math.inf, ends[0][0] if ends else math.inf)
         while ends and ends[0][0] <= now:
-            _, flavor, gpus = heapq.heappop(ends)
-            free[flavor] += gpus
+            _, run, quota = heapq.heappop(ends)
+            quota.give_back(float(runs.gpus[run]))
         while coming < len(order) and runs.submit_s[order[coming]] <= now:
-            pending.append(order[coming])
+            pending[queue_of[order[coming]]].append(order[coming])
             coming += 1
-        left = []
-        for place, run in enumerate(pending):
-            gpus = float(runs.gpus[run])
-            flavor = next((number for number, room in enumerate(free) if gpus <= room), -1)
-            if flavor < 0:
-                left.append(run)
-                if strict:
-                    left += pending[place + 1 :]
-                    break
-                continue
-            free[flavor] -= gpus
+        for run, quota in _let_in(pending, runs):
             wait_s[run] = now - runs.submit_s[run]
-            heapq.heappush(ends, (now + float(runs.run_s[run]), flavor, gpus))
-        pending = left
-    return wait_s
+            heapq.heappush(ends, (now + float(runs.run_s[run]), run, quota))
+    return np.split(wait_s, np.cumsum(sizes)[:-1])
+
+
+def _let_in(pending: dict[Admission, list[int]], runs: QueuedRuns) -> Iterator[tuple[int, SharedQuota]]:
+    """Yield the runs that are let in now, each with the quota that it then uses; the others stay pending."""
+    tried = dict.fromkeys(pending, 0)
+    while True:
+        heads = [
+            (_asked(queue, float(runs.gpus[left[tried[queue]]])), left[tried[queue]], queue)
+            for queue, left in pending.items()
+            if tried[queue] < len(left)
+        ]
+        if not heads:
+            return
+        # those that borrow come last, and of equals the older one first
+        (_, quota), run, queue = min(heads, key=lambda head: (head[0][0], runs.submit_s[head[1]], head[1]))
+        if quota is not None:
+            pending[queue].pop(tried[queue])
+            quota.take(float(runs.gpus[run]))
+            yield run, quota
+        else:
+            # a run that does not fit blocks those behind it in a strict queue
+            tried[queue] = len(pending[queue]) if queue.strict else tried[queue] + 1
+
+
+def _asked(queue: Admission, gpus: float) -> tuple[bool, SharedQuota | None]:
+    """Return whether a run would borrow, and the first quota that has room for it; none where none has."""
+    quota = next((quota for quota in queue.quotas if gpus <= quota.available()), None)
+    return quota is not None and quota.used + gpus > quota.nominal, quota
 
 
 def only_flavor(queues: Queues, queue: str) -> Flavor | None:
@@ -242,8 +383,3 @@ def only_flavor(queues: Queues, queue: str) -> Flavor | None:
     if cluster is None or len(cluster.quotas) != 1:
         return None
     return queues.flavors.get(cluster.quotas[0].flavor)
-
-
-def of_lists(parts: Sequence[QueuedRuns]) -> QueuedRuns:
-    """Return the runs of several workloads, one after the other."""
-    return QueuedRuns(*(np.concatenate([np.asarray(part[column]) for part in parts]) for column in range(3)))
