@@ -97,6 +97,16 @@ def test_a_pool_that_never_consolidates_gives_no_node_back():
     assert (static.elastic, static.least_nodes, static.node_limit) == (False, 3, 3)
 
 
+@pytest.mark.parametrize(("said", "elastic"), [("true", False), ("false", True)])
+def test_nodes_that_their_pool_lets_nothing_disrupt_are_not_given_back(said, elastic):
+    """kubernetes-sigs/karpenter v1.9.1, pkg/controllers/disruption/emptiness_test.go and consolidation_test.go."""
+    template = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": said}}, "spec": {}}
+    pool = node_pool("gpus", "pool.yaml", {"spec": {"template": template, "disruption": {"consolidateAfter": "1m"}}})
+
+    assert (pool.elastic, pool.consolidates) == (elastic, elastic)
+    assert pool.expires_s == 720 * 3600
+
+
 def test_nodes_expire_after_thirty_days_unless_a_pool_says_otherwise():
     assert pool_of().expires_s == 720 * 3600
     assert pool_of(of={"expireAfter": "Never"}).expires_s is None

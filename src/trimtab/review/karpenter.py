@@ -43,6 +43,8 @@ _OF_PROVIDERS = ("karpenter.k8s.aws/", "karpenter.azure.com/", "karpenter.k8s.gc
 _REGION = "topology.kubernetes.io/region"
 _NODES = "nodes"
 _NEVER = "Never"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+"""Annotation of a pod, or of nodes by their pool: nothing disrupts them by choice; they still expire."""
 _EXPIRES_S = 720 * S_PER_HR
 """What `expireAfter` is where a pool does not say."""
 _DURATION = re.compile(r"(\d+)(h|m|s)")
@@ -65,6 +67,8 @@ def node_pool(name: str, file: str, body: Object) -> NodePool:
     disruption = object_at(body, "spec", "disruption")
     static = number(body, "spec", "replicas")
     after = text(disruption, "consolidateAfter")
+    if text(body, "spec", "template", "metadata", "annotations", DO_NOT_DISRUPT) == "true":
+        after = _NEVER
     # a node that is empty goes for either reason, whichever its budget allows (disruption/emptiness.go)
     held = _WHOLE_WEEK if after == _NEVER or static is not None else _blocked_hours(disruption, "Empty")
     moves = after != _NEVER and _blocked_hours(disruption, "Underutilized") != _WHOLE_WEEK

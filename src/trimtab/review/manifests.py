@@ -21,7 +21,14 @@ from trimtab.errors import InputError
 from trimtab.fleet.owner_kinds import RAY_SERVICE, parts, pod_spec_path, workload_name
 from trimtab.inputs.documents import load_yaml
 from trimtab.review.disruption import DisruptionBudget, Rollout, budget_of, rollout_of
-from trimtab.review.karpenter import PriceOverlay, node_pool, price_overlay, unread_overlay_parts, unread_parts
+from trimtab.review.karpenter import (
+    DO_NOT_DISRUPT,
+    PriceOverlay,
+    node_pool,
+    price_overlay,
+    unread_overlay_parts,
+    unread_parts,
+)
 from trimtab.review.node_groups import GROUP_KINDS, is_block_group, node_groups, ranks_groups
 from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
 from trimtab.review.queues import QUEUE_KINDS, Queues
@@ -46,7 +53,7 @@ _SILENT = frozenset({
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
 _PACKING_SCHEDULERS = frozenset({"gke.io/optimize-utilization-scheduler", PACKING_SCHEDULER})
 _IN_WORKER_GROUP = ("template", "spec")
-_STAYS_PUT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+_STAYS_PUT = {DO_NOT_DISRUPT: "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 _CLAIM_PATH = re.compile(r".*/resourceClaims/\d+/resourceClaim(Template)?Name")
 
 

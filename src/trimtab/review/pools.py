@@ -31,6 +31,8 @@ class Taint:
             return False
         if self.operator == "Exists":
             return not self.key or self.key == taint.key
+        if self.operator in ("Gt", "Lt"):
+            return self.key == taint.key and Need.of_number(self.operator, taint.value, self.value)
         return self.key == taint.key and self.value == taint.value
 
 
@@ -60,11 +62,19 @@ class Need:
             case "NotIn":
                 return value not in self.values
             case "Gt" | "Gte" | "Lt" | "Lte":
-                have, bound = float(value), float(self.values[0])
-                over = have > bound if self.operator.startswith("G") else have < bound
-                return over or (self.operator.endswith("te") and have == bound)
+                return bool(self.values) and self.of_number(self.operator, value, self.values[0])
             case _:
                 return self.operator == "Exists"
+
+    @staticmethod
+    def of_number(operator: str, value: str, bound: str) -> bool:
+        """Return whether a value compares so with a bound; what is no whole number never does."""
+        try:
+            have, than = int(value), int(bound)
+        except ValueError:
+            return False
+        over = have > than if operator.startswith("G") else have < than
+        return over or (operator.endswith("te") and have == than)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
