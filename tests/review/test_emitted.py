@@ -253,6 +253,18 @@ def scaler_of(effect):
     return (*objects, read(*objects))
 
 
+@pytest.mark.parametrize("window_s", [60, 300, 900])
+def test_a_window_of_scaling_down_is_emitted_and_read_as_replayed(window_s):
+    hpa = HpaPolicy(target_frac=0.6, min_replicas=2, max_replicas=9, down_stabilization_s=window_s)
+
+    _, scaled, manifests = scaler_of(SetReplicaPolicy(policy=hpa, metric="requests"))
+
+    said = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    assert said["stabilizationWindowSeconds"] == window_s
+    (scaler,) = manifests.scalers["prod/chat-api"]
+    assert scaling_of(scaler, REPLICA, manifests.records).policy == hpa
+
+
 def test_an_autoscaler_to_zero_is_emitted_with_what_wakes_it_and_read_as_replayed():
     rules, scaled, manifests = scaler_of(ASLEEP)
     spec = scaled["spec"]

@@ -23,7 +23,7 @@ from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.keda import KedaPolicy, goes_to_none
-from trimtab.policies.scaling import SYNC_S, HpaPolicy
+from trimtab.policies.scaling import SYNC_S, USUAL_WINDOW_S, HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
 
@@ -209,6 +209,8 @@ class SetReplicaPolicy:
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
         mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
+        window_s = self.hpa.down_stabilization_s
+        down = "" if window_s == USUAL_WINDOW_S else f", scaled down after {window_s // S_PER_MIN} min below it"
         idle = ""
         if isinstance(self.policy, KedaPolicy) and goes_to_none(self.policy):
             # what averages over a window tells of a request for so much longer
@@ -216,7 +218,7 @@ class SetReplicaPolicy:
             idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (
             f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "
-            f"({self.metric}{mean}){idle}"
+            f"({self.metric}{mean}){down}{idle}"
         )
 
 

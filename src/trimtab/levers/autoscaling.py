@@ -39,6 +39,8 @@ ROOM_TO_GROW = 4
 """A policy may grow to this many times the replicas that history ran, unless workloads.yaml says otherwise."""
 
 
+_QUICK_S, _SLOW_S = S_PER_MIN, 15 * S_PER_MIN
+"""Windows of scaling down that are tried beside Kubernetes' own of five minutes."""
 FORECAST_LOADS = tuple(round(0.30 + 0.10 * step, 2) for step in range(6))
 _FORECAST_TOLERANCE_FRAC = 0.05
 
@@ -80,6 +82,21 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     if work is None:
         return on_requests
     return (*on_requests, *(replace(rule, metric=TOKENS_METRIC, tokens=work) for rule in on_requests))
+
+
+def other_windows(effect: SetReplicaPolicy) -> tuple[SetReplicaPolicy, ...]:
+    """Return a rule on demand that scales down sooner, and one that does so later with hotter replicas; none of any other rule.
+
+    A short window holds fewer replicas after each peak. A long one holds them until the next, so that each may bear the next
+    load of the range.
+    """
+    hpa = effect.policy
+    if not isinstance(hpa, HpaPolicy) or hpa.down_stabilization_s in (_QUICK_S, _SLOW_S):
+        return ()
+    hotter = [load for load in TARGET_LOADS if load > hpa.target_frac][:1]
+    rules = [hpa._replace(down_stabilization_s=_QUICK_S)]
+    rules += [hpa._replace(down_stabilization_s=_SLOW_S, target_frac=load) for load in hotter]
+    return tuple(replace(effect, policy=rule) for rule in rules)
 
 
 def scalers(ask: LeverRequest) -> tuple[SetReplicaPolicy, ...]:

@@ -15,20 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from trimtab.catalog.pools import Site
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.market import Market
 from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import FloatArray
+from trimtab.levers.autoscaling import other_windows
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
-from trimtab.plan.options.workload_options import JudgedWorkload, WorkloadOptions, fixed_cost, options_of
+from trimtab.plan.options.workload_options import JudgedWorkload, Sieve, WorkloadOptions, fixed_cost, options_of
+from trimtab.plan.problem import KEEP
 from trimtab.plan.program.solve import ChosenPlan
-from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.units import S_PER_HR, usd
 
 _Work = TypeVar("_Work")
@@ -82,17 +86,77 @@ class NeededReplays:
             kept = sieve.replay(way, with_headroom=self.with_headroom)
             if kept is not None:
                 # about what it costs at the same prices: only how much is replayed before the next solution rests on it
-                more_usd = self._list_usd(kept) - self._list_usd(way)
+                more_usd = list_usd(kept, self.market) - list_usd(way, self.market)
                 best_usd = min(best_usd, float(least_usd[place]) + more_usd)
         return sieve.judged()
 
-    def _list_usd(self, way: Candidate) -> float:
-        """Return what a way costs at list prices, its slots at their share of a node."""
-        slots = sum(
-            self.market.rate(shared.pool) * int(held.sum()) / shared.slots_per_node
-            for shared, held in way.slots.items()
+
+WINDOW_GAIN_FRAC = 0.02
+"""How much less a rule with another window must use: less is within what a bill from the emitted files may be off by."""
+
+
+SLACK_LEFT_FRAC = 0.5
+"""How much of what a rule attains beyond each target must be left under another window: a short one saves little, and what it
+saves comes off the margin that unseen history needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OtherWindows:
+    """Tries other windows of scaling down on the autoscalers that were chosen: few replays, since the load is settled then."""
+
+    market: Market
+    tried: set[tuple[int, Deployment]] = field(default_factory=set)
+    """By workload; grows as choices are asked about."""
+
+    def asked_for(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:
+        """Return the options with the windows that save enough and keep the targets; None where nothing is new.
+
+        What they are compared with stays among the options: the proof may yet refuse them.
+        """
+        found = list(rows)
+        for number, judged in enumerate(rows):
+            if judged is None or not isinstance(judged.sieve, Sieve) or chosen.choice[number] == KEEP:
+                continue
+            candidate = judged.candidates[chosen.choice[number]]
+            key = (number, candidate.deployment)
+            if key not in self.tried:
+                self.tried.add(key)
+                found[number] = self._with_windows(judged, judged.sieve.copy(), candidate)
+        changed = any(before is not after for before, after in zip(rows, found, strict=True))
+        return tuple(found) if changed else None
+
+    def _with_windows(self, judged: WorkloadOptions, sieve: Sieve, chosen: Candidate) -> WorkloadOptions:
+        considered, most_usd = sieve.considered, (1 - WINDOW_GAIN_FRAC) * list_usd(chosen, self.market)
+
+        def is_worth(found: Candidate) -> bool:
+            return list_usd(found, self.market) <= most_usd and _leaves_slack(found.outcome, chosen.outcome)
+
+        rule = chosen.deployment.scaling
+        for other in other_windows(rule) if isinstance(rule, SetReplicaPolicy) else ():
+            changes = ((lever, other if effect == rule else effect) for lever, effect in chosen.deployment.changes)
+            sieve.tries(Deployment.of(*changes), is_worth)
+        return sieve.judged() if sieve.considered > considered else judged
+
+
+def _leaves_slack(found: Outcome, usual: Outcome) -> bool:
+    """Return whether an outcome attains every target with enough of the slack that another has."""
+    before = {attained.target: attained for attained in usual.attained}
+    return all(
+        now - attained.target.required_frac >= SLACK_LEFT_FRAC * max(0.0, then - attained.target.required_frac)
+        for attained in found.attained
+        for now, then in (
+            (attained.frac, before[attained.target].frac),
+            (attained.safe_frac, before[attained.target].safe_frac),
         )
-        return usd(fixed_cost(way.usage, self.market) // S_PER_HR) + usd(round(slots))
+    )
+
+
+def list_usd(way: Candidate, market: Market) -> float:
+    """Return what a way costs at list prices, its slots at their share of a node."""
+    slots = sum(
+        market.rate(shared.pool) * int(held.sum()) / shared.slots_per_node for shared, held in way.slots.items()
+    )
+    return usd(fixed_cost(way.usage, market) // S_PER_HR) + usd(round(slots))
 
 
 def explained(rows: Rows) -> tuple[WorkloadOptions | None, ...]:

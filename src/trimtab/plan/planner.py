@@ -38,6 +38,7 @@ from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.needed_replays import (
     AT_ONCE,
     NeededReplays,
+    OtherWindows,
     Workers,
     explained,
     judged_by,
@@ -314,6 +315,7 @@ class _Solved:
 def _solved(prospects: Prospects) -> _Solved:
     """Solve until every choice is among ways that were replayed; then explain what was not chosen."""
     settings, needed = prospects.settings, NeededReplays(market=prospects.market)
+    windows = OtherWindows(market=prospects.market)
     bold = replace(needed, with_headroom=False)
     while True:
         rows = prospects.options
@@ -327,7 +329,7 @@ def _solved(prospects: Prospects) -> _Solved:
         if more is None:
             paying = with_effort(problem, row_efforts(problem, rows, settings))
             chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
-            more = needed.asked_for(rows, chosen)
+            more = needed.asked_for(rows, chosen) or windows.asked_for(rows, chosen)
         if more is None:
             free = _without_headroom(prospects, cheapest)
             more = bold.asked_for(rows, free)

@@ -174,6 +174,8 @@ def with_others(
 
 SYNC_S = 15
 """Seconds between two decisions of the HPA controller (--horizontal-pod-autoscaler-sync-period)."""
+USUAL_WINDOW_S = 300
+"""Over which an HPA looks back before it scales down, unless it says otherwise."""
 NO_LIMIT = 1_000_000
 """Stands for "no limit" where a number of replicas is requested."""
 
@@ -235,7 +237,7 @@ class HpaPolicy(NamedTuple):
     tolerance_up_frac: float = 0.1
     tolerance_down_frac: float = 0.1
     up_stabilization_s: int = 0
-    down_stabilization_s: int = 300
+    down_stabilization_s: int = USUAL_WINDOW_S
     up_frac: float = 1.0
     up_pods: int = 4
     down_frac: float = 1.0

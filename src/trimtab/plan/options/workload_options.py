@@ -8,7 +8,7 @@ workload misses today and that nothing on offer keeps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -250,6 +250,18 @@ class Sieve:
         self.keeps(way.deployment)
         added = [candidate for candidates, count in zip(found, before, strict=True) for candidate in candidates[count:]]
         return added[0] if added else None
+
+    def tries(self, way: Deployment, is_worth: Callable[[Candidate], bool]) -> None:
+        """Replay a way, and take the candidate that it makes if that keeps every target's margin and is worth it."""
+        evaluator = self.ask.evaluator
+        if evaluator.hopeless(way) is not None or not evaluator.keeps_targets(way):
+            return
+        outcome = evaluator.judged(way)
+        candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
+        refused = self.veto is not None and self.veto.refuses(outcome)
+        if candidate is not None and not refused and is_worth(candidate):
+            self.kept.append(candidate)
+            self.considered += 1
 
     def judged(self) -> WorkloadOptions:
         """Return what was let through so far, less what others beat; waiting ways that they beat are dropped for good."""
