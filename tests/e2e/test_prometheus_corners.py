@@ -328,10 +328,21 @@ def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_tak
     assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-alike")} == {0.705}
 
 
-def test_a_pod_that_two_scrape_jobs_read_is_counted_and_two_targets_of_a_pod_are_not(bundle):
+def test_a_pod_that_two_scrape_jobs_read_is_read_from_one_and_two_targets_of_a_pod_are_added_up(bundle):
     (told,) = [name for name in bundle.meta.counts if name.startswith("services whose pods several scrape jobs read")]
+    of = {}
+    for row in bundle.table("demand").to_pylist():
+        if row["workload"].startswith("twice/"):
+            of.setdefault(row["workload"], []).append(row)
+    once, both = of["twice/tw"], of["twice/on"]
 
     assert bundle.meta.counts[told] == 1
+    assert {row["scrape_job"] for row in once} == {"chat"}
+    assert {row["scrape_job"] for row in both} == {None}
+    # each series rises by 30 a step: two targets answer twice what one does, and two jobs no more than one
+    answered, of_two = (sum(row["completed"] or 0.0 for row in rows) for rows in (once, both))
+    assert of_two == pytest.approx(2 * answered)
+    assert {row["running_mean"] for row in once} == {2.0}
 
 
 def test_a_mig_instance_has_its_own_activity_and_memory_and_no_power(bundle):

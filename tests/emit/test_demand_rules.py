@@ -2,11 +2,14 @@
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from tests.emit.cluster_example import example_facts, service
 
+from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.demand_rules import demand_rules, pods_of
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.latency_guards import guard_query, latency_guards
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.policies.scaling import Metric
 
@@ -55,6 +58,23 @@ def test_activity_is_read_under_the_labels_of_the_scrape():
 
     assert 'exported_namespace="prod",exported_pod=~"embed-api-' in expression
     assert expression.startswith("max by (namespace, pod) (label_replace(")
+
+
+def test_a_service_that_two_jobs_scrape_is_read_by_its_rules_from_one():
+    row = {"workload": CHAT.name, "server": "vllm", "scrape_interval_s": 30.0, "scrape_job": 'ml/"chat"'}
+    facts = with_cluster(
+        replace(EmitFacts(), workloads=(CHAT,)), datetime(2026, 1, 1, tzinfo=UTC),
+        nodes=[], held=[], pods=[], scalers=[], served=[row],
+    )  # fmt: skip
+    (known,) = facts.workloads
+
+    rules = demand_rules(known, facts, Metric.DEMAND)
+    expressions = [rules.total, rules.load, *(guard_query(known, guard) for guard in latency_guards(known))]
+
+    text = " ".join(expressions)
+    assert text.count("vllm:") == text.count('job="ml/\\"chat\\""') > 0
+    # what kube-state-metrics says of the pods is of another job
+    assert "job" not in rules.ready + rules.current
 
 
 def test_a_slower_scrape_widens_the_window():

@@ -24,7 +24,7 @@ from trimtab.plan.verify.verification import Verification, verify
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_DAY, hours_between, micro_usd
 
-_SERVED = ["workload", "server", "scrape_interval_s"]
+_SERVED = ["workload", "server", "scrape_interval_s", "scrape_job"]
 
 
 def kept_plan(

@@ -184,6 +184,12 @@ DEMAND = (
         nullable=True,
     ),
     _amount("scrape_interval_s", "how often its server was scraped", "s"),
+    _text(
+        "scrape_job",
+        "the scrape job that it was read from alone; null where only one reads its pods",
+        nullable=True,
+        origin="Prometheus' label job",
+    ),
     _time("start", "start of the interval"),
     Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=1e-3),
     _amount("arrivals", "requests that arrived", "requests"),

@@ -338,13 +338,17 @@ def _is_count(cell: object) -> TypeGuard[float]:
 
 
 def _with_server(known: WorkloadFacts, row: Row | None) -> WorkloadFacts:
-    """Return a service with the server that its requests were read from, and how often that was scraped."""
+    """Return a service with the server that its requests were read from, how often that was scraped, and by which job."""
     if row is None or known.service is None or str(row["server"]) not in SERVERS:
         return known
-    scrape_s = row["scrape_interval_s"]
+    scrape_s, job = row["scrape_interval_s"], row["scrape_job"]
+    signals = SERVERS[str(row["server"])]
+    if isinstance(job, str):
+        # rules that add up over pods would count each request once for every job
+        signals = replace(signals, only=(*signals.only, f"job={json.dumps(job)}"))
     service = replace(
         known.service,
-        signals=SERVERS[str(row["server"])],
+        signals=signals,
         server_is_known=True,
         scrape_interval_s=max(1, round(scrape_s)) if _is_count(scrape_s) else None,
     )

@@ -45,6 +45,8 @@ class Service:
     matchers: tuple[str, ...]
     counts: bool = True
     """Whether its counter of requests is among the series."""
+    job: str | None = None
+    """The scrape job that it is read from, where several read its pods at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +154,16 @@ def _by_their_pods(server: Prometheus, grid: HourGrid, served: ServedWorkloads, 
             pods.setdefault(workload, set()).add(matched)
             series.setdefault(workload, []).append(labels)
         for workload, matched_by in sorted(pods.items()):
-            tally.count(
-                "services whose pods several scrape jobs read: where both run at once, requests and tokens count twice; stop "
-                "one (a ServiceMonitor beside a PodMonitor?), or leave one out with --selector",
-                int(_is_scraped_twice(series[workload])),
-            )
+            matchers = _matchers(matched_by)
+            job = None
+            if _is_scraped_twice(series[workload]):
+                job = _only_job(server, grid, metrics, matchers, tally)
             yield Service(
                 workload=workload,
                 metrics=metrics,
-                matchers=_matchers(matched_by),
+                matchers=matchers if job is None else (*matchers, any_of("job", [job])),
                 counts=_counts(metrics, series[workload]),
+                job=job,
             )
 
 
@@ -177,6 +179,39 @@ def _is_scraped_twice(series: Iterable[Mapping[str, str]]) -> bool:
             same = frozenset((name, value) for name, value in labels.items() if name not in _OF_A_JOB)
             jobs.setdefault(same, set()).add(labels.get("job", ""))
     return any(len(found) > 1 for found in jobs.values())
+
+
+_SAW_ENOUGH_FRAC = 0.9
+"""Of all hours that any job read, those that one must have read to be read alone."""
+
+
+def _only_job(
+    server: Prometheus, grid: HourGrid, metrics: ServerMetrics, matchers: Sequence[str], tally: Tally
+) -> str | None:
+    """Return the job to read a service from whose pods several jobs read; None where they did so one after the other.
+
+    It is the one that read most hours, and of several the first by name. Where none read nearly all hours nothing is left out.
+    """
+    name = (metrics.running or metrics.completed)[0]
+    query = f"count by (job) (last_over_time({name}{server.matching(*matchers, *metrics.only)}[1h]))"
+    hours: dict[str, set[int]] = {}
+    for found in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR):
+        hours.setdefault(found.labels.get("job", ""), set()).update(found.times_ms.tolist())
+    every = set().union(*hours.values())
+    # where one job takes over from another, both are seen in one hour
+    if sum(len(seen) for seen in hours.values()) <= len(every) + 1:
+        return None
+    best = min(hours, key=lambda job: (-len(hours[job]), job))
+    if len(hours[best]) < _SAW_ENOUGH_FRAC * len(every):
+        tally.count(
+            "services whose pods several scrape jobs read, in part at once: requests and tokens count twice there; stop one (a "
+            "ServiceMonitor beside a PodMonitor?), or leave one out with --selector"
+        )
+        return None
+    tally.count(
+        "services whose pods several scrape jobs read: read from the job that saw most, and so are emitted rules"
+    )
+    return best
 
 
 def _behind_proxies(server: Prometheus, grid: HourGrid, served: ServedWorkloads, tally: Tally) -> Iterator[Service]:
@@ -476,6 +511,7 @@ def _table(
         "workload": pa.repeat(pa.scalar(service.workload), len(rows)),
         "server": pa.repeat(pa.scalar(service.metrics.server), len(rows)),
         "scrape_interval_s": pa.array(np.full(len(rows), steps.scrape_s), from_pandas=True),
+        "scrape_job": pa.repeat(pa.scalar(service.job, pa.string()), len(rows)),
         "start": pa.array(starts_ms, type=pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
         "interval_s": pa.array(np.full(len(rows), float(steps.interval_s))),
     }
