@@ -250,6 +250,24 @@ def test_an_overlay_decides_which_type_is_started_and_not_what_is_billed(bundle)
     assert cost(overlaid) == cost(reviewed(bundle, on_pool("replicas: 8", types="g6e.xlarge")))
 
 
+@pytest.mark.parametrize(
+    ("selects", "given", "stays_pending"),
+    [
+        ("team: api", "", True),
+        ("team: api", "- {key: team, operator: Exists}\n      ", False),
+        ("team: api", "- {key: team, operator: In, values: [api]}\n      ", False),
+        ("topology.kubernetes.io/zone: us-east-1a", "", False),
+    ],
+)
+def test_a_label_that_no_pool_gives_keeps_pods_pending_unless_it_is_well_known(bundle, selects, given, stays_pending):
+    """kubernetes-sigs/karpenter v1.9.1, pkg/scheduling/requirements.go, Compatible."""
+    text = on_pool("replicas: 7").replace("karpenter.sh/nodepool: gpus}", f"karpenter.sh/nodepool: gpus, {selects}}}")
+
+    found = reviewed(bundle, text.replace("- {key: karpenter.sh/cap", f"{given}- {{key: karpenter.sh/cap"))
+
+    assert any("stay pending" in what for what in stops(found)) == stays_pending
+
+
 def test_a_limit_is_compared_with_whole_nodes(bundle):
     # nodes of four GPUs: a third one would exceed eleven
     found = reviewed(bundle, on_pool(types="g5.12xlarge", limit=11) + hpa(pods_metric("team_load", 4)) + RULED)

@@ -98,6 +98,45 @@ def test_a_mean_over_pods_with_a_value_is_what_a_sum_with_an_average_value_is():
     assert "no average value" in policy(by_value(total)).refused
 
 
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ('sum(rate(http_requests_total{status=~"5.."}[1m]))', "only what has status=~5.."),
+        ('sum(rate(http_requests_total{pod=~"web-.+"}[1m]))', "of other pods, web-.+"),
+        ("sum(rate(http_requests_total[1m])) / sum(rate(http_errors_total[1m]))", "a ratio"),
+    ],
+)
+def test_a_query_that_tells_of_something_else_is_not_taken_for_the_requests(query, why):
+    assert why in policy(trigger(query)).refused
+
+
+def test_requests_of_pods_that_are_named_and_that_end_well_are_its_requests():
+    named = 'sum(rate(http_requests_total{pod=~"api-[a-z0-9]{5,10}-.+",status=~"2..",service="api"}[1m]))'
+
+    assert policy(trigger(named)).policy == policy(trigger()).policy
+
+
+def test_requests_over_a_window_are_as_many_a_second_as_they_are_in_it():
+    counted = policy(trigger('sum(increase(http_requests_total{pod=~"api-.+"}[1m]))', 300)).policy
+
+    assert counted == policy(trigger(threshold=5)).policy
+
+
+def test_requests_over_the_number_of_pods_are_their_mean():
+    ratio = 'sum(rate(http_requests_total{pod=~"api-.+"}[1m])) / count(kube_pod_info{pod=~"api-.+"})'
+
+    assert "as if it were their sum" in policy(trigger(ratio)).never_asks
+    assert policy(by_value(trigger(ratio))).policy == policy(trigger()).policy
+
+
+def test_a_series_for_each_pod_fails_with_two_of_them():
+    """pkg/scalers/prometheus_scaler.go, ExecutePromQuery: "returned multiple elements"."""
+    assert (
+        "a series for each pod"
+        in policy(trigger('sum by (pod) (rate(http_requests_total{pod=~"api-.+"}[1m]))')).never_asks
+    )
+
+
 def test_a_target_of_zero_is_not_replayed():
     assert "a target of 0" in policy(trigger(DEMAND, 0)).refused
 

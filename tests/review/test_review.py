@@ -533,6 +533,35 @@ def test_a_placeholder_that_fits_no_node_of_its_run_warms_none(nightly_runs, gpu
     assert any("before" in change for change in run.changes) != stays_pending
 
 
+def test_an_autoscaler_of_another_kind_of_that_name_scales_nothing(bundle):
+    scaled = on_pool() + hpa(REQUESTS)
+
+    found = reviewed(bundle, scaled.replace("kind: Deployment, name: api", "kind: StatefulSet, name: api"))
+
+    assert any("scales a StatefulSet of this name, and it is a Deployment" in what for what in stops(found))
+    assert found.change_usd_mo == 0
+    assert stops(reviewed(bundle, scaled)) == []
+
+
+def test_an_autoscaler_without_metrics_follows_cpu_and_is_not_judged(bundle):
+    (workload,) = reviewed(bundle, on_pool() + hpa("")).workloads
+
+    assert "cpu of its pods" in workload.unjudged
+
+
+@pytest.mark.parametrize(("limit", "ends"), [(8, False), (16, True)])
+def test_a_rollout_that_cannot_end_is_said_of_replicas_that_stay_the_same(bundle, limit, ends):
+    strategy = 'replicas: 8\n  strategy: {rollingUpdate: {maxSurge: "100%", maxUnavailable: 0}}'
+
+    found = reviewed(bundle, on_pool(strategy, limit=limit))
+
+    assert (not any("it never ends" in what for what in stops(found))) == ends
+
+
+def test_a_limit_of_no_gpu_is_a_service_without_replicas(bundle):
+    assert not reviewed(bundle, on_pool("replicas: 8", limit=0)).passes
+
+
 def by_activity(frac, types="g5.xlarge"):
     """An autoscaler on GPU activity, on nodes of a type."""
     query = "avg by (namespace, pod) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))"

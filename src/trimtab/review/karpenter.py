@@ -89,6 +89,7 @@ def node_pool(name: str, file: str, body: Object) -> NodePool:
         part_limits=limits,
         weight=int(number(body, "spec", "weight") or 0),
         needs=tuple(need for need in needs if need.key in _OF_INSTANCES),
+        open_labels=frozenset(need.key for need in needs if need.operator != "In" and need.key not in _OF_INSTANCES),
         kept_s=duration_s(after),
         held_hours=held,
         expires_s=_EXPIRES_S if not text(template, "expireAfter") else duration_s(text(template, "expireAfter")),

@@ -40,6 +40,12 @@ from trimtab.review.pools import CAPACITY_TYPE_LABEL, GPU, INSTANCE_TYPE_LABELS,
 from trimtab.review.shares import MIG_SLICE, AskedShare, slot_of
 from trimtab.units import DAYS_PER_WEEK, micro_usd, usd
 
+_WELL_KNOWN = (
+    "kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/", "topology.kubernetes.io/", "topology.k8s.aws/",
+    "failure-domain.beta.kubernetes.io/", "karpenter.sh/", "karpenter.k8s.aws/", "karpenter.azure.com/", "karpenter.k8s.gcp/",
+)  # fmt: skip
+"""What labels begin with that Karpenter or its provider gives nodes by itself (pkg/apis/v1/labels.go, WellKnownLabels)."""
+_ARCHITECTURE = ("kubernetes.io/arch", "beta.kubernetes.io/arch")
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _OF_ALL_NODES = ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch")
 """Labels that tell no pool of GPU nodes from another."""
@@ -231,12 +237,23 @@ def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, foun
                 f"selects {key}={value}, and {pool.kind} {pool.name} has {', '.join(given)} only: its pods stay pending",
                 f"select {given[0]}, or let the pool have {value}",
             )  # fmt: skip
-        elif not given and key not in (NODE_POOL_LABEL, *INSTANCE_TYPE_LABELS) and "/" in key and pool.labels:
+        elif given or key in (NODE_POOL_LABEL, *INSTANCE_TYPE_LABELS) or key in pool.open_labels:
+            continue
+        elif pool.kind == NODE_POOL and not key.startswith(_WELL_KNOWN):
+            # only well-known labels may be left open (karpenter v1.9.1, pkg/scheduling/requirements.go, Compatible)
+            found.stop(
+                workload.name, (*pods.files, pool.file),
+                f"selects {key}={value}, which {pool.kind} {pool.name} does not give its nodes: its pods stay pending",
+                f"add the label to the pool's template, or set the selector to null ({key}: null)",
+            )  # fmt: skip
+        elif "/" in key and pool.labels and pool.kind != NODE_POOL:
             found.warn(
                 workload.name, (*pods.files, pool.file),
                 f"selects {key}={value}, which {pool.kind} {pool.name} does not give its nodes",
-                f"add the label to the pool's template, or set the selector to null ({key}: null)",
+                f"add the label to the group, or set the selector to null ({key}: null)",
             )  # fmt: skip
+        elif key in _ARCHITECTURE and value != "amd64":
+            found.notes.append(f"selects {key}={value}: which instance types have it is not modelled")
 
 
 def _shares_its_pool(pods: DeclaredPods, manifests: Manifests) -> bool:

@@ -116,6 +116,8 @@ class NodePool:
     """Of several pools that a pod may run on the heaviest comes first."""
     needs: tuple[Need, ...] = ()
     """What its instances must be like, besides or in place of their names."""
+    open_labels: frozenset[str] = frozenset()
+    """Labels of its own of which it allows values by other operators than In: any that pods ask for, as far as is read."""
     kept_s: float | None = None
     """How long a node that nothing needs is kept; None: as replays have it."""
     held_hours: frozenset[int] = frozenset()

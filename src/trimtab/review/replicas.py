@@ -36,7 +36,7 @@ from trimtab.review.scaling import (
     reads_absence_as_zero,
     scaling_of,
 )
-from trimtab.sources.kubernetes.objects import number
+from trimtab.sources.kubernetes.objects import number, text
 
 _AS_NOW = 1.02
 """A rule that counts on more than so many times what a replica serves in history counts on something else."""
@@ -59,13 +59,21 @@ def scale_replicas(
     name = case.workload.name
     before = demand_of(case).most_replicas
     room = room_on(pods, pool, case, found) if most is None else most
+    for scaler in [scaler for scaler in scalers if _names_another(scaler, pods)]:
+        kind = _scaled_kind(scaler)
+        found.stop(
+            name, (scaler.file,),
+            f"scales a {kind} of this name, and it is a {pods.kind if pods else ''}: nothing happens",
+            "state its kind in scaleTargetRef",
+        )  # fmt: skip
+    scalers = [scaler for scaler in scalers if not _names_another(scaler, pods)]
     if len(scalers) > 1:
         files = tuple(follower.file for follower in scalers)
         found.stop(name, files, f"{len(scalers)} autoscalers scale it and fight each other", "keep one of them")
     if not scalers:
         wanted = before if pods is None or pods.replicas is None else pods.replicas
         count = min(wanted, room)
-        if wanted != before or most is not None:
+        if (pods is not None and pods.replicas is not None) or most is not None:
             if count != before:
                 found.changes.append((replica_count.NAME, SetReplicas(replicas=count, before=before)))
             _rollout(pods, pool, wanted, room, case, found)
@@ -128,6 +136,21 @@ def scale_replicas(
     if not scaling.counted_req_s:
         found.at_ends = tuple(_at_ends(limited, case, found))
     found.changes.append((scale_to_zero.NAME if limited.goes_to_none else autoscaling.NAME, limited))
+
+
+_SCALED_KINDS = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet"})
+"""Kinds that are scaled under their own name."""
+
+
+def _scaled_kind(scaler: Scaler) -> str:
+    """Return the kind of object that an autoscaler scales; a ScaledObject's default is a Deployment."""
+    return text(scaler.spec, "scaleTargetRef", "kind") or ("Deployment" if scaler.kind == "ScaledObject" else "")
+
+
+def _names_another(scaler: Scaler, pods: DeclaredPods | None) -> bool:
+    """Return whether an autoscaler is for an object of another kind than the one that has its name."""
+    kinds = {_scaled_kind(scaler), "" if pods is None else pods.kind}
+    return len(kinds) == 2 and kinds <= _SCALED_KINDS
 
 
 def _without_metrics(scaler: Scaler, case: Case, found: Proposed) -> None:

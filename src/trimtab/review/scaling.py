@@ -21,8 +21,8 @@ from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
 from trimtab.review.forecasts import Forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
-from trimtab.review.signals import Kind, Signal, metric_quantity, signals_of
-from trimtab.sources.kubernetes.objects import at, listed, number, text
+from trimtab.review.signals import Kind, Signal, signals_of
+from trimtab.sources.kubernetes.objects import at, listed, number, quantity, text
 
 _AT = "autoscaling.keda.sh/"
 PAUSED, PAUSED_REPLICAS = f"{_AT}paused", f"{_AT}paused-replicas"
@@ -177,7 +177,7 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
     """Return what an autoscaler does to a service of such replicas."""
     signals = signals_of(scaler, records)
     if mistake := next((signal.mistake for signal in signals if signal.mistake), ""):
-        cure = "sum over its pods, or compare the mean with a value (metricType: Value, target.value)"
+        cure = "sum over all of its pods, or compare their mean with a value (metricType: Value, target.value)"
         return Scaling(policy=None, refused=mistake, never_asks=mistake, cure=cure)
     unknown = [signal for signal in signals if signal.kind in (Kind.UNKNOWN, Kind.HOURS)]
     if not signals or unknown:
@@ -331,8 +331,8 @@ def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, 
     behaving = policy._replace(
         up_stabilization_s=int(_default(number(up, "stabilizationWindowSeconds"), policy.up_stabilization_s)),
         down_stabilization_s=int(_default(number(down, "stabilizationWindowSeconds"), policy.down_stabilization_s)),
-        tolerance_up_frac=_default(metric_quantity(at(up, "tolerance")), policy.tolerance_up_frac),
-        tolerance_down_frac=_default(metric_quantity(at(down, "tolerance")), policy.tolerance_down_frac),
+        tolerance_up_frac=_default(quantity(at(up, "tolerance")), policy.tolerance_up_frac),
+        tolerance_down_frac=_default(quantity(at(down, "tolerance")), policy.tolerance_down_frac),
         up_frac=up_frac,
         up_pods=up_pods,
         down_frac=down_frac,

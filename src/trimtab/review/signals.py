@@ -21,7 +21,7 @@ from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.scaling import SYNC_S, window_steps
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
-from trimtab.sources.kubernetes.objects import at, listed, text
+from trimtab.sources.kubernetes.objects import at, listed, quantity, text
 from trimtab.tables.workloads import averaged_over_s, ranges_of, rests_on_replicas
 
 _REQUESTS = re.compile(
@@ -47,10 +47,18 @@ _OPERATOR = re.compile(r"[-+*/%^<>=]|\b(?:and|or|unless)\b")
 _CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)
 _SUMMED = re.compile(r"^(?:sum|avg|max)\s*(?:(?:by|without)\s*\([^)]*\))?\s*(?P<inside>\(.*\))$", re.DOTALL)
 _AGGREGATED = re.compile(
-    r"^(?P<how>sum|avg|max|min|quantile|stddev|count)\s*(?P<before>(?:by|without)\s*\([^)]*\))?\s*\((?P<inside>.*)\)"
-    r"\s*(?P<after>(?:by|without)\s*\([^)]*\))?$",
-    re.DOTALL,
+    r"^(?P<how>sum|avg|max|min|quantile|stddev|count)\s*(?P<kept>(?:by|without)\s*\([^)]*\))?\s*(?=\()"
 )
+_KEPT = re.compile(r"(?:by|without)\s*\([^)]*\)|")
+_PER_POD = re.compile(r"^/\s*.*(kube_(pod|deployment|replicaset|statefulset)_|\bup\b|replicas)", re.DOTALL)
+"""Divided by how many pods there are."""
+_MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"')
+_OUTCOMES = frozenset(
+    {"status", "code", "status_code", "response_code", "http_response_code", "grpc_code", "outcome", "result", "error"}
+)
+"""Labels that tell how a request ended."""
+_GOOD = re.compile(r"2|\b0\b|OK|ok|success|\.\+|\.\*|false|none")
+_POD_LABELS = frozenset({"pod", "exported_pod", "pod_name"})
 _OF_POD = re.compile(r"\bpod\s*=~?")
 _SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
 _RECORDED = re.compile(r"\b([a-zA-Z_][a-zA-Z0-9_]*:[a-zA-Z0-9_:]+)(?:\{[^}]*\})?")
@@ -125,14 +133,17 @@ def signals_of(scaler: Scaler, recorded: Sequence[RecordedSeries]) -> list[Signa
 
 
 def _metrics(scaler: Scaler, records: Records) -> Iterator[Signal]:
-    for metric in listed(scaler.spec, "metrics"):
+    metrics = listed(scaler.spec, "metrics")
+    if not metrics:
+        yield Signal(kind=Kind.UNKNOWN, name="cpu of its pods (it names no metric of autoscaling/v2)", target=0.0)
+    for metric in metrics:
         form = text(metric, "type")
         body = at(metric, form[:1].lower() + form[1:])
         if form in ("Resource", "ContainerResource"):
             yield Signal(kind=Kind.UNKNOWN, name=f"{text(body, 'name')} of its pods", target=0.0)
             continue
         name = text(body, "metric", "name")
-        average, value = (metric_quantity(at(body, "target", key)) for key in ("averageValue", "value"))
+        average, value = (quantity(at(body, "target", key)) for key in ("averageValue", "value"))
         yield _compared(name, (average, value), scaler, records, of_pods=form == "Pods")
 
 
@@ -142,10 +153,10 @@ def _triggers(scaler: Scaler, records: Records) -> Iterator[Signal]:
         if form == "cron":
             yield Signal(kind=Kind.HOURS, name=f"hours ({name})", target=0.0)
         elif form == "prometheus":
-            threshold = metric_quantity(at(trigger, "metadata", "threshold"))
+            threshold = quantity(at(trigger, "metadata", "threshold"))
             targets = (None, threshold) if text(trigger, "metricType") == "Value" else (threshold, None)
             found = _compared(text(trigger, "metadata", "query"), targets, scaler, records, name)
-            active_above = metric_quantity(at(trigger, "metadata", "activationThreshold"))
+            active_above = quantity(at(trigger, "metadata", "activationThreshold"))
             yield replace(found, activation=active_above or 0.0)
         else:
             yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
@@ -165,19 +176,49 @@ def _compared(
     A mean over pods under a value asks for what a metric of pods asks for.
     """
     average, value = targets
-    folded = "" if of_pods else _folded(_spelled(query, records), records)
+    spelled = _spelled(query, records)
+    written = _written_out(spelled, records)
+    folded = "" if of_pods else "avg" if _PER_POD.search(_outside_of_calls(written)) else _folded(spelled, records)
     if average is None and (value is None or folded != "avg"):
         return Signal(kind=Kind.UNKNOWN, name=f"{name or query} (a target that is no average value)", target=0.0)
     target = value if average is None else average
     if not target:
         return Signal(kind=Kind.UNKNOWN, name=f"{name or query} (a target of 0)", target=0.0)
+    if why := _other_than(written, scaler):
+        return Signal(kind=Kind.UNKNOWN, name=f"{name or query} ({why})", target=0.0)
     found = _signal(query, target, scaler, records, name)
-    if average is None or folded in ("", "sum") or not _is_of_pods(found, query, records):
+    if folded == "each" and scaler.kind == "ScaledObject":
+        said = f"{found.name} gives a series for each pod, and KEDA takes one only"
+        return replace(found, mistake=f"{said}: with two replicas it fails")
+    if average is None or folded in ("", "sum", "each") or not _is_of_pods(found, query, records):
         return found
     said = f"{found.name} is the {folded} over its pods, and an average value divides it as if it were their sum: it asks for "
     if found.kind is Kind.ACTIVITY:
         return replace(found, mistake=f"{said}{math.ceil(1 / found.target)} replicas at most, however busy they are")
     return replace(found, mistake=f"{said}fewer replicas, the more there are")
+
+
+def _outside_of_calls(expression: str) -> str:
+    """Return an expression's own divisions, with what it divides by."""
+    at = next((place for place, letter in enumerate(_levels(expression)) if letter == "/"), -1)
+    return expression[at:] if at >= 0 else ""
+
+
+def _other_than(written: str, scaler: Scaler) -> str:
+    """Say what a query tells of that is not all requests to the workload; empty where it seems to be that."""
+    target = text(scaler.spec, "scaleTargetRef", "name")
+    matchers = _MATCHER.findall(written)
+    for label, operator, value in matchers:
+        if label in _OUTCOMES and not operator.startswith("!") and not re.search(_GOOD, value):
+            return f"only what has {label}{operator}{value}"
+    if any(target in value for label, _, value in matchers):
+        return ""
+    for label, operator, value in matchers:
+        prefix = re.split(r"[^\w-]", value)[0]
+        if label in _POD_LABELS and not operator.startswith("!") and not target.startswith(prefix.rstrip("-")):
+            return f"of other pods, {value}"
+    divides = _outside_of_calls(written)
+    return "a ratio" if re.match(r"/\s*[^\d.\s]", divides) and not _PER_POD.search(divides) else ""
 
 
 def _is_of_pods(signal: Signal, query: str, records: Records) -> bool:
@@ -187,18 +228,20 @@ def _is_of_pods(signal: Signal, query: str, records: Records) -> bool:
 
 
 def _folded(query: str, records: Records) -> str:
-    """Return how a query folds the series of pods into one; empty where it does not, or is not of one aggregation.
+    """Return how a query folds the series of pods into one, `each` where it keeps them; empty where that is not said.
 
     >>> _folded("clamp_min(avg(rate(a[1m])) / 16, 0)", {}), _folded("max(a) by (team)", {}), _folded("avg by (pod) (a)", {})
-    ('avg', 'max', '')
+    ('avg', 'max', 'each')
     """
     inside = query.strip()
     for _ in range(len(query)):
         found = _AGGREGATED.match(inside)
-        if found and _is_one(found["inside"]):
-            kept = f"{found['before'] or ''}{found['after'] or ''}"
+        body = inside[found.end() :] if found else ""
+        after = body[_closes(body) + 1 :].strip()
+        if found and _KEPT.fullmatch(after):
+            kept = found["kept"] or after
             of_each = bool(re.search(r"\b(pod|instance)\b", kept)) != kept.startswith("without")
-            return "" if kept and of_each else found["how"]
+            return "each" if kept and of_each else found["how"]
         if (clamped := _CLAMPED.match(inside)) and _is_one(clamped["inside"]):
             inside = clamped["inside"].strip()
         elif inside.startswith("(") and _closes(inside) == len(inside) - 1:
@@ -210,12 +253,6 @@ def _folded(query: str, records: Records) -> str:
         else:
             break
     return ""
-
-
-def metric_quantity(value: object) -> float | None:
-    """Return a Kubernetes quantity without a unit, or with m for thousandths; None where it is none."""
-    found = re.fullmatch(r"([0-9.]+)(m?)", str(value)) if value is not None else None
-    return None if found is None else float(found[1]) / (1000.0 if found[2] else 1.0)
 
 
 def _signal(query: str, target: float, scaler: Scaler, records: Records, name: str = "") -> Signal:
@@ -257,7 +294,7 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
             kind=Kind.DEMAND if arriving else Kind.SERVED,
             name=said,
             target=target,
-            divided_by=_divisor(written),
+            divided_by=_divisor(written) / _increased_over_s(written),
             window_s=window_s,
             notes=notes,
             outlives=rests_on_replicas(written) is None,
@@ -341,19 +378,38 @@ def _divisor(expression: str) -> float:
     return float(found["number"]) if found["by"] == "/" else 1.0 / float(found["number"])
 
 
+def _increased_over_s(expression: str) -> int:
+    """Return the seconds over which an expression counts requests; 1 where it is a rate.
+
+    >>> _increased_over_s("sum(increase(a[5m]))"), _increased_over_s("sum(rate(a[5m]))")
+    (300, 1)
+    """
+    counts = re.search(r"\bincrease\s*\(", expression) and not re.search(r"\bi?rate\s*\(", expression)
+    return averaged_over_s(expression) if counts else 1
+
+
 def _outside(expression: str) -> str:
     """Return what of an expression stands in no bracket."""
-    depth, left = 0, ""
+    return "".join(_levels(expression))
+
+
+def _levels(expression: str) -> Iterator[str]:
+    """Yield each letter of an expression that stands in no bracket, and nothing for the others."""
+    depth = 0
     for letter in expression:
         depth -= letter in ")}]"
-        left += letter if depth == 0 else ""
+        yield letter if depth == 0 else ""
         depth += letter in "({["
-    return left
 
 
 def _is_one(text: str) -> bool:
-    """Return whether what was found inside a call is one balanced expression."""
-    return text.count("(") == text.count(")")
+    """Return whether what was found inside a call is one balanced expression, that no bracket of another ends early."""
+    depth = 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _closes(text: str) -> int:

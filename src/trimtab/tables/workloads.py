@@ -66,7 +66,11 @@ def rests_on_replicas(query: str) -> str | None:
     return None if found is None else found[0]
 
 
-_RANGE = re.compile(r"\b(\w+)\s*\(\s*(?!kube_)[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[((\d+)([smhd]))\]")
+_RANGE = re.compile(
+    r"\b(\w+)\s*\(\s*(?!kube_)[a-zA-Z_:][\w:]*\s*"
+    # a matcher's pattern may have braces of its own
+    r"(?:\{(?:[^\"}]|\"(?:[^\"\\]|\\.)*\")*\})?\s*\[((\d+)([smhd]))\]"
+)
 """A function over a range of a series, but for what kube-state-metrics says of objects: that is no load."""
 _AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
 _SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY}
@@ -84,7 +88,7 @@ def ranges_of(query: str) -> Iterator[tuple[str, str]]:
 def averaged_over_s(query: str) -> int:
     """Return the longest window over which a PromQL query averages, in seconds; 0 where it does not.
 
-    >>> averaged_over_s("rate(a[5m]) + idelta(b[30s]) / 15"), averaged_over_s("irate(a[2m])")
+    >>> averaged_over_s('rate(a{pod=~"b-.{5}"}[5m]) + idelta(b[30s]) / 15'), averaged_over_s("irate(a[2m])")
     (300, 0)
     """
     found = (int(count) * _SECONDS[unit] for name, _, count, unit in _RANGE.findall(query) if name in _AVERAGING)
