@@ -116,6 +116,29 @@ def test_requests_of_pods_that_are_named_and_that_end_well_are_its_requests():
     assert policy(trigger(named)).policy == policy(trigger()).policy
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ('sum(rate(http_requests_total{pod=~"api-.+",method="POST"}[1m]))', "only those of method=POST"),
+        ('max_over_time(sum(rate(http_requests_total{pod=~"api-.+"}[1m]))[10m:1m])', "looks back over 10m"),
+    ],
+)
+def test_what_a_query_leaves_out_or_remembers_is_noted(query, said):
+    found = policy(trigger(query))
+
+    assert found.policy is not None
+    assert any(said in note for note in found.notes)
+
+
+def test_requests_that_a_proxy_counts_are_requests():
+    ingress = 'sum(rate(nginx_ingress_controller_requests{ingress="api",status!~"5.."}[1m]))'
+
+    found = policy(trigger(ingress))
+
+    assert found.policy == policy(trigger()).policy
+    assert found.outlives
+
+
 def test_requests_over_a_window_are_as_many_a_second_as_they_are_in_it():
     counted = policy(trigger('sum(increase(http_requests_total{pod=~"api-.+"}[1m]))', 300)).policy
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trimtab.catalog.model_servers import SERVERS
+from trimtab.catalog.model_servers import PROXIES, SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.scaling import SYNC_S, window_steps
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
@@ -27,6 +27,7 @@ from trimtab.tables.workloads import averaged_over_s, ranges_of, rests_on_replic
 _REQUESTS = re.compile(
     r"request[a-z_]*(total|count|per_second|rate)|request_success|num_requests_total|\brps\b|\bqps\b"
 )
+_PROXIED = frozenset(name for proxy in PROXIES for name in proxy.completed)
 _WAITING = re.compile(r"requests?_waiting|queue_(size|depth|length)|num_queue_reqs|pending_requests?")
 _PROMPTS, _ANSWERS, _CACHED = (
     frozenset(name for server in SERVERS for name in getattr(server, kind))
@@ -58,6 +59,8 @@ _OUTCOMES = frozenset(
 )
 """Labels that tell how a request ended."""
 _GOOD = re.compile(r"2|\b0\b|OK|ok|success|\.\+|\.\*|false|none")
+_OF_SOME = frozenset({"method", "path", "route", "uri", "handler", "tenant", "user", "model", "model_name", "priority"})
+"""Labels by which one workload's requests are told apart."""
 _POD_LABELS = frozenset({"pod", "exported_pod", "pod_name"})
 _OF_POD = re.compile(r"\bpod\s*=~?")
 _SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
@@ -282,13 +285,14 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
     written = _written_out(query, records)
     if _FORECAST.search(written):
         return Signal(kind=Kind.UNKNOWN, name=f"{said} (a forecast of a form that is not known)", target=0.0)
-    window_s, notes = max(window_s, _window_s(written)), _other_windows(said, written)
+    window_s, notes = max(window_s, _window_s(written)), (*_other_windows(said, written), *_some_only(said, written))
     if _SM_ACTIVE.search(written):
         return Signal(kind=Kind.ACTIVITY, name=said, target=target, window_s=window_s, notes=notes)
     if _GPU_UTIL.search(written):
         return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
     tokens = _tokens(written)
-    if tokens is not None or (_REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written))):
+    counts = bool(_REQUESTS.search(written)) or any(name in written for name in _PROXIED)
+    if tokens is not None or (counts and (_RATE.search(written) or _SELECTOR.match(written))):
         arriving = bool(_WAITING.search(written))
         return Signal(
             kind=Kind.DEMAND if arriving else Kind.SERVED,
@@ -335,6 +339,18 @@ def _other_windows(said: str, expression: str) -> tuple[str, ...]:
         f"{said} has {name} over {span}: replayed as what it is now"
         for name, span in ranges_of(expression)
         if name not in _LAST_TWO
+    ) + tuple(
+        f"{said} looks back over {span} (a subquery): replayed as what it is now"
+        for span in dict.fromkeys(re.findall(r"\[(\d+[smhd]):", expression))
+    )
+
+
+def _some_only(said: str, expression: str) -> tuple[str, ...]:
+    """Say which of a workload's requests alone a query counts."""
+    return tuple(
+        f"{said} counts only those of {label}{operator}{value}: replayed as all of its requests"
+        for label, operator, value in dict.fromkeys(_MATCHER.findall(expression))
+        if label in _OF_SOME
     )
 
 
