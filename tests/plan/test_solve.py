@@ -3,15 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from benchmarks.plan_fleets import generated, tiny
 from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, A, B, brute_force, nodes_of, problems, rounding
 
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
-from trimtab.plan.problem import NodeGroup, Option, Problem
+from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
+from trimtab.plan.program.master import Master, gather
 from trimtab.plan.program.solve import choice_cost, solve_problem
-from trimtab.plan.program.table import own_cost, total_usage
+from trimtab.plan.program.table import OptionTable, own_cost, total_usage
 
 
 @settings(max_examples=150)
@@ -126,3 +128,23 @@ def test_a_bound_from_one_mean_hour_is_still_below_the_hourly_bill(monkeypatch):
     assert mean.bound_micro_usd <= hourly.cost_micro_usd
     assert mean.cost_micro_usd == choice_cost(problem, mean.choice)
     assert mean.gap_frac >= hourly.gap_frac
+
+
+def test_at_duals_that_say_nothing_steady_use_of_a_pool_is_priced_at_its_best_commitment():
+    hours = 24
+    steady = np.full(hours, 3600, dtype=np.int64)
+    problem = Problem(
+        options=((Option(usage={A: 2 * steady}), Option(usage={B: steady})),),
+        groups=(NodeGroup(usage={B: steady}, holders=frozenset({0})),),
+        rates_micro_usd_hr={A: 1_000_000, B: 4_000_000},
+        offers=(nodes_of(A, 600_000), nodes_of(B, 3_000_000)),
+        hours=hours,
+    )
+    table = OptionTable(problem)
+    master = Master(table, gather(table, table.use_of([KEEP]), hours))
+
+    priced = master.price(np.zeros(len(master.program().row_low)))
+
+    # staying is a node of B, and so is the second way; the first takes two of A
+    assert priced.bound == pytest.approx(hours * 2 * 0.6)
+    assert priced.reduced[:3].tolist() == pytest.approx([hours * (3.0 - 1.2), 0.0, hours * (3.0 - 1.2)])

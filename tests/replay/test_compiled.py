@@ -2,15 +2,22 @@
 
 import subprocess
 import sys
+from enum import Enum
 
 import numpy as np
 import pytest
 
 from trimtab import _machine_code
+from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.rules import RuleKind
+from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.code_folder import code_folder, keep_code_in
 from trimtab.replay.compiled import compiled
+from trimtab.replay.services import rule_of
 
 DEFINE_ONE = "import trimtab.replay.nodes as nodes; print(nodes.bill_nodes.stats.cache_path)"
+
+HPA = HpaPolicy(0.7, 2, 20, metric=Metric.DUTY_CYCLE)
 
 
 @pytest.fixture
@@ -97,3 +104,21 @@ def test_code_that_is_not_kept_divides_as_kept_code_does():
     divide = compiled(lambda over, under: over / under)
 
     assert divide(1.0, 0.0) == np.inf
+
+
+@pytest.mark.parametrize("policy", [HPA, KedaPolicy(HPA), StaticReplicas(3)], ids=lambda policy: type(policy).__name__)
+def test_rules_reach_compiled_code_without_enums_whose_types_numba_looks_up_at_every_call(policy):
+    def enums(value):
+        return (
+            [found for part in value for found in enums(part)]
+            if isinstance(value, tuple)
+            else [isinstance(value, Enum)]
+        )
+
+    rule, _, _ = rule_of(policy)
+
+    assert not any(enums(rule))
+    assert (
+        rule.kind == {HpaPolicy: RuleKind.HPA, KedaPolicy: RuleKind.KEDA, StaticReplicas: RuleKind.STATIC}[type(policy)]
+    )
+    assert rule.hpa.metric == (policy.metric if isinstance(policy, HpaPolicy) else Metric.DEMAND)

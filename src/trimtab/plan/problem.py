@@ -93,6 +93,14 @@ class Problem:
         return tuple(commitment for commitment in self.owned if commitment.offer.is_spend)
 
     @property
+    def spend_pools(self) -> frozenset[Pool]:
+        """Return the pools that a spend plan may cover, bought or owned: those of one provider share its spend."""
+        offers = (*self.spend_offers, *(commitment.offer for commitment in self.owned_spend))
+        return frozenset(
+            pool for offer in offers for pool in offer.rates_micro_usd_hr if pool in self.rates_micro_usd_hr
+        )
+
+    @property
     def workloads(self) -> int:
         """Return the number of workloads."""
         return len(self.options)

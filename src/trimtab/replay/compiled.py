@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from enum import IntEnum
 from types import ModuleType
 from typing import TypeVar, cast
 
@@ -50,6 +51,24 @@ def admit(module: ModuleType) -> None:
     for _, function in inspect.getmembers(module, inspect.isfunction):
         if function.__module__ == module.__name__:
             inlined(function)
+
+
+Record = TypeVar("Record", bound=tuple[object, ...])
+
+
+def as_numbers(record: Record) -> Record:
+    """Return a named tuple, and those in it, with members of enums as whole numbers.
+
+    Numba looks the type of an enum up in Python whenever compiled code is called, which takes longer than many a replay.
+    """
+    made: Callable[..., Record] = type(record)
+    return made(*map(_as_number, record))
+
+
+def _as_number(value: object) -> object:
+    if isinstance(value, tuple):
+        return as_numbers(value)
+    return int(value) if isinstance(value, IntEnum) else value
 
 
 CountArray = NDArray[np.int32]

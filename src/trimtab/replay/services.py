@@ -41,7 +41,7 @@ from trimtab.policies.serving_stacks import (
     token_aware_memory,
     token_saturation_memory,
 )
-from trimtab.replay.compiled import CountArray, admit
+from trimtab.replay.compiled import CountArray, admit, as_numbers
 from trimtab.replay.fluid import (
     COLD_STARTS,
     GUARD_TIMES,
@@ -341,7 +341,7 @@ def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArr
             rule, by_hour = rule._replace(kind=RuleKind.CRON, lead_s=policy.lead_s), _timetable(policy)
         case _:
             assert_never(policy)
-    return rule, by_hour, np.asarray(memory)
+    return as_numbers(rule), by_hour, np.asarray(memory)
 
 
 def _timetable(policy: CronPolicy) -> IntArray:

@@ -21,7 +21,7 @@ from trimtab.plan.program.couplings.one_time_costs import OneTimeCostsInUse
 from trimtab.plan.program.couplings.parts import Cover, LimitBreach, TriedUse, UseOfChoices
 from trimtab.plan.program.couplings.quotas import QuotaBreach
 from trimtab.plan.program.couplings.shared_nodes import SharedNodesInUse
-from trimtab.plan.program.couplings.spend_plans import HeldSpendPlans, spend_pools
+from trimtab.plan.program.couplings.spend_plans import HeldSpendPlans
 from trimtab.plan.program.couplings.spot_share import SpotBreach
 from trimtab.plan.program.table import OptionTable, total_usage
 from trimtab.units import S_PER_HR, usd
@@ -52,7 +52,7 @@ class Improver:
         # In the order in which the ledger applies them.
         self._covers: tuple[Cover, ...] = (self.nodes, self._spend)
         self._limits: tuple[LimitBreach, ...] = (QuotaBreach(self.problem), SpotBreach(self.problem))
-        self._is_joint = bool(spend_pools(self.problem))
+        self._is_joint = bool(self.problem.spend_pools)
         """Nodes and spend compete for the same hours: what is best to buy is found for both together."""
         self.bought = bought
         """What is bought for the present use, as far as it is kept up to date: after each sweep."""

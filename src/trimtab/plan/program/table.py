@@ -22,7 +22,7 @@ from trimtab.plan.program.couplings.node_commitments import committed_pools
 from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd
 from trimtab.plan.program.couplings.parts import Sharing, Slots, Tracked, Uses, summed
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, sharing_of, worth_in_nodes
-from trimtab.plan.program.couplings.spend_plans import cut_together, spend_pools
+from trimtab.plan.program.couplings.spend_plans import cut_together
 from trimtab.plan.program.couplings.spot_share import spot_excess_hr
 from trimtab.units import S_PER_HR, usd
 
@@ -82,7 +82,7 @@ class OptionTable:
         uses += [*(group.usage for group in held_together(problem)), *({} for _ in self.linked_costs)]
         sharing = sharing_of(slots)
         shared_pools = {shared.site.pool for shared in sharing}
-        self.balanced = frozenset({*committed_pools(problem), *spend_pools(problem), *shared_pools})
+        self.balanced = frozenset({*committed_pools(problem), *problem.spend_pools, *shared_pools})
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         self.fixed_usd = _fixed_usd(problem, uses, self.balanced) + self._own_usd()
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)

@@ -45,6 +45,8 @@ class NodeCommitmentRows:
         self._pools = [pool for pool, _ in inputs.pools]
         self._offers = inputs.problem.node_offers
         self._owned = nodes_committed(inputs.problem.owned)
+        # what owned nodes and spend are worth grows with the prices: to raise those could lower the bound
+        self._kept = {*self._owned, *inputs.problem.spend_pools}
         self._lines = [
             self._add(inputs, pool, gathered) if pool in balanced else np.zeros(0, dtype=np.int64)
             for pool, gathered in inputs.pools
@@ -74,17 +76,31 @@ class NodeCommitmentRows:
         return self._gathered[place].nodes
 
     def price_nodes(self, duals: FloatArray, prices: NodePrices) -> None:
-        """Set prices with `0 <= price <= metered` and `sum <= committed`, so that u and c cannot gain."""
+        """Set prices with `0 <= price <= metered` and `sum <= committed`, so that u and c cannot gain; then raise them."""
         for place, (pool, lines) in enumerate(zip(self._pools, self._lines, strict=True)):
             if not len(lines):
                 continue
             rate = usd(self._problem.rates_micro_usd_hr[pool])
             # a row counts nodes of a whole period, so its cap is the rate times the period's hours
-            price = np.clip(-duals[lines], 0.0, rate * self._gathered[place].weight_hr)
+            caps = rate * self._gathered[place].weight_hr
+            price = np.clip(-duals[lines], 0.0, caps)
             if pool in self._offers:
                 # scaled as a whole: lowered prices stay below their on-demand caps
                 price = price * min(1.0, self._committed_usd(pool) / max(float(price.sum()), _TINY))
+            if pool not in self._kept:
+                price = self._raised(pool, price, caps)
             prices.paid[place] = price
+
+    def _raised(self, pool: Pool, price: FloatArray, caps: FloatArray) -> FloatArray:
+        """Return feasible prices raised as far as they stay so: no bound falls by it.
+
+        The duals of pools that the program does not use yet say nothing. Raised, their ways cost about what they would.
+        """
+        room = caps - price
+        free = float(room.sum())
+        if pool in self._offers and free > 0:
+            room = room * min(1.0, max(0.0, self._committed_usd(pool) - float(price.sum())) / free)
+        return price + room
 
     def paid_anyway_usd(self, prices: NodePrices) -> float:
         """Return what owned nodes are worth at final prices."""

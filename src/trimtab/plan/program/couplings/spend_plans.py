@@ -27,17 +27,9 @@ from trimtab.plan.program.highs import INFINITY, Program
 from trimtab.units import usd
 
 
-def spend_pools(problem: Problem) -> frozenset[Pool]:
-    """Return the pools that a spend plan may cover, bought or owned: those of one provider share its spend."""
-    offers = (*problem.spend_offers, *(commitment.offer for commitment in problem.owned_spend))
-    return frozenset(
-        pool for offer in offers for pool in offer.rates_micro_usd_hr if pool in problem.rates_micro_usd_hr
-    )
-
-
 def cut_together(problem: Problem) -> dict[Pool, str]:
     """Return the pools that must share their periods, each with the name of its set: the provider, whose spend couples them."""
-    return {pool: pool.provider for pool in spend_pools(problem)}
+    return {pool: pool.provider for pool in problem.spend_pools}
 
 
 class SpendPlanRows:
