@@ -1,6 +1,7 @@
 """The joint choice equals brute force on tiny fleets, its bound is a bound, and its cost is the bill."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -148,3 +149,24 @@ def test_at_duals_that_say_nothing_steady_use_of_a_pool_is_priced_at_its_best_co
     # staying is a node of B, and so is the second way; the first takes two of A
     assert priced.bound == pytest.approx(hours * 2 * 0.6)
     assert priced.reduced[:3].tolist() == pytest.approx([hours * (3.0 - 1.2), 0.0, hours * (3.0 - 1.2)])
+
+
+@settings(max_examples=100)
+@given(problems(), st.data())
+def test_around_a_choice_each_choice_of_the_free_rows_costs_what_it_does_in_the_whole_problem(problem, data):
+    rows = range(problem.workloads)
+    choice = [data.draw(st.integers(KEEP, len(problem.options[row]) - 1)) for row in rows]
+    in_slots = {row for row in rows if choice[row] != KEEP and problem.options[row][choice[row]].slots}
+    free = data.draw(st.sets(st.sampled_from(rows), min_size=1)) | in_slots
+
+    around = problem.around(choice, free)
+
+    def costs(chosen):
+        whole = [*choice]
+        for row, option in zip(sorted(free), chosen, strict=True):
+            whole[row] = option
+        return choice_cost(around, (*chosen, KEEP)), choice_cost(problem, whole)
+
+    moves = [costs(chosen) for chosen in product(*[range(KEEP, len(problem.options[row])) for row in sorted(free)])]
+    # all but what the others cost besides nodes
+    assert len({whole - part for part, whole in moves}) == 1

@@ -23,8 +23,8 @@ the solver's matter (`program.master`); what is reported is always the exact hou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.ledger import Commitment, CommitmentOffer
@@ -104,3 +104,44 @@ class Problem:
     def workloads(self) -> int:
         """Return the number of workloads."""
         return len(self.options)
+
+    def around(self, choice: Sequence[int], free: Set[int]) -> Problem:
+        """Return the problem of the `free` rows, in order, while all others keep a choice; a last row without options holds
+        what those use.
+
+        What the others need is paid already. Those in shared nodes must be free: nodes are rounded up with all who stand there.
+        """
+        place = {row: at for at, row in enumerate(sorted(free))}
+        fixed = [row for row in range(self.workloads) if row not in free]
+        moved = [self.options[row][choice[row]] for row in fixed if choice[row] != KEEP]
+        staying = {row for row in fixed if choice[row] == KEEP}
+        stays = [group.usage for group in self.groups if group.holders & staying]
+        paid = frozenset[str]().union(*(option.needs for option in moved))
+        others = NodeGroup(
+            usage=_summed([*(option.usage for option in moved), *stays]), holders=frozenset({len(place)})
+        )
+        return replace(
+            self,
+            options=(
+                *(tuple(replace(option, needs=option.needs - paid) for option in self.options[row]) for row in place),
+                (),
+            ),
+            groups=(
+                *(
+                    replace(group, holders=frozenset(place[row] for row in group.holders & free))
+                    for group in self.groups
+                    if group.holders & free and not group.holders & staying
+                ),
+                others,
+            ),
+            entries_micro_usd={name: cost for name, cost in self.entries_micro_usd.items() if name not in paid},
+            names=tuple(self.names[row] for row in place if row < len(self.names)),
+        )
+
+
+def _summed(uses: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
+    found: dict[Pool, IntArray] = {}
+    for use in uses:
+        for pool, seconds in use.items():
+            found[pool] = found[pool] + seconds if pool in found else seconds
+    return found

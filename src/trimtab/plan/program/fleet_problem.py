@@ -139,13 +139,15 @@ def fleet_problem(
     market: Market,
     limits: Limits | None = None,
     owned: tuple[Commitment, ...] = (),
+    groups: Groups | None = None,
 ) -> Problem:
     """Build the problem: one row of options per workload, then one per pool with nodes that no workload holds (give them back).
 
     A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
-    for anyway, where there is such a thing. Ways that wait for a replay are options after a workload's candidates.
+    for anyway, where there is such a thing. Ways that wait for a replay are options after a workload's candidates. `groups` are
+    those of the fleet, where they are known.
     """
-    groups = groups_of(fleet)
+    groups = groups or groups_of(fleet)
     rows = [() if judged is None else _row(judged) for judged in options]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))

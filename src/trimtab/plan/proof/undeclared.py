@@ -11,10 +11,12 @@ the purchase says of itself that the question comes first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+
+import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
@@ -33,7 +35,7 @@ from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.composition import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
 from trimtab.plan.planner import Planned, draft_of, row_efforts
-from trimtab.plan.problem import KEEP
+from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.plan.proof.permissions import (
@@ -181,6 +183,8 @@ class _Rest:
     market: Market
     settings: Settings
     _rows: list[WorkloadOptions | None] = field(init=False)
+    _choice: tuple[int, ...] = field(init=False)
+    """What the plan comes to where only its own ways are there."""
     _drafted: DraftPlan = field(init=False)
 
     def __post_init__(self) -> None:
@@ -190,7 +194,9 @@ class _Rest:
             case = planned.cases.get(workload.name)
             if case is not None:
                 self._rows[index] = _options(self._evaluator(case), self._planned(case))
-        self._drafted = self._bought(self._rows, self._chosen(self._rows))
+        chosen = solve_problem(self._problem(self._rows), self.settings.planning)
+        self._choice = chosen.choice
+        self._drafted = self._bought(self._rows, chosen)
 
     def present(self, case: Case) -> PlannedWorkloadState:
         """Return a workload as the plan has it."""
@@ -276,7 +282,7 @@ class _Rest:
         while True:
             for index, permission in together.items():
                 rows[index] = admitted.get(permission, rows[index])
-            chosen = self._chosen(rows)
+            chosen = self._chosen(rows, together.keys())
             more = needed.asked_for(rows, chosen)
             if more is None:
                 return rows, chosen
@@ -322,11 +328,26 @@ class _Rest:
         candidate = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
         return () if candidate is None else (candidate,)
 
-    def _chosen(self, rows: Sequence[WorkloadOptions | None]) -> ChosenPlan:
-        """Return the plan that pays best, where the work that it asks for counts."""
-        settings, planned = self.settings, self.planned
-        problem = fleet_problem(planned.fleet, rows, self.market, settings.limits, planned.owned)
-        return solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
+    def _problem(self, rows: Sequence[WorkloadOptions | None]) -> Problem:
+        """Return the joint problem in which the work that the plan asks for counts."""
+        planned, groups = self.planned, self.planned.drafted.enacted.groups
+        problem = fleet_problem(planned.fleet, rows, self.market, self.settings.limits, planned.owned, groups)
+        return with_effort(problem, row_efforts(problem, rows, self.settings))
+
+    def _chosen(self, rows: Sequence[WorkloadOptions | None], changed: Set[int]) -> ChosenPlan:
+        """Return the plan that pays best where the workloads that changed may choose, and those that share nodes."""
+        problem = self._problem(rows)
+        sharing = {
+            row
+            for row, option in enumerate(self._choice)
+            if option != KEEP and problem.options[row][option].slots and row not in changed
+        }
+        free = sorted(changed | sharing)
+        chosen = solve_problem(problem.around(self._choice, {*free}), self.settings.planning)
+        choice, reduced_usd = [*self._choice], [np.zeros(0)] * len(self._choice)
+        for at, row in enumerate(free):
+            choice[row], reduced_usd[row] = chosen.choice[at], chosen.reduced_usd[at]
+        return replace(chosen, choice=tuple(choice), reduced_usd=tuple(reduced_usd))
 
     def _bought(self, rows: Sequence[WorkloadOptions | None], chosen: ChosenPlan) -> DraftPlan:
         """Return a choice with purchases as history backs them, not as hindsight would have them."""
