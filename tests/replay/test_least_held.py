@@ -169,3 +169,20 @@ def test_unknown_demand_takes_no_part_in_the_mean():
     history = ServiceHistory(arrivals=np.array([15.0, np.nan, 45.0, 30.0]), step_s=15.0)
 
     np.testing.assert_array_equal(mean_demand(history, 3), [1.0, np.nan, 2.0, 2.5])
+
+
+def test_least_replicas_are_followed_once_for_all_nodes_until_histories_are_forgotten():
+    followed, counts = [], np.array([3, 3, 1, 1, 1, 4], dtype=np.int32)
+
+    def made():
+        followed.append(1)
+        return counts
+
+    replays = ServiceReplays()
+    for _ in range(3):
+        np.testing.assert_array_equal(replays.least_counts("a rule at a speed", made), counts)
+
+    assert len(followed) == 1
+    replays.forget_histories()
+    replays.least_counts("a rule at a speed", made)
+    assert len(followed) == 2

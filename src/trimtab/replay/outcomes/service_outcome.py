@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -156,29 +156,44 @@ def least_outcome(case: Case, place: Placement, replays: ServiceReplays) -> Outc
     replicas = _replicas(case, place)
     if place.hedge is not None or place.holding is not None or case.stress != AS_PREDICTED or replicas < 1:
         return None
-    targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    history, model, policy = _world(case, place, targets, replays, stressed=False)
+    # nothing departs, so that the rule acts as it is written
+    policy = _policy(place, replicas)
     if not is_bounded(policy):
         return None
-    nodes = (model.gpus_per_replica, model.gpus_per_node, place.gpus_per_pod)
-    key = (history.seen_as, model.capacity_req_s, *nodes, type(policy).__name__, policy, replicas)
-    least = replays.least(key, lambda: _least_use(case, place, replays, history, model, policy))
+    # of the world, which takes longer to make than to look up what it comes to, all that a bound depends on
+    counts = place.scaling.tokens if isinstance(place.scaling, SetReplicaPolicy) else None
+    course = (counts, _expected_req_s(case, place), type(policy).__name__, policy, replicas)
+    key = (*course, place.gpus_per_node, place.gpus_per_pod)
+    least = replays.least(key, lambda: _least_use(case, place, replays, policy, course))
     on_demand, spot = held_as(place, least.node_seconds)
     return Outcome(on_demand=on_demand, spot=spot, attained=(), gpus=least.gpu_seconds, replicas=least.most)
 
 
+def _expected_req_s(case: Case, place: Placement) -> float:
+    """Return what a replica serves there, where nothing departs from the plan."""
+    law = _law(case)
+    return place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
+
+
+def _law(case: Case) -> ServiceLaw:
+    if case.law is None:
+        raise ValueError(f"{case.workload.name} has no service law")
+    return case.law
+
+
 def _least_use(
-    case: Case,
-    place: Placement,
-    replays: ServiceReplays,
-    history: ServiceHistory,
-    model: ServiceModel,
-    policy: BoundedPolicy,
+    case: Case, place: Placement, replays: ServiceReplays, policy: BoundedPolicy, course: Hashable
 ) -> LeastUse:
-    """Return what a bounded rule uses at least."""
-    recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
-    initial = _replicas(case, place)
-    held = least_held(history, model, policy, recorded, initial_replicas=initial, demand=replays.mean_demand)
+    """Return what a bounded rule uses at least; replicas of one `course` do the same on any nodes."""
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    history, model, _ = _world(case, place, targets, replays, stressed=False)
+
+    def followed() -> CountArray:
+        recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
+        initial = _replicas(case, place)
+        return least_held(history, model, policy, recorded, initial_replicas=initial, demand=replays.mean_demand)
+
+    held = replays.least_counts(course, followed)
     node_seconds, gpu_seconds = seconds_held(model, held)
     per_step = history.decisions // len(history.arrivals)
     most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)
@@ -222,9 +237,7 @@ def _world(
     case: Case, place: Placement, targets: tuple[Target, ...], replays: ServiceReplays, *, stressed: bool
 ) -> _World:
     """Return the world as predicted, or `stressed`: more demand, and speeds at the low end of their estimate."""
-    law = case.law
-    if law is None:
-        raise ValueError(f"{case.workload.name} has no service law")
+    law = _law(case)
     closed = isinstance(place.holding, SetSchedule)
     growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
     counts = place.scaling.tokens if isinstance(place.scaling, SetReplicaPolicy) else None

@@ -82,6 +82,7 @@ class ServiceReplays:
     _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
     _spells: dict[SpotZones, Flags] = field(default_factory=dict)
     _least: dict[Hashable, LeastUse] = field(default_factory=dict)
+    _least_runs: dict[Hashable, CountRuns] = field(default_factory=dict)
     _mean_demand: dict[Hashable, FloatArray] = field(default_factory=dict)
     _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
     _drawn: FloatArray | None = None
@@ -104,6 +105,12 @@ class ServiceReplays:
         if key not in self._least:
             self._least[key] = made()
         return self._least[key]
+
+    def least_counts(self, key: Hashable, made: Callable[[], CountArray]) -> CountArray:
+        """Return the least replicas by decision (n_decisions,) of a key, followed once for all nodes."""
+        if key not in self._least_runs:
+            self._least_runs[key] = CountRuns.of(made())
+        return self._least_runs[key].counts()
 
     def mean_demand(self, history: ServiceHistory, window: int) -> FloatArray:
         """Return `mean_demand` of a history, computed once for all target loads. Kept for as long as the histories are."""
@@ -186,6 +193,7 @@ class ServiceReplays:
         self._spells.clear()
         self._histories.clear()
         self._least.clear()
+        self._least_runs.clear()
         self._mean_demand.clear()
         self._drawn = None
 
@@ -239,29 +247,41 @@ def _key(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReplicaTrace:
-    """A replay, its replicas by decision kept as runs of equal ones: `levels` and `lengths` `(n_runs,)`."""
+class CountRuns:
+    """Counts by decision, kept as runs of equal ones: `levels` and `lengths` `(n_runs,)`."""
 
-    replay: ServiceReplay
     levels: CountArray
     lengths: CountArray
+
+    @classmethod
+    def of(cls, counts: CountArray) -> CountRuns:
+        """Return the runs of counts (n_decisions,)."""
+        # -1 is no count, so the first decision always begins a run of equal ones
+        starts = np.flatnonzero(np.diff(counts, prepend=-1))
+        return cls(levels=counts[starts], lengths=np.diff(starts, append=len(counts)).astype(np.int32))
+
+    def counts(self) -> CountArray:
+        """Return the counts (n_decisions,)."""
+        return np.repeat(self.levels, self.lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplicaTrace:
+    """A replay without its replicas by decision, and these as runs."""
+
+    replay: ServiceReplay
+    held: CountRuns
 
 
 def trace_of(replay: ServiceReplay) -> ReplicaTrace:
     """Return the course of a replay, in little memory."""
-    # -1 is no count, so the first decision always begins a run of equal ones
-    starts = np.flatnonzero(np.diff(replay.held, prepend=-1))
-    lengths = np.diff(starts, append=len(replay.held))
-    return ReplicaTrace(
-        replay=replace(replay, held=replay.held[:0].copy()),  # a view would keep the whole
-        levels=replay.held[starts],
-        lengths=lengths.astype(np.int32),
-    )
+    # a view of no decisions would keep them all
+    return ReplicaTrace(replay=replace(replay, held=replay.held[:0].copy()), held=CountRuns.of(replay.held))
 
 
 def on_nodes(course: ReplicaTrace, model: ServiceModel) -> ServiceReplay:
     """Return the replay of the same course on the nodes of a model."""
-    held = np.repeat(course.levels, course.lengths)
+    held = course.held.counts()
     # only the bill depends on the nodes
     node_seconds, gpu_seconds = seconds_held(model, held)
     return replace(course.replay, held=held, node_seconds=node_seconds, gpu_seconds=gpu_seconds)
