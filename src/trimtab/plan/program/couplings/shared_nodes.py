@@ -188,9 +188,6 @@ class _SiteRows:
         room = np.maximum(-duals[self._shared], 0.0)
         floors = {workload: np.maximum(-duals[lines], 0.0) for workload, lines in self._floors.items()}
         total = room.sum(axis=0) + sum(floors.values(), start=0 * node_price)
-        # Where they pay less, slots cost the rest as well: the bound only grows. Duals of sites that no column uses yet say
-        # nothing, and would make them look free.
-        room += np.maximum(node_price - total, 0.0) / len(room)
         # where slots and floors together would pay more than a node costs, n would gain without end
         scale = np.minimum(1.0, node_price / np.maximum(total, _TINY))
         value = np.einsum("rmt,mt->r", self._gathered.nodes, room * scale)
