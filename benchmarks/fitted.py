@@ -19,7 +19,7 @@ from trimtab.physics.predict import (
     SKEWED,
     Model,
     Quantity,
-    coefficients_at,
+    coefficients_of,
     packaged,
     predict_training,
     serving_classes,
@@ -99,7 +99,7 @@ def point_predictions(
     """Return the predicted values of rows and the classes of their intervals."""
     if kind == "serving":
         data = serving_rows(rows)
-        values = predicted_values(data, coefficients_at(tables, data.keys, data.columns))
+        values = predicted_values(data, coefficients_of(data.queries, data.columns, tables))
         pairs = zip(data.rows, data.queries, strict=True)
         return values, [serving_classes(query, asked_of(row, query), tables) for row, query in pairs]
     if kind == "training":

@@ -21,10 +21,10 @@ from trimtab.fleet.model import ServiceObservation, Workload
 from trimtab.physics.footprint import Parallel, Serving, inference_footprint
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, resolve_model
-from trimtab.physics.predict import calibrated, coefficients_at, packaged, predict_training, times_of
+from trimtab.physics.predict import calibrated, coefficients_of, predict_training, times_of
 from trimtab.physics.search_training import FINETUNE_FRAMEWORK
 from trimtab.physics.serving import TokenSeconds, default_step_tokens, step_times, token_seconds
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes, serving_columns, serving_keys
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes, serving_columns
 from trimtab.physics.training import (
     Method,
     Optimizer,
@@ -67,11 +67,11 @@ class ServedModel:
     def token_seconds(self, gpu: Gpu, cached_tokens: float) -> TokenSeconds:
         """Return what a mean request adds to the engine's steps at the usual concurrency; not fixed to anything observed."""
         query = _query(self, gpu, self.stored)
-        columns, keys = serving_columns([query]), [serving_keys(query)]
+        columns = serving_columns([query])
         batch, step_tokens = ceil(query.requests), default_step_tokens(gpu)
         times = step_times(
             columns,
-            coefficients_at(packaged("serving").tables, keys, columns),
+            coefficients_of([query], columns),
             max_num_seqs=batch,
             step_tokens=max(step_tokens, 2 * batch),
         )

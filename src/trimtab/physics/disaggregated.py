@@ -28,11 +28,11 @@ from trimtab.physics.footprint import kv_bytes
 from trimtab.physics.formats import is_four_bit
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, caveats_of, nodes_for, replicas_for
-from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
+from trimtab.physics.predict import Quantity, calibrated, coefficients_of, with_interval
 from trimtab.physics.search_serving import CONCURRENCIES
 from trimtab.physics.serving import capacity, decode_s, default_step_tokens, prefill_s
 from trimtab.physics.serving_demand import Demand, ServingWay
-from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import ServingQuery, serving_columns
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
 
@@ -372,4 +372,4 @@ def _estimate(query: ServingQuery, asked: Quantity, value: float, scale: float) 
 
 def _columns(queries: Sequence[ServingQuery]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     v = serving_columns(queries)
-    return v, coefficients_at(packaged("serving").tables, [serving_keys(query) for query in queries], v)
+    return v, coefficients_of(queries, v)

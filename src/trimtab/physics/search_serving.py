@@ -26,10 +26,10 @@ from trimtab.physics.offers import (
     plain_and_cheapest,
     replicas_for,
 )
-from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
+from trimtab.physics.predict import Quantity, calibrated, coefficients_of, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand, ServingWay
-from trimtab.physics.serving_query import ServingQuery, adapters_bytes, serving_columns, serving_keys
+from trimtab.physics.serving_query import ServingQuery, adapters_bytes, serving_columns
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
@@ -46,9 +46,8 @@ def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCUR
     # one row per query, one column a concurrency: the shapes broadcast against each other
     columns = {name: column[:, None] for name, column in given.items()}
     columns["requests"] = np.array(concurrencies, dtype=np.float64)[None, :]
-    tables = packaged("serving").tables
     # from `given`: coefficients are those of a query, whatever its concurrency
-    coefficients = coefficients_at(tables, [serving_keys(query) for query in queries], given)
+    coefficients = coefficients_of(queries, given)
     return serving_times(columns, {name: column[:, None] for name, column in coefficients.items()})
 
 

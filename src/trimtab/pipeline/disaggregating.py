@@ -14,7 +14,7 @@ from trimtab.physics.disaggregated import DisaggregatedOption, Half, joined, sea
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import FirstTokenCosts, default_step_tokens, first_token_fit
 from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
@@ -141,7 +141,7 @@ def replayed_pair(
 
 def _columns(query: ServingQuery) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     columns = serving_columns([query])
-    return columns, coefficients_at(packaged("serving").tables, [serving_keys(query)], columns)
+    return columns, coefficients_of([query], columns)
 
 
 def first_token_s(replayed: DisaggregatedReplay, costs: FirstTokenCosts) -> np.ndarray:

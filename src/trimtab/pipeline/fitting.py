@@ -14,7 +14,7 @@ from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, accepted_c
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.models import Architecture, model_named
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.search_serving import serving_rank
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving import default_step_tokens, first_token_fit
@@ -229,7 +229,7 @@ def replayed_load(way: ServingOption, demand: Demand, engine: str, *, scale: flo
         clients=clients,
         cached_frac=demand.cached_frac + demand.loaded_frac,
     )
-    coefficients = coefficients_at(packaged("serving").tables, [keys], columns)
+    coefficients = coefficients_of([query], columns)
     replayed = replay_deployment(
         columns,
         coefficients,
