@@ -35,8 +35,9 @@ def line(usd, *, meter="", said="", resource="i-1", region="us-east-1", quantity
     } | more  # fmt: skip
 
 
-def volume(name, workload=None, namespace="prod", phase="Bound", gib=100.0):
-    return {"namespace": namespace, "name": name, "workload": workload, "capacity_gib": gib, "phase": phase}
+def volume(name, workload=None, namespace="prod", phase="Bound", gib=100.0, created=None):
+    stated = {"namespace": namespace, "name": name, "workload": workload, "capacity_gib": gib, "phase": phase}
+    return stated | {"created": created}
 
 
 def found(lines=(), volumes=(), starts=None, usd_gpu_hr=None, read=("prod", "else")):
@@ -110,6 +111,24 @@ def test_volumes_that_no_pod_mounts_cost_what_the_bill_says_a_gib_month_costs():
     assert (row.kind, row.subject) == (TailKind.IDLE_VOLUMES, "prod")
     assert row.micro_usd == pytest.approx(100 * 0.08 * 24 * DAYS / 730 * 1e6, abs=1)
     assert "1 claim of 100 GiB (old)" in row.evidence
+
+
+def test_a_volume_costs_from_its_creation_on_and_nothing_before_it():
+    storage = line(16.0, meter="EBS:VolumeUsage.gp3", quantity=200.0, unit="GB-Months")
+    claims = [
+        volume("older", created=at(-99)),
+        volume("late", created=at(24 * (DAYS - 1))),
+        volume("after", created=at(24 * DAYS)),
+    ]
+
+    (row,) = found([storage], claims)
+
+    # 8 cents a GiB-month; 100 GiB for ten days and 100 GiB for one
+    assert row.micro_usd == pytest.approx(0.08 * 100 * 24 * (DAYS + 1) / 730 * 1e6, rel=1e-6)
+    assert (
+        "2 claims of 200 GiB (older, late), mounted by no pod when the cluster was read, 1 claim from creation on"
+        in (row.evidence)
+    )
 
 
 def test_nothing_is_said_of_volumes_where_no_pod_was_read():

@@ -7,8 +7,9 @@ the cluster told. None of it is part of the bill of nodes, except for pulls, who
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 import numpy as np
@@ -20,14 +21,14 @@ from trimtab.diagnose.billed import cost_within, use_in_dollars
 from trimtab.diagnose.cluster_records import counted
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.starts import MeasuredStarts
-from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd
+from trimtab.units import HR_PER_MO, S_PER_HR, hours_between, micro_usd
 
 TAIL_COLUMNS = (
     "ChargePeriodStart", "ChargePeriodEnd", "EffectiveCost", "BilledCost", "BillingCurrency", "ChargeCategory",
     "CommitmentDiscountStatus", "ResourceId", "RegionId", "ServiceName", "SkuMeter", "ChargeDescription",
     "PricingQuantity", "PricingUnit",
 )  # fmt: skip
-VOLUME_COLUMNS = ("namespace", "name", "workload", "capacity_gib", "phase")
+VOLUME_COLUMNS = ("namespace", "name", "workload", "capacity_gib", "phase", "created")
 _NAMED = 3
 
 
@@ -153,17 +154,26 @@ def _traffic(rows: pa.Table, resources: Mapping[str, str], fleet: Fleet) -> Iter
 
 
 def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet: Fleet) -> Iterator[TailCost]:
-    """Yield, by namespace of GPU workloads, the bound claims that no pod mounts, at what the bill says a GiB-month costs."""
+    """Yield, by namespace of GPU workloads, the bound claims that no pod mounts, at what the bill says a GiB-month costs.
+
+    A claim costs from its creation on; since when no pod mounts it, a snapshot does not tell. One that was made after the
+    window cost nothing in it.
+    """
     spaces = {workload.namespace for workload in fleet.workloads if workload.namespace in read}
     idle: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     for volume in volumes.to_pylist():
-        if volume["phase"] == "Bound" and not volume["workload"] and volume["namespace"] in spaces:
+        if (
+            volume["phase"] == "Bound"
+            and not volume["workload"]
+            and volume["namespace"] in spaces
+            and _months_in(volume, fleet) > 0
+        ):
             idle[str(volume["namespace"])].append(volume)
     rate = _usd_gib_month(rows)
     for space, claims in idle.items():
-        sizes = [float(str(claim["capacity_gib"])) for claim in claims if claim["capacity_gib"] is not None]
-        unsized = f", {len(claims) - len(sizes)} of unknown size left out" if len(sizes) < len(claims) else ""
-        months = fleet.window.hours / HR_PER_MO
+        sized = [(float(str(claim["capacity_gib"])), claim) for claim in claims if claim["capacity_gib"] is not None]
+        unsized = f", {len(claims) - len(sized)} of unknown size left out" if len(sized) < len(claims) else ""
+        gib_months = sum(size_gib * _months_in(claim, fleet) for size_gib, claim in sized)
         names = ", ".join(str(claim["name"]) for claim in claims[:_NAMED]) + (", …" if len(claims) > _NAMED else "")
         price = "and no line of a bill that says what a GiB costs"
         if rate is not None:
@@ -171,10 +181,24 @@ def _idle_volumes(volumes: pa.Table, rows: pa.Table, read: Container[str], fleet
         yield TailCost(
             kind=TailKind.IDLE_VOLUMES,
             subject=space,
-            micro_usd=None if rate is None or not sizes else micro_usd(sum(sizes) * rate * months),
+            micro_usd=None if rate is None or not sized else micro_usd(gib_months * rate),
             tied=True,
-            evidence=f"{counted(len(claims), 'claim')} of {sum(sizes):,.0f} GiB ({names}{unsized}) {price}",
+            evidence=f"{counted(len(claims), 'claim')} of {sum(size_gib for size_gib, _ in sized):,.0f} GiB "
+            f"({names}{unsized}), mounted by no pod when the cluster was read, {_since_words(claims, fleet)}{price}",
         )
+
+
+def _months_in(claim: Mapping[str, object], fleet: Fleet) -> float:
+    """Return how long a claim was there within the window, in months; the whole window where its creation is not known."""
+    created = claim["created"]
+    late_hr = hours_between(fleet.window.start, created) if isinstance(created, datetime) else 0.0
+    return max(fleet.window.hours - max(late_hr, 0.0), 0.0) / HR_PER_MO
+
+
+def _since_words(claims: Sequence[Mapping[str, object]], fleet: Fleet) -> str:
+    """Say of which claims only a part of the window counts."""
+    later = sum(_months_in(claim, fleet) * HR_PER_MO < fleet.window.hours for claim in claims)
+    return f"{counted(later, 'claim')} from creation on, " if later else ""
 
 
 def _usd_gib_month(rows: pa.Table) -> float | None:

@@ -441,6 +441,7 @@ VOLUMES = (
     _amount("capacity_gib", "size it has", "GiB"),
     _text("access_modes", "access modes, comma separated", nullable=True),
     _text("phase", "Bound, Pending, Lost"),
+    _time("created", "when it was created", nullable=True),
 )
 
 _COST_TEXT = (

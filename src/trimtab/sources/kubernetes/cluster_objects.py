@@ -188,6 +188,7 @@ def _claim(claim: Object, mounted: Mapping[tuple[str, str], list[str]]) -> Row:
         "capacity_gib": None if has is None else has / BYTES_PER_GIB,
         "access_modes": joined(_texts(at(claim, "spec", "accessModes"))),
         "phase": text(claim, "status", "phase") or "Unknown",
+        "created": moment_at(claim, "metadata", "creationTimestamp"),
     }
 
 
