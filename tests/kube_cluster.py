@@ -115,6 +115,14 @@ def cluster():
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta("models", "prod"),
          "spec": {"storageClassName": "gp3", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "500Gi"}}},
          "status": {"phase": "Bound", "capacity": {"storage": "500Gi"}}},
+        {
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta("team", "prod"),
+            "spec": {"hard": {f"requests.{GPU}": "4", "requests.memory": "64Gi", "persistentvolumeclaims": "9"},
+                     "scopes": ["NotTerminating"], "scopeSelector": {"matchExpressions": [
+                         {"scopeName": "PriorityClass", "operator": "In", "values": ["low", "high"]}]}},
+            "status": {"hard": {f"requests.{GPU}": "4", "requests.memory": "64Gi", "persistentvolumeclaims": "9"},
+                       "used": {f"requests.{GPU}": "2", "requests.memory": "32Gi", "persistentvolumeclaims": "1"}},
+        },
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("not-ours", "prod")},
     ]  # fmt: skip
 

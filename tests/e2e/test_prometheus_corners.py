@@ -280,6 +280,23 @@ def kserve(page):
     page.add("kube_deployment_owner", 1.0, namespace="ml", deployment=name, **top)
 
 
+def quotas(page):
+    """Quotas as kube-state-metrics tells them: one that two of its replicas tell, one that was raised, one of secrets."""
+    gpus = {"resourcequota": "team", "resource": "requests.nvidia.com/gpu"}
+    for instance in ("10.0.0.1:8080", "10.0.0.2:8080"):
+        page.add("kube_resourcequota", 8.0, **gpus, namespace="ml", type="hard", instance=instance)
+        page.add("kube_resourcequota", 6.0, **gpus, namespace="ml", type="used", instance=instance)
+    memory = {
+        "resourcequota": "team",
+        "resource": "requests.memory",
+        "namespace": "monitoring",
+        "exported_namespace": "web",
+    }
+    raised = np.where(np.arange(STEPS) < 100, 1.0, 2.0) * 64 * 1024**3
+    page.add("kube_resourcequota", raised, **memory, type="hard")
+    page.add("kube_resourcequota", 5.0, namespace="ml", resourcequota="team", resource="secrets", type="hard")
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
@@ -299,7 +316,7 @@ def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
         tpu,
         intel,
     )
-    for part in (*exporters, kserve, scraped_twice):
+    for part in (*exporters, kserve, scraped_twice, quotas):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
     return collected_from("".join(page.lines), folder, binaries, START, HOURS)
@@ -318,6 +335,15 @@ def held(bundle, workload):
 def demand(bundle, workload):
     table = bundle.table("demand")
     return table.filter(pc.equal(table["workload"], workload)).to_pylist()
+
+
+def test_quotas_are_those_at_the_end_of_the_window_and_their_scopes_are_not_known(bundle):
+    found = {(row["namespace"], row["resource"]): row for row in bundle.table("resource_quotas").to_pylist()}
+
+    assert {key: (row["hard"], row["used"], row["scopes"]) for key, row in found.items()} == {
+        ("ml", "requests.nvidia.com/gpu"): (8.0, 6.0, "unknown"),
+        ("web", "requests.memory"): (128.0, None, "unknown"),
+    }
 
 
 def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_taken(bundle):

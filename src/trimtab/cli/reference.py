@@ -304,6 +304,7 @@ ROWS = {
     "scalers": "An autoscaler that is in place.",
     "disruption_budgets": "A pod disruption budget that is in place.",
     "queues": "A queue (and resource flavor) that rations GPUs.",
+    "resource_quotas": "What a ResourceQuota limits of one resource.",
     "images": "An image that a GPU node holds.",
     "volumes": "A claim to a persistent volume.",
 }

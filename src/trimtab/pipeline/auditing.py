@@ -24,6 +24,7 @@ from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import spend_by, spend_by_workload, waste_of, week_activity
+from trimtab.emit.manifests.cluster_quotas import StandingQuotas, with_preconditions
 from trimtab.emit.manifests.scaling_files import guarded_by
 from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
@@ -48,6 +49,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
+from trimtab.plan.model import Plan
 from trimtab.plan.needed_replays import Workers
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
@@ -182,7 +184,7 @@ def audited(
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(
         found,
-        plan=with_questions_first(found.plan, missing),
+        plan=_with_preconditions(with_questions_first(found.plan, missing), bundle, opened),
         owned=held,
         robustness=stressed,
         undeclared=missing,
@@ -207,6 +209,24 @@ def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
     fleet = replace(opened.fit, workloads=tuple(opened.fit.workload(name) for name in scaled))
     facts = emit_facts(planned.plan, bundle, fleet, opened.market, opened.settings)
     return {name: guarded_by(effect, facts.workload(name), facts) for name, effect in scaled.items()}
+
+
+def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened) -> Plan:
+    """Return the plan whose actions say which quotas of the cluster must be raised before them, where it has any."""
+    quotas, queues = (bundle.table(name).to_pylist() for name in ("resource_quotas", "queues"))
+    changed = {change.subject for action in plan.actions for change in action.changes}
+    workloads = tuple(workload for workload in opened.fit.workloads if workload.name in changed)
+    if not workloads or not (quotas or queues):
+        return plan
+    fleet = replace(opened.fit, workloads=workloads)
+    runs = bundle.table("jobs", ["workload", "queue"]).to_pylist()
+    standing = StandingQuotas(
+        quotas=quotas,
+        queues=queues,
+        pods=bundle.table("pods").to_pylist(),
+        queue_of={row["workload"]: row["queue"] for row in runs if row["queue"]},
+    )
+    return with_preconditions(plan, emit_facts(plan, bundle, fleet, opened.market, opened.settings), standing)
 
 
 def plan_and_prove(

@@ -32,6 +32,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Precondition:
+    """What a person must change in a cluster (empty: the only one) before an action, in words."""
+
+    what: str
+    cluster: str = ""
+
+    @property
+    def words(self) -> str:
+        """Say it, with its cluster where there are several."""
+        return f"in cluster {self.cluster}, {self.what}" if self.cluster else self.what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One lever on one class of workloads. `saving_micro_usd` is its share of the joint saving over the fit window, exact."""
 
@@ -64,6 +77,8 @@ class Action:
     """What can happen once it is done, in words: what its risk is derived from."""
     ask_first: tuple[str, ...] = ()
     """What owners may permit that would leave a purchase in part unused, in words: to be asked before it is bought."""
+    preconditions: tuple[Precondition, ...] = ()
+    """What a person must change in a cluster before it: quotas that would refuse its pods."""
 
     @property
     def saving_per_week_usd_mo(self) -> float:

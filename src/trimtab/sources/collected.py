@@ -26,6 +26,9 @@ from trimtab.tables.bundle import Bundle, BundleMeta
 
 _WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes", "disruption_budgets")
 _TARGETS = ("scalers",)
+_QUOTAS = ("resource_quotas",)
+_QUEUES = ("queues",)
+"""Their names are those of the cluster itself: several may have a queue of one name."""
 _NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images", "faults")
 _DEVICES = ("devices", "allocations", "gpu_usage", "faults")
 _JOINED = ","
@@ -63,6 +66,9 @@ def _named(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
     columns = (
         ("workload", _WORKLOADS, _behind),
         ("target", _TARGETS, _behind),
+        ("namespace", _QUOTAS, _behind),
+        ("name", _QUEUES, _behind),
+        ("parent", _QUEUES, _behind),
         ("node", _NODES, _behind_each),
         ("device", _DEVICES, _behind_host),
     )

@@ -208,6 +208,7 @@ KEYS = {
     "pods": ("namespace", "pod", "created"),
     "images": ("node", "image"),
     "volumes": ("namespace", "name"),
+    "resource_quotas": ("namespace", "name", "resource"),
     "disruption_budgets": ("namespace", "name", "workload"),
 }
 """Key columns of each table; nodes are checked in `overlaps`, costs and spot events may repeat."""

@@ -309,6 +309,11 @@ PODS = (
         "extended resource asked for, such as nvidia.com/mig-1g.10gb, or the device class of a claim, such as mig.nvidia.com",
         nullable=True,
     ),
+    _amount(
+        "gpu_pieces",
+        "pieces of that extended resource, which quotas count; null where it claims GPUs or its resource was not read",
+        "pieces",
+    ),
     _text(
         "gpu_containers",
         "containers that ask for GPUs, by their place from 0: `1:limits`, or `1:limits+requests` where both say so; commas",
@@ -426,6 +431,26 @@ QUEUES = (
     _count("admitted", "workloads that it had admitted when it was read", nullable=True),
 )
 
+UNKNOWN_SCOPES = "unknown"
+"""Scopes of a quota that kube-state-metrics tells of: it does not say for which pods it is."""
+
+RESOURCE_QUOTAS = (
+    _text("namespace", "namespace whose pods it limits"),
+    _text("name", "name of the ResourceQuota"),
+    _text(
+        "resource",
+        "what it limits, as it spells it: requests.nvidia.com/gpu, CLASS.deviceclass.resource.k8s.io/devices, pods, cpu",
+    ),
+    _amount("hard", "the most that pods may ask for together", "pieces, cores, GiB", nullable=False),
+    _amount("used", "what they asked for when it was read", "pieces, cores, GiB"),
+    _text(
+        "scopes",
+        "which pods it counts: `PriorityClass In low,high`, `Terminating`; several with `; `, which all must hold; `unknown` "
+        "where kube-state-metrics told of it; null = all",
+        nullable=True,
+    ),
+)
+
 IMAGES = (
     _text("node", "node that holds it"),
     _text("image", "image, by its first name that is not a digest"),
@@ -506,6 +531,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "scalers": SCALERS,
     "disruption_budgets": DISRUPTION_BUDGETS,
     "queues": QUEUES,
+    "resource_quotas": RESOURCE_QUOTAS,
     "images": IMAGES,
     "volumes": VOLUMES,
 }

@@ -153,6 +153,44 @@ def test_queues_have_their_quota_use_and_the_number_that_wait():
     assert (found["ClusterQueue"]["pending"], found["LocalQueue"]["parent"]) == (1, "gpus")
 
 
+def test_a_quota_says_what_it_limits_of_gpus_and_memory_and_for_which_pods():
+    found = by_name(collected(), "resource_quotas", "resource")
+
+    assert {name: (row["hard"], row["used"]) for name, row in found.items()} == {
+        f"requests.{GPU}": (4.0, 2.0),
+        "requests.memory": (64.0, 32.0),
+    }
+    assert {row["scopes"] for row in found.values()} == {"NotTerminating; PriorityClass In low,high"}
+    assert {(row["namespace"], row["name"]) for row in found.values()} == {("prod", "team")}
+
+
+def test_a_quota_without_a_status_holds_as_it_is_written():
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta("q", "ml"), "spec": {"hard": {"pods": 5}}}
+
+    (row,) = rows(collected([node(), quota]), "resource_quotas")
+
+    assert (row["resource"], row["hard"], row["used"], row["scopes"]) == ("pods", 5.0, None, None)
+
+
+def test_quotas_that_telemetry_told_stay_where_the_snapshot_has_none():
+    told = {"namespace": "ml", "name": "q", "resource": "pods", "hard": 5.0, "used": 1.0, "scopes": "unknown"}
+    full = collected()
+    before = type(full)(
+        tables={**full.tables, "resource_quotas": table_from_rows("resource_quotas", [told])}, meta=full.meta
+    )
+
+    assert rows(with_snapshot(before, objects_of([node()]), source="x"), "resource_quotas") == [told]
+    assert len(rows(with_snapshot(before, objects_of(None), source="x"), "resource_quotas")) == 2
+
+
+def test_a_pod_tells_how_many_pieces_it_asks_for_where_boards_are_shared():
+    sliced = node(labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.replicas": "4"})
+
+    found = by_name(collected([sliced, pod("p", "ml", gpus=2)]), "pods", "pod")
+
+    assert (found["p"]["gpu_pieces"], found["p"]["gpus"]) == (2.0, 0.5)
+
+
 def test_a_volcano_queue_and_its_waiting_pod_group_are_read():
     queue = {
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta("research"),
@@ -484,6 +522,7 @@ SCHEMAS = {
     "HorizontalPodAutoscaler": "core-v1.34-strict/hpa.json",
     "ScaledObject": "jsonschema/scaledobject_keda.sh_v1alpha1.json",
     "NodePool": "jsonschema/nodepool_karpenter.sh_v1.json",
+    "ResourceQuota": "core-v1.34-strict/resourcequota.json",
     "ClusterQueue": "jsonschema/clusterqueue_kueue.x-k8s.io_v1beta1.json",
     "LocalQueue": "jsonschema/localqueue_kueue.x-k8s.io_v1beta1.json",
 }

@@ -111,6 +111,8 @@ class ActionPart(Part):
     """What can happen once it is done; its risk is derived from this."""
     ask_first: tuple[str, ...] = ()
     """What owners may permit that would leave part of a purchase unused. Ask before buying."""
+    preconditions: tuple[str, ...] = ()
+    """What must be changed before it: quotas of the cluster that would refuse its pods."""
 
 
 class StepPart(Part):

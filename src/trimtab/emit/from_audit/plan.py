@@ -190,6 +190,7 @@ def action_part(
         enables=action.enables,
         hazards=action.hazards,
         ask_first=action.ask_first,
+        preconditions=tuple(condition.words for condition in action.preconditions),
     )
 
 

@@ -50,6 +50,11 @@ def decision_record(
         "## Enacted by",
         _bullets([f"`{path}`" for path in written]) or "No file: a person does it (below).",
         *(["## Left to a person", _bullets(withheld)] if withheld else []),
+        *(
+            ["## Before it", _bullets([condition.words for condition in action.preconditions])]
+            if action.preconditions
+            else []
+        ),
         *(["## Ask first", _bullets(action.ask_first)] if action.ask_first else []),
         "## Canary",
         "\n".join(f"{number}. {step}" for number, step in enumerate(canary_steps(action), start=1)),

@@ -126,7 +126,7 @@ def _node(node: NodeFacts) -> NodeFacts:
 
 
 def actions_in(actions: Iterable[Action], facts: EmitFacts, cluster: str) -> tuple[Action, ...]:
-    """Return the actions that change something in a cluster, with those changes alone and in its names.
+    """Return the actions that change something in a cluster, with those changes and conditions alone and in its names.
 
     A purchase belongs to each cluster that has nodes it covers: there its price is shown.
     """
@@ -134,7 +134,8 @@ def actions_in(actions: Iterable[Action], facts: EmitFacts, cluster: str) -> tup
     for action in actions:
         changes = tuple(here for change in action.changes if (here := _change_in(change, facts, cluster)) is not None)
         if changes:
-            found.append(replace(action, changes=changes))
+            conditions = tuple(condition for condition in action.preconditions if condition.cluster == cluster)
+            found.append(replace(action, changes=changes, preconditions=conditions))
     return tuple(found)
 
 

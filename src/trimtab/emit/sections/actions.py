@@ -39,6 +39,7 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
         ("How sure", (Paragraph(words=_basis(action)),)),
         ("What it must keep", (bullets(targets),)),
         ("Effort and risk", (Paragraph(words=_risk(action)),)),
+        *([("Before it", (bullets(action.preconditions),))] if action.preconditions else []),
         *([("Ask first", (bullets(action.ask_first),))] if action.ask_first else []),
         ("Try it on a small part first", (canary,)),
         ("Rollback", (Paragraph(words=action.rollback),)),

@@ -80,8 +80,19 @@ def plan_blocks(document: AuditDocument) -> list[Block]:
             rest=_across("", f"{len(rest)} more in `-o json`", Amount(sum(action.saving_usd_mo for action in rest))),
         ),
         Paragraph(words=soft(f"Savings overlap; each figure is a fair share, so they add up.{star} {plan_note(plan)}")),
+        *_conditions(plan.actions),
         *_questions(plan.actions),
     ]
+
+
+def _conditions(actions: Sequence[ActionPart]) -> list[Block]:
+    """Return what must be changed before some actions, each once."""
+    needed: dict[str, list[str]] = {}
+    for action in actions:
+        for condition in action.preconditions:
+            needed.setdefault(condition, []).append(action.id)
+    lines = [(strong(f"Before {' and '.join(ids)}"), f": {condition}") for condition, ids in needed.items()]
+    return [Bullets(items=tuple(map(_item, lines)), brief_items=_BRIEF_LINES)] if lines else []
 
 
 def _questions(actions: Sequence[ActionPart]) -> list[Block]:

@@ -1,7 +1,7 @@
-"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
+"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues, quotas.
 
 Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
-(ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup).
+(ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup); v1 (ResourceQuota).
 """
 
 from __future__ import annotations
@@ -343,3 +343,60 @@ def _gpus(resources: object) -> float | None:
     amounts = [quantity(value) for name, value in resources.items() if isinstance(name, str) and is_gpu_resource(name)]
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
+
+
+def quota_rows(objects: Objects) -> list[Row]:
+    """Return the rows of `resource_quotas`: what namespaces are limited to of GPUs, pods, CPU and memory.
+
+    A quota holds as its status says, which is what admission counts by, or as its spec does until there is one.
+    """
+    rows: list[Row] = []
+    for quota in objects.of("ResourceQuota"):
+        hard = at(quota, "status", "hard") or at(quota, "spec", "hard")
+        used = at(quota, "status", "used")
+        for name, stated in sorted(hard.items()) if isinstance(hard, Mapping) else ():
+            told = quota_row(
+                text(quota, "metadata", "namespace"),
+                text(quota, "metadata", "name"),
+                str(name),
+                hard=quantity(stated),
+                used=quantity(used.get(name)) if isinstance(used, Mapping) else None,
+            )
+            rows += [] if told is None else [told | {"scopes": _scopes(quota)}]
+    return rows
+
+
+_MEMORY = frozenset({"memory", "requests.memory", "limits.memory"})
+_COUNTED = frozenset({"pods", "count/pods", "cpu", "requests.cpu", "limits.cpu"})
+_OF_EXTENDED = "requests."
+_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+"""How a quota names the devices of a class (core/v1, ResourceClaimsPerClass)."""
+
+
+def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, used: float | None) -> Row | None:
+    """Return a row of `resource_quotas` without its scopes; None for what no plan asks for, or where no limit is told.
+
+    Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas").
+    """
+    extended = resource.removeprefix(_OF_EXTENDED)
+    counted = resource in _COUNTED | _MEMORY or resource.endswith(_OF_CLASS)
+    if hard is None or not (counted or (extended != resource and is_gpu_resource(extended))):
+        return None
+    unit = BYTES_PER_GIB if resource in _MEMORY else 1
+    return {
+        "namespace": namespace,
+        "name": name,
+        "resource": resource,
+        "hard": hard / unit,
+        "used": None if used is None else used / unit,
+    }
+
+
+def _scopes(quota: Object) -> str | None:
+    """Return the scopes of a quota in words: a pod counts where all of them hold."""
+    plain = _texts(at(quota, "spec", "scopes"))
+    selected = [
+        f"{text(need, 'scopeName')} {text(need, 'operator')} {','.join(_texts(at(need, 'values')))}".strip()
+        for need in listed(quota, "spec", "scopeSelector", "matchExpressions")
+    ]
+    return "; ".join([*plain, *selected]) or None

@@ -33,6 +33,7 @@ KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Namespace": {"": ("v1",)},
     "Event": {"": ("v1",)},
     "PersistentVolumeClaim": {"": ("v1",)},
+    "ResourceQuota": {"": ("v1",)},
     "ReplicaSet": {"apps": ("v1",)},
     "Deployment": {"apps": ("v1",)},
     "StatefulSet": {"apps": ("v1",)},

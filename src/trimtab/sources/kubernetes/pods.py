@@ -345,6 +345,7 @@ def pod_row(pod: PlacedPod, pull: tuple[float, float | None] | None = None) -> d
         "phase": text(pod.source, "status", "phase") or "Unknown",
         "gpus": pod.gpus,
         "gpu_resource": pod.asked.gpu_resource or pod.device_class,
+        "gpu_pieces": pod.asked.gpu_pieces if pod.asked.gpu_resource else None,
         "gpu_containers": gpu_containers_of(spec),
         "gpu_claims": pod.gpu_claims,
         "cpu_request": pod.asked.cpu_request,

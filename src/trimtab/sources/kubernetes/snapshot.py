@@ -26,6 +26,7 @@ from trimtab.sources.kubernetes.cluster_objects import (
     queue_names,
     queue_rows,
     queued_rows,
+    quota_rows,
     scaler_rows,
     volume_rows,
 )
@@ -142,6 +143,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         "pods": [pod_row(pod, pulls.get((pod.namespace, pod.name))) for pod in pods],
         "scalers": scaler_rows(objects),
         "queues": queue_rows(objects),
+        "resource_quotas": quota_rows(objects),
         "images": image_rows(objects),
         "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
         "disruption_budgets": budget_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
@@ -341,6 +343,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
+            "resource_quotas": _quotas(collected.tables.get("resource_quotas"), snapshot.tables["resource_quotas"]),
             "faults": _together(collected.tables.get("faults"), snapshot.tables["faults"]),
         },
         meta=meta.model_copy(
@@ -351,6 +354,11 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             }
         ),
     )
+
+
+def _quotas(read: pa.Table | None, told: pa.Table) -> pa.Table:
+    """Return the quotas of a snapshot, which knows their scopes; those that telemetry read where the snapshot has none."""
+    return told if read is None or told.num_rows else read
 
 
 def _together(read: pa.Table | None, told: pa.Table) -> pa.Table:
