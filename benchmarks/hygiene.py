@@ -42,6 +42,7 @@ _OFFENCES = {
     OffenceKind.STRAY: "stray",
     OffenceKind.NO_TAINT: "no taint",
     OffenceKind.PENDING: "pending",
+    OffenceKind.QUEUED: "queued",
     OffenceKind.STUCK: "stuck",
     OffenceKind.UNUSED: "unused",
     OffenceKind.NOTEBOOK: "notebook",

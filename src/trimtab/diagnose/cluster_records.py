@@ -22,7 +22,9 @@ from trimtab.units import S_PER_HR
 
 Row = Mapping[str, object]
 
-JOB_COLUMNS = ("job", "workload", "start", "end", "gpus", "state", "node", "checkpoint_interval_s")
+JOB_COLUMNS = (
+    "job", "workload", "submit", "start", "end", "gpus", "state", "node", "queue", "checkpoint_interval_s",
+)  # fmt: skip
 FAULT_COLUMNS = ("node", "device", "start", "end", "fault", "code", "lost_frac")
 POD_COLUMNS = (
     "pod", "namespace", "workload", "owner_kind", "node", "phase", "gpus", "cpu_request", "memory_request_gib",
@@ -31,7 +33,8 @@ POD_COLUMNS = (
 )  # fmt: skip
 SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
 BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
-NODE_COLUMNS = ("node", "provider", "instance_type", "gpu_count", "start", "end", "labels", "taints")
+QUEUE_COLUMNS = ("kind", "namespace", "name", "parent", "flavor", "quota_gpus", "used_gpus")
+NODE_COLUMNS = ("node", "provider", "instance_type", "gpu", "gpu_count", "start", "end", "labels", "taints")
 _ALLOCATION_COLUMNS = ("workload", "owner_kind", "pod", "node", "device", "gpus", "start", "end")
 
 
@@ -94,6 +97,8 @@ class ClusterRecords:
     """Device -> the hours since 1970 in which it was read."""
     partitioned: frozenset[str] = frozenset()
     """Nodes with MIG instances."""
+    queues: Sequence[Row] = ()
+    """Those that ration GPUs."""
     machines: Sequence[InstanceType] = ()
     """Machine types, for the CPUs and memory of nodes; those of others count as enough."""
 
@@ -134,6 +139,7 @@ def cluster_records(
         partitioned=frozenset(
             row["node"] for row in bundle.table("devices", ("node", "mig_profile")).to_pylist() if row["mig_profile"]
         ),
+        queues=bundle.table("queues", QUEUE_COLUMNS).to_pylist(),
         machines=machines,
     )
 

@@ -105,6 +105,7 @@ class OffenceKind(Enum):
     STRAY = "pods without GPUs on GPU nodes"
     NO_TAINT = "GPU nodes without a taint"
     PENDING = "pods with GPUs that wait for a node"
+    QUEUED = "queues that wait beside free GPUs"
     STUCK = "pods that hold GPUs and do not start"
     UNUSED = "pods that hold GPUs and do nothing"
     NOTEBOOK = "notebooks left open"

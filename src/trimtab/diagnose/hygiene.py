@@ -7,6 +7,7 @@ several claim, so that they never add up to more than was paid. What an offender
   because in those they alone kept it from being given back. Several such pods share them;
 - a missing taint costs what the pods cost that it let in, which is counted with them;
 - a pod that waits for a node costs nothing; one that waits on its node for an image costs the GPUs that it holds;
+- a queue whose runs wait beside free GPUs costs as many of these as the runs would have held;
 - a pod that does nothing, and a notebook left open, cost the GPUs that they hold while these do nothing;
 - a pod that asks for more GPUs than it ever used costs the others;
 - nodes that would be empty if pods stood closer together cost what is free of them and of those that would take their pods.
@@ -45,6 +46,7 @@ from trimtab.diagnose.findings import (
     unlimited_pools,
 )
 from trimtab.diagnose.packing import scattered
+from trimtab.diagnose.queue_waits import waiting_beside_free_gpus
 from trimtab.fleet.settings import Hygiene
 from trimtab.units import S_PER_HR
 
@@ -57,7 +59,7 @@ def offences(records: ClusterRecords, settings: Hygiene) -> Offences:
     """Return what is untidy in a history, whatever it costs."""
     found: list[Found] = []
     rules: tuple[Callable[[ClusterRecords, Hygiene], Iterable[Found]], ...] = (
-        _strays, _waiting, _notebooks, _unused, scattered,
+        _strays, _waiting, waiting_beside_free_gpus, _notebooks, _unused, scattered,
     )  # fmt: skip
     for rule in rules:
         found += rule(records, settings)

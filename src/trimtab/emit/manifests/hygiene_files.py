@@ -181,6 +181,7 @@ _TAINT = f"{GPU_TAINT['key']}={GPU_TAINT['value']}:{GPU_TAINT['effect']}"
 _STRAY, _NO_TAINT = "pods without GPUs on GPU nodes", "GPU nodes without a taint"
 _NOTEBOOK = "notebooks left open"
 _SCATTERED = "nodes that moving pods would empty"
+_QUEUED = "queues that wait beside free GPUs"
 _OVER_ASKED, _BUDGET = "pods that ask for more GPUs than they use", "disruption budgets missing or too strict"
 _STOPPED = frozenset({"pods that hold GPUs and do not start", "pods that hold GPUs and do nothing"})
 _CRASH_LOOP = "container in a crash loop"
@@ -479,6 +480,9 @@ def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterato
         yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
     elif row.kind == _SCATTERED and paths.get(row.subject):
         yield "the script waits for each pod; `packing/scheduler.yaml` keeps new pods from scattering again"
+    elif row.kind == _QUEUED:
+        yield "no patch: let its ClusterQueue borrow (a cohort without `borrowingLimit`), raise its quota, or end `StrictFIFO`"
+        yield "of Slurm: backfill, shorter time limits, or the limits of its partition and QOS"
     elif row.kind in _STOPPED:
         yield _stop(row.subject, row.owner_kind, row.items)
 
