@@ -23,7 +23,15 @@ from datetime import UTC, datetime, timedelta
 import click
 import numpy as np
 
-from trimtab.fleet.starts import FEWEST, NODE_COLUMNS, PLANNED_FRAC, POD_COLUMNS, MeasuredStarts, measured_starts
+from trimtab.fleet.starts import (
+    FEWEST,
+    IMAGE_COLUMNS,
+    NODE_COLUMNS,
+    PLANNED_FRAC,
+    POD_COLUMNS,
+    MeasuredStarts,
+    measured_starts,
+)
 from trimtab.sources.kubernetes.objects import Objects
 from trimtab.sources.kubernetes.snapshot import collect_snapshot
 from trimtab.units import BYTES_PER_GIB, S_PER_HR
@@ -158,7 +166,8 @@ def measured(cluster: Cluster) -> MeasuredStarts:
     for item in cluster.objects:
         objects.take(item)
     tables = collect_snapshot(objects, READ - timedelta(seconds=_READ_S), READ, source="generated").tables
-    return measured_starts(tables["pods"].select(POD_COLUMNS), tables["nodes"].select(NODE_COLUMNS))
+    pods, nodes, images = tables["pods"], tables["nodes"], tables["images"]
+    return measured_starts(pods.select(POD_COLUMNS), nodes.select(NODE_COLUMNS), images.select(IMAGE_COLUMNS))
 
 
 def phases(found: MeasuredStarts) -> dict[str, dict[str, list[float]]]:

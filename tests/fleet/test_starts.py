@@ -9,6 +9,7 @@ from tests.fleets import FleetRows
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.fleet.starts import (
+    IMAGE_COLUMNS,
     NODE_COLUMNS,
     POD_COLUMNS,
     MeasuredStarts,
@@ -43,10 +44,22 @@ def node(name="n", start=60):
     }  # fmt: skip
 
 
-def measured(pods, nodes):
+def measured(pods, nodes, images=()):
     return measured_starts(
-        table_from_rows("pods", pods).select(POD_COLUMNS), table_from_rows("nodes", nodes).select(NODE_COLUMNS)
+        table_from_rows("pods", pods).select(POD_COLUMNS),
+        table_from_rows("nodes", nodes).select(NODE_COLUMNS),
+        table_from_rows("images", list(images)).select(IMAGE_COLUMNS),
     )
+
+
+def pulling(number, pull_s, pulled_gib, load_s=30):
+    """A pod that started in time and pulled for so long."""
+    told = {"pull_s": float(pull_s), "pulled_gib": pulled_gib, "started": at(pull_s + 5)}
+    return pod(number, scheduled=0, ready=pull_s + 5 + load_s, **told)
+
+
+def holding(image, gib, node="n"):
+    return {"node": node, "image": image, "size_gib": gib}
 
 
 def own(*seconds):
@@ -176,3 +189,53 @@ def test_too_few_starts_leave_the_assumption_and_say_so():
     assert said.startswith("cold start assumed: a node 300 s")
     assert fleet.workloads[0].start_s is None
     assert list(said_of_starts(MeasuredStarts(), fleet, Assumptions())) == []
+
+
+OTHERS = [pulling(0, 100, 10.0), pulling(1, 50, 10.0), pulling(2, 25, 10.0), pulling(3, 20, 10.0)]
+"""Pulls at 0.1, 0.2, 0.4 and 0.5 GiB/s, and loads of half a minute."""
+
+
+def unseen(images, workload="prod/new"):
+    """A pod that tells no start of its own."""
+    return pod(9, workload=workload, ready=None, images=images)
+
+
+def test_a_service_without_a_measured_start_is_known_by_the_size_of_its_images():
+    found = measured([*OTHERS, unseen("vllm/vllm-openai:v1")], [], [holding("docker.io/vllm/vllm-openai:v1", 40.0)])
+
+    assert found.planned_s("prod/new") is None
+    assert found.estimated_s("prod/new") == 40.0 / 0.1 + 30.0
+
+
+@pytest.mark.parametrize(
+    ("pods", "images"),
+    [
+        (OTHERS[:2], [holding("docker.io/a/b:1", 40.0)]),
+        (OTHERS, []),
+        (OTHERS, [holding("docker.io/a/b:2", 40.0)]),
+        (OTHERS, [holding("docker.io/a/b:1", None)]),
+    ],
+    ids=["two pulls", "no image is told", "another tag", "no size"],
+)
+def test_a_start_is_not_estimated_from_what_is_not_known(pods, images):
+    assert measured([*pods, unseen("a/b:1")], [], images).estimated_s("prod/new") is None
+
+
+def test_images_of_which_one_is_unknown_are_no_size():
+    images = [holding("docker.io/a/b:1", 40.0)]
+
+    assert measured([*OTHERS, unseen("a/b:1,ghcr.io/c/d")], [], images).estimated_s("prod/new") is None
+
+
+@pytest.mark.parametrize(("gib", "taken_s"), [(40.0, 430.0), (10.0, None)])
+def test_an_estimate_only_lengthens_what_is_assumed_of_a_service(gib, taken_s):
+    rows = FleetRows(2).node("n", "g5.xlarge").hold("prod/chat", "n", [0], owner_kind="Deployment")
+    fleet = build_fleet(rows.bundle(), Settings())
+    pods = [{**one, "workload": "prod/other"} for one in OTHERS]
+    starts = measured([*pods, unseen("a/b:1", "prod/chat")], [], [holding("docker.io/a/b:1", gib)])
+
+    (workload,) = with_starts(fleet, starts).workloads
+
+    assert workload.start_s == taken_s
+    told = "".join(said_of_starts(starts, with_starts(fleet, starts), Assumptions()))
+    assert ("estimated, since none was measured: 430 s, for images of 40 GiB" in told) is (taken_s is not None)

@@ -24,7 +24,7 @@ from trimtab.fleet.occupancy import (
     pods_of,
 )
 from trimtab.fleet.settings import Settings
-from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts, with_starts
+from trimtab.fleet.starts import starts_of, with_starts
 from trimtab.fleet.targets import targets_of
 from trimtab.ledger import IDLE, Holdings
 from trimtab.ledger.arrays import FloatArray
@@ -91,7 +91,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         coverage=_coverage(bundle, held, rows, window, index, unknown, unread - unknown),
         unknown_holders=unknown | unread,
     )
-    return with_starts(fleet, measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS)))
+    return with_starts(fleet, starts_of(bundle))
 
 
 def _refuse_contradictions(declared: Workloads, names: Iterable[str]) -> None:

@@ -261,7 +261,8 @@ class Workload:
     spec: WorkloadSpec
     targets: tuple[Target, ...]
     start_s: float | None = None
-    """How long its pods were measured to take from their node to ready; None if too few were."""
+    """How long its pods were measured to take from their node to ready; where too few were, by the size of a service's images
+    if that takes longer than is assumed; else None."""
     pull_s: float | None = None
     """Of that, the pulls of their images."""
     held_gpu_seconds: Mapping[str, float] = field(default_factory=dict)

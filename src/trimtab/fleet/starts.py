@@ -5,6 +5,9 @@ wait for a node lasts from a pod's creation to its place on a node that began in
 could be had is in it; pods of a queue (Kueue, Volcano) are left out, since their time in the queue is not known. Runs of
 `jobs` do not tell the start of their node from their time in a queue. From its node to ready a pod pulls its images, starts its
 containers (volumes, init containers) and loads: the parts are told where moments and events tell them.
+
+A service none of whose starts was told is known by its images: their size, at the speed of pulls that were told in the same
+cluster, and the loads of others. That only ever lengthens what is assumed of it: whose load it has is not known.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ import pyarrow as pa
 
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Assumptions
+from trimtab.tables.bundle import Bundle
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 POD_COLUMNS = (
-    "workload", "node", "gpus", "created", "scheduled", "started", "ready", "pull_s", "pulled_gib", "queue",
+    "workload", "node", "gpus", "created", "scheduled", "started", "ready", "pull_s", "pulled_gib", "queue", "images",
 )  # fmt: skip
 NODE_COLUMNS = ("node", "start")
+IMAGE_COLUMNS = ("image", "size_gib")
 SLOW_FRAC = 0.9
 """Starts beyond this quantile are the slowest tenth."""
 PLANNED_FRAC = 0.75
@@ -78,6 +84,10 @@ class MeasuredStarts:
     node_s: tuple[float, ...] = ()
     own: Mapping[str, tuple[OwnStart, ...]] = field(default_factory=dict)
     """By workload, the shortest first."""
+    pulls_gib_s: tuple[float, ...] = ()
+    """How fast pulls were whose size was told, waits for other pulls included."""
+    image_gib: Mapping[str, float] = field(default_factory=dict)
+    """Size of all images of a pod, by workload, where nodes tell all of them."""
     odd: int = 0
     """Starts left out: moments that clocks tell in the wrong order, or a readiness that is too late to be the first."""
 
@@ -102,6 +112,17 @@ class MeasuredStarts:
     def planned_s(self, workload: str) -> float | None:
         """Return how long plans take a workload's start on a node to be; None if too few were measured."""
         return planned(self.own_s.get(workload, ()))
+
+    def estimated_s(self, workload: str) -> float | None:
+        """Return how long a workload's start on a new node takes by the size of its images; None if too little is known.
+
+        The pull at a speed that three of four measured ones reached, and then what the loads of all workloads took.
+        """
+        gib = self.image_gib.get(workload)
+        if gib is None or len(self.pulls_gib_s) < FEWEST:
+            return None
+        gib_s = float(np.quantile(self.pulls_gib_s, 1.0 - PLANNED_FRAC, method="lower"))
+        return gib / gib_s + (planned([load_s for name in self.own for load_s in self.loads_s(name)]) or 0.0)
 
     def pulls_s(self, workload: str) -> tuple[float, ...]:
         """Return the pulls of a workload's images that were told."""
@@ -132,8 +153,8 @@ def _slow(starts: Sequence[float]) -> float:
     return float(np.quantile(starts, SLOW_FRAC, method="higher"))
 
 
-def measured_starts(pods: pa.Table, nodes: pa.Table) -> MeasuredStarts:
-    """Return the starts that a history tells; `pods` has POD_COLUMNS, `nodes` NODE_COLUMNS."""
+def measured_starts(pods: pa.Table, nodes: pa.Table, images: pa.Table) -> MeasuredStarts:
+    """Return the starts that a history tells; `pods` has POD_COLUMNS, `nodes` NODE_COLUMNS, `images` IMAGE_COLUMNS."""
     begun = defaultdict(list)
     for row in nodes.to_pylist():
         begun[row["node"]].append(row["start"])
@@ -156,8 +177,54 @@ def measured_starts(pods: pa.Table, nodes: pa.Table) -> MeasuredStarts:
     return MeasuredStarts(
         node_s=tuple(sorted(node_s)),
         own={name: tuple(sorted(own[name], key=lambda start: start.all_s)) for name in sorted(own)},
+        pulls_gib_s=tuple(
+            sorted(
+                start.pulled_gib / start.pull_s
+                for starts in own.values()
+                for start in starts
+                if start.pulled_gib and start.pull_s
+            )
+        ),
+        image_gib=_image_gib(pods, images),
         odd=odd,
     )
+
+
+def starts_of(bundle: Bundle) -> MeasuredStarts:
+    """Return the starts that a bundle tells."""
+    return measured_starts(
+        bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS), bundle.table("images", IMAGE_COLUMNS)
+    )
+
+
+def _image_gib(pods: pa.Table, images: pa.Table) -> dict[str, float]:
+    """Return what all images of a workload's pods come to, of the largest of its pods; none where a size is not known."""
+    sizes: dict[str, float] = {}
+    for row in images.to_pylist():
+        if row["size_gib"]:
+            name = _full_name(row["image"])
+            sizes[name] = max(sizes.get(name, 0.0), row["size_gib"])
+    found: dict[str, float] = {}
+    for row in pods.to_pylist():
+        named = [sizes.get(_full_name(name)) for name in str(row["images"] or "").split(",") if name]
+        known = [size for size in named if size is not None]
+        if row["gpus"] and known and len(known) == len(named):
+            found[row["workload"]] = max(found.get(row["workload"], 0.0), sum(known))
+    return found
+
+
+def _full_name(image: str) -> str:
+    """Return an image's name as nodes tell it: with its registry and tag, which a pod may leave out.
+
+    Source: distribution/reference, normalize.go: docker.io where no registry is named, `library/` before a name alone.
+
+    >>> _full_name("vllm/vllm-openai:v0.10"), _full_name("python"), _full_name("ghcr.io/a/b@sha256:12")
+    ('docker.io/vllm/vllm-openai:v0.10', 'docker.io/library/python:latest', 'ghcr.io/a/b@sha256:12')
+    """
+    first, slash, _ = image.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost"):
+        image = f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+    return image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"
 
 
 def _own_start(row: Mapping[str, object]) -> OwnStart | None:
@@ -199,13 +266,20 @@ def with_starts(fleet: Fleet, starts: MeasuredStarts) -> Fleet:
 
 
 def _with_starts(workload: Workload, starts: MeasuredStarts) -> Workload:
+    measured_s = starts.planned_s(workload.name)
     return replace(
         workload,
-        start_s=starts.planned_s(workload.name),
+        start_s=measured_s if measured_s is not None else _estimated_s(workload, starts),
         pull_s=planned(starts.pulls_s(workload.name)),
         load_s=planned(starts.loads_s(workload.name)),
         short_load_s=starts.short_load_s(workload.name),
     )
+
+
+def _estimated_s(workload: Workload, starts: MeasuredStarts) -> float | None:
+    """Return a service's start by its images where none was measured and it takes longer than is assumed; else None."""
+    told_s = starts.estimated_s(workload.name) if workload.kind is WorkloadKind.SERVING else None
+    return told_s if told_s is not None and told_s > Assumptions().service_cold_start_s else None
 
 
 def run_startup_s(workload: Workload, assumptions: Assumptions) -> float:
@@ -224,11 +298,17 @@ def said_of_starts(starts: MeasuredStarts, fleet: Fleet, stated: Assumptions) ->
         # where no pod was read at all, the proof says that no start was measured
         seen = f"{len(starts.node_s)} start(s) seen, {FEWEST} are the least"
         yield f"cold start assumed: a node {stated.node_startup_s:.0f} s; {seen}"
-    known = [workload for workload in fleet.workloads if workload.start_s is not None]
+    known = [workload for workload in fleet.workloads if starts.planned_s(workload.name) is not None]
     for workload in sorted(known, key=lambda workload: -workload.gpu_hours)[:_NAMED]:
         yield _said_of(workload, starts.own[workload.name])
     if len(known) > _NAMED:
         yield f"own starts of {len(known) - _NAMED} more workloads were measured"
+    guessed = [workload for workload in fleet.workloads if workload.start_s is not None and workload not in known]
+    for workload in sorted(guessed, key=lambda workload: -workload.gpu_hours)[:_NAMED]:
+        yield (
+            f"start of {workload.name} on a new node estimated, since none was measured: {workload.start_s:.0f} s, for images "
+            f"of {starts.image_gib[workload.name]:.3g} GiB at the speed of {len(starts.pulls_gib_s)} pulls of others"
+        )
     if starts.odd:
         yield f"{starts.odd} start(s) left out: clocks apart, or readiness that changed later"
 

@@ -35,11 +35,8 @@ from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.spot_record import SpotRecord
 from trimtab.fleet.starts import (
-    NODE_COLUMNS,
-    POD_COLUMNS,
-    MeasuredStarts,
-    measured_starts,
     said_of_starts,
+    starts_of,
     with_measured,
 )
 from trimtab.fleet.targets import declared_in_vain, refuse_impossible, refuse_other_limits, with_other_limits
@@ -178,7 +175,7 @@ def audited(
         market,
         opened.settings,
         seed=SEED,
-        starts=_starts(bundle),
+        starts=starts_of(bundle),
         guards=emitted_guards(planned, bundle, opened),
     )
     missing = undeclared(planned, market, opened.settings, tell)
@@ -297,7 +294,7 @@ def _opened(
     market = Market.of(catalog, day, settings, records)
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
-    starts, stated = _starts(bundle), settings.assumptions
+    starts, stated = starts_of(bundle), settings.assumptions
     settings = replace(settings, assumptions=with_measured(stated, starts))
     said = (*_said_of_spot(records), *said_of_starts(starts, fit, stated))
     fit = replace(fit, coverage=replace(fit.coverage, notes=(*fit.coverage.notes, *said)))
@@ -327,10 +324,6 @@ def _opened(
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
         store=store,
     )
-
-
-def _starts(bundle: Bundle) -> MeasuredStarts:
-    return measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
 
 
 def _said_of_spot(records: Mapping[Pool, SpotRecord]) -> Iterator[str]:
@@ -493,7 +486,7 @@ def _long_tail(bundle: Bundle, fleet: Fleet, allocation: Allocation) -> tuple[Ta
         bundle.table("pods", ["namespace"]),
         nodes_by_resource(bundle.table("nodes", ["node", "labels"])),
         fleet,
-        _starts(bundle),
+        starts_of(bundle),
         usd_gpu_hr,
     )
 

@@ -18,7 +18,7 @@ from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
-from trimtab.fleet.starts import FEWEST, NODE_COLUMNS, POD_COLUMNS, measured_starts
+from trimtab.fleet.starts import FEWEST, starts_of
 from trimtab.sources.clouds.quotas import NodeQuota
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.doctor import DoctorFinding, FindingStatus, activity, bill, history, price_book
@@ -238,7 +238,7 @@ def _waits(bundle: Bundle) -> DoctorFinding:
 
 def _start_times(bundle: Bundle) -> DoctorFinding:
     """Judge what the history tells of start-ups: the wait for a node, and pods' starts on theirs."""
-    starts = measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
+    starts = starts_of(bundle)
     node_s, usual = starts.planned_node_s, Assumptions()
     own = {name: took_s for name in starts.own if (took_s := starts.planned_s(name)) is not None}
     pulls = sum(len(starts.pulls_s(name)) for name in starts.own)
