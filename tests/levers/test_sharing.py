@@ -5,6 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
+from trimtab.deployment.fitting import NO_LAW
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
@@ -13,12 +14,27 @@ from trimtab.levers import sharing
 SETTINGS = Settings()
 
 
-def offered(*, gpus=2, memory_gib=4.0, jobs=False, sm=0.05, node="p4d.24xlarge", isolation=Isolation.HARDWARE):
+def offered(
+    *,
+    gpus=2,
+    memory_gib=4.0,
+    jobs=False,
+    sm=0.05,
+    node="p4d.24xlarge",
+    isolation=Isolation.HARDWARE,
+    model=None,
+    there=None,
+):
     rows = FleetRows(7).node("n", node).hold("web/api", "n", range(gpus), owner_kind=None if jobs else "Deployment")
     for device in range(gpus):
         rows.use("web/api", "n", device, range(168), sm=sm, dram=sm / 2, tensor=sm / 2, memory_gib=memory_gib)
     if jobs:
         rows.job("web/api", 0, 0, 160, gpus)
+    if there is not None:
+        provider, instance_type = there
+        rows.rows["nodes"][0] |= {"provider": provider, "instance_type": instance_type, "region": "us-central1"}
+    if model is not None:
+        rows.workloads["web/api"] = {"model": model}
     bundle = rows.bundle()
     market = Market(
         catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
@@ -39,6 +55,15 @@ def test_whole_gpus_of_its_own_kind_are_shared_at_the_same_speed():
 
 def test_three_gpus_take_a_slot_of_four_so_that_nodes_fill_up():
     assert slots(offered(gpus=3))["p4d.24xlarge", ""].slots == 4
+
+
+def test_a_service_whose_model_is_declared_shares_no_board_that_programs_are_compiled_for():
+    """The smallest node of TPU v5p has four chips, each of which costs less than an H100."""
+    there, model = ("gcp", "a3-highgpu-8g"), "mistralai/Mistral-7B-Instruct-v0.3"
+    found = offered(gpus=1, memory_gib=30.0, node="p5.48xlarge", there=there, model=model)
+
+    assert not [slot for slot in found.fitting if slot.gpu.startswith("TPU")]
+    assert found.refused[NO_LAW]
 
 
 def test_what_fills_most_of_a_node_has_nothing_to_share():

@@ -99,6 +99,13 @@ def test_no_plan_takes_dearer_nodes_or_more_gpus(offered):
     assert all(market.rate(one.pool) <= market.rate(runs.pool) and one.gpus <= 8 for one in plans)
 
 
+def test_no_run_is_put_on_an_accelerator_that_programs_are_compiled_for(offered):
+    """A node of Trainium costs less than one of A100s and computes in the same precision (NeuronCores need other programs)."""
+    _, _, plans = offered
+
+    assert {plan.gpu for plan in plans} & {"Trainium", "Inferentia2"} == set()
+
+
 def test_a_plan_places_its_runs_on_its_own_gpus(offered):
     runs, _, plans = offered
     single = next(one for one in plans if one.gpus == 1)

@@ -87,13 +87,16 @@ def _judge(
         return None
     if offering.gpu == source:
         return SAME_SPEED
-    if not (source.has_speed_law and offering.gpu.has_speed_law):
-        return NO_LAW
     if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
     return speed(offering.gpu)
+
+
+def may_be_compared(source: Gpu, board: Gpu) -> bool:
+    """Return whether programs for one board run on the other, at a speed that measured runs stand behind."""
+    return board == source or (source.has_speed_law and board.has_speed_law)
 
 
 def speed_on(
@@ -104,6 +107,8 @@ def speed_on(
     A named model is predicted request by request; anything else is carried over by what its GPU did while it worked. `stored`
     is another format for its weights.
     """
+    if not may_be_compared(source, board):
+        return NO_LAW
     known = served_model(workload)
     need_gib = need_on(workload, known, board, stored)
     if need_gib is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, SetTrainingMemory
+from trimtab.deployment.fitting import may_be_compared
 from trimtab.fleet.declared_models import TrainedModel, on_gpus, trained_model
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import RUN_KINDS, Workload
@@ -65,17 +66,13 @@ def propose(
 
 def _places(workload: Workload, model: TrainedModel, market: Market) -> Iterator[_Place]:
     """Yield counts of GPUs on nodes that cost no more than today's: larger GPUs are right-sizing's to offer."""
-    rate = market.rate(workload.pool)
+    rate, home = market.rate(workload.pool), market.gpu(workload.gpu)
     for offering in offerings_at_home(workload, market):
-        if offering.rate_micro_usd_hr > rate:
+        if offering.rate_micro_usd_hr > rate or not (home is None or may_be_compared(home, offering.gpu)):
             continue
         same_cpu = offering.cpu_arch == (market.cpu_arch(workload.pool) or offering.cpu_arch)
         current = offering.lifecycle is Lifecycle.CURRENT or offering.pool == workload.pool
-        if (
-            same_cpu
-            and current
-            and native_precision(offering.gpu) is native_precision(market.gpu(workload.gpu) or offering.gpu)
-        ):
+        if same_cpu and current and native_precision(offering.gpu) is native_precision(home or offering.gpu):
             for gpus in (2**power for power in range(model.gpus.bit_length())):
                 if gpus <= offering.gpus_per_node:
                     yield _Place(gpu=offering.gpu, gpus=gpus, offering=offering)
