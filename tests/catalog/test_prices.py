@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.catalog import BuyingOption, InstanceType, InterruptionBucket, Price, PriceBasis, PriceBook
+from trimtab.catalog import BuyingOption, InstanceType, InterruptionBucket, Price, PriceBasis, PriceBook, load_catalog
 from trimtab.catalog.prices import ANY_REGION
 from trimtab.errors import MissingPrice, UnknownName
 
@@ -153,3 +153,15 @@ def test_interruption_bands_touch():
     assert [band.low_frac for band in bands] == pytest.approx([0.0, 0.05, 0.10, 0.15, 0.20])
     assert [band.high_frac for band in bands[:-1]] == pytest.approx([band.low_frac for band in bands[1:]])
     assert bands[-1].high_frac is None
+
+
+@pytest.mark.parametrize(("gpu", "usd_hr"), [("TPU-v5e", 1.2), ("TPU-v5p", 4.2), ("TPU-v6e", 2.7)])
+def test_a_tpu_costs_as_much_by_the_chip_in_machines_of_every_size(gpu, usd_hr):
+    """Google's price list, "Cloud TPU pricing": by the chip; us-central1."""
+    catalog = load_catalog()
+    sizes = {name: kind.gpu_count for (_, name), kind in catalog.instance_table.items() if kind.gpu == gpu}
+
+    each = {catalog.prices.price("gcp", name, "us-central1", ON_DEMAND).usd_hr / chips for name, chips in sizes.items()}
+
+    assert sizes
+    assert [pytest.approx(usd_hr)] * len(each) == list(each)
