@@ -55,6 +55,22 @@ def test_the_cost_of_failed_attempts_is_laid_on_the_runs_that_completed():
     )
 
 
+def test_runs_that_ended_before_the_history_say_nothing_of_it():
+    """A cluster keeps finished Jobs and their pods: neither counts among the runs of the history, nor do its hours before."""
+    rows = runs("failed", "completed", "completed", "completed")
+    for number in range(9):
+        rows.job("lab/x", -900 - number, -900 - number, -890 - number, 4, name=f"old-{number}", state="failed")
+        rows.hold("lab/x", "n", range(4), -900 - number, -890 - number, pod=f"old-{number}", owner_kind="Job")
+    rows.rows["jobs"][0]["start"] = at(-96)
+
+    found, waste = found_in(rows)
+
+    (row,) = found.broken
+    assert row.breakage.items == ("x-0",)
+    assert "1 of 4 runs ended as failed: x-0 lost 4.0 h" in row.breakage.evidence
+    assert waste[WasteKind.FAILED_RUNS] == 4
+
+
 def test_a_failed_run_on_several_nodes_costs_each_its_part():
     rows = FleetRows(1).node("a", "p3.8xlarge").node("b", "p3.8xlarge")
     for node in ("a", "b"):

@@ -82,6 +82,18 @@ def test_a_preference_is_no_taint_that_keeps_pods_out():
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "karpenter.sh/disrupted",
+        "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+    ],
+)  # fmt: skip
+def test_a_taint_that_comes_and_goes_keeps_nobody_off_a_pool(key):
+    assert not keeps_others_out({key: ":NoSchedule"})
+    assert keeps_others_out({key: ":NoSchedule", "nvidia.com/gpu": "present:NoSchedule"})
+
+
+@pytest.mark.parametrize(
     ("tolerations", "tolerates"),
     [
         ({"*": ":"}, True),

@@ -163,6 +163,7 @@ def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
         if held.workload == job["workload"] and held.start_s < end_s and held.end_s > start_s
     )
     gpus = number(job["gpus"]) / max(len(nodes), 1)
+    start_s = max(start_s, records.start_s)
     return [
         LostSpan(finding=0, node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s)
         for node in nodes

@@ -112,14 +112,16 @@ def cluster_records(
 ) -> ClusterRecords:
     """Return the records of a bundle over a window, which the fleets' windows make up; `machines` tell nodes' CPUs."""
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
-    rows = bundle.table("allocations", _ALLOCATION_COLUMNS).to_pylist()
+    rows = [
+        row for row in bundle.table("allocations", _ALLOCATION_COLUMNS).to_pylist() if _is_within(row, start_s, end_s)
+    ]
     nodes = bundle.table("nodes", NODE_COLUMNS).to_pylist()
     pods = bundle.table("pods", POD_COLUMNS).to_pylist()
     active, seen = _hours_of_devices(bundle, window, settings.bands.active_frac)
     return ClusterRecords(
         start_s=start_s,
         end_s=end_s,
-        jobs=_jobs(bundle, fleets),
+        jobs=[job for job in _jobs(bundle, fleets) if _is_within(job, start_s, end_s)],
         nodes=[row for row in nodes if row["gpu_count"]],
         pods=pods,
         faults=bundle.table("faults", FAULT_COLUMNS).to_pylist(),
@@ -142,6 +144,14 @@ def cluster_records(
         queues=bundle.table("queues", QUEUE_COLUMNS).to_pylist(),
         machines=machines,
     )
+
+
+def _is_within(row: Row, start_s: float, end_s: float) -> bool:
+    """Return whether a run or a holding was there within a history: clusters keep finished Jobs and pods for long.
+
+    A run that never started is there while it waits.
+    """
+    return seconds(row["start"], start_s) < end_s and seconds(row["end"], end_s) > start_s
 
 
 def _held(row: Row, start_s: float, end_s: float) -> HeldGpus:

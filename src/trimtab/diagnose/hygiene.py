@@ -53,6 +53,12 @@ from trimtab.units import S_PER_HR
 _FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
 GPU_TAINT = "nvidia.com/gpu"
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
+_FOR_A_WHILE = (
+    "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/", "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler", "cloud.google.com/impending-node-termination", "aws-node-termination-handler/",
+)  # fmt: skip
+"""Keys of taints that come and go: kubernetes.io, "Well-Known Labels, Annotations and Taints"; Karpenter v1 (`disrupted`,
+`unregistered`); Cluster Autoscaler, utils/taints; GKE; aws-node-termination-handler."""
 
 
 def offences(records: ClusterRecords, settings: Hygiene) -> Offences:
@@ -194,8 +200,13 @@ def _untainted(records: ClusterRecords, strays: set[str]) -> Iterator[Found]:
 
 
 def keeps_others_out(taints: Mapping[str, str]) -> bool:
-    """Return whether taints (key -> `value:effect`) keep pods away that do not ask for the node."""
-    return any(effect.rpartition(":")[2] in _KEEPS_OUT for effect in taints.values())
+    """Return whether taints (key -> `value:effect`) keep pods away that do not ask for the node.
+
+    What Kubernetes and autoscalers set for a while (a cordon, a node not ready or about to go) keeps none away for good.
+    """
+    return any(
+        effect.rpartition(":")[2] in _KEEPS_OUT and not key.startswith(_FOR_A_WHILE) for key, effect in taints.items()
+    )
 
 
 def _strays_on(nodes: set[str], records: ClusterRecords) -> tuple[str, ...]:

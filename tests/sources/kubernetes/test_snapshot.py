@@ -183,6 +183,53 @@ def test_quotas_that_telemetry_told_stay_where_the_snapshot_has_none():
     assert len(rows(with_snapshot(before, objects_of(None), source="x"), "resource_quotas")) == 2
 
 
+def _renamed(resources, gpus="8", labels=None):
+    told = node(labels=labels)
+    usual = {"cpu": "96", "memory": "1176Gi", GPU: "0"}
+    told["status"]["capacity"] = usual | resources
+    told["metadata"]["labels"] |= {"nvidia.com/gpu.count": gpus}
+    return told
+
+
+def _asking(resource, pieces):
+    asks = pod("p", "ml", owner=("Job", "j"), gpus=0)
+    asks["spec"]["containers"][0]["resources"] = {"limits": {resource: str(pieces)}}
+    return asks
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "gpus"),
+    [
+        ({"nvidia.com/a100": "8"}, "nvidia.com/a100", 2.0),
+        ({"nvidia.com/a100": "4", "nvidia.com/a100-debug": "4"}, "nvidia.com/a100-debug", 2.0),
+        ({"nvidia.com/gpu-shared": "32"}, "nvidia.com/gpu-shared", 0.5),
+        ({"nvidia.com/a100": "8", "nvidia.com/rdma_shared_device_a": "63"}, "nvidia.com/a100", 2.0),
+    ],
+)
+def test_gpus_that_the_device_plugin_advertises_under_another_name_are_held(resources, asked, gpus):
+    """NVIDIA/k8s-device-plugin renames resources; their pods must not look as if they held none, nor their nodes unheld."""
+    (row,) = rows(collected([_renamed(resources), _asking(asked, 2)]), "allocations")
+
+    assert row["gpus"] == gpus
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"nvidia.com/gpu": "8", "nvidia.com/hostdev": "8"},
+        {"nvidia.com/hostdev": "8"},
+        {"nvidia.com/odd": "7"},
+        {"example.com/fpga": "8"},
+    ],
+)
+def test_other_devices_of_a_node_are_no_gpus(resources):
+    name = next(name for name in reversed(resources))
+
+    (row,) = rows(collected([_renamed(resources), _asking(name, 2)]), "allocations")
+
+    assert row["gpus"] == 0.0
+
+
 def test_a_pod_tells_how_many_pieces_it_asks_for_where_boards_are_shared():
     sliced = node(labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.replicas": "4"})
 

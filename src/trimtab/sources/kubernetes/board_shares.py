@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.sources.kubernetes.holds import DeviceShare
+from trimtab.sources.kubernetes.nodes import BOARD_RESOURCES
 from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, quantity, text
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_MIB, MIB_PER_GIB
@@ -398,3 +399,31 @@ def vgpu_boards(capacity: Mapping[str, str], board_mib: float | None) -> int:
         if (share := vgpu_share(name, board_mib)) is not None
     ]
     return math.ceil(sum(parts) - 1e-9)
+
+
+_NVIDIA = "nvidia.com/"
+_NO_BOARD = re.compile(r"gpumem|gpucores|priority|rdma|hca|nic|hostdev|mlnx|sriov|resib|_vf|-vf", re.IGNORECASE)
+"""In names of resources beside boards: parts of them (HAMi), and network devices of NVIDIA's network operator."""
+
+
+def renamed_boards(node: Object) -> dict[str, float]:
+    """Return by how many pieces of each resource a node's device plugin advertises a board under another name; mostly none.
+
+    The plugin's configuration may rename resources (NVIDIA/k8s-device-plugin, `resources.gpus` and `rename` of `sharing`). So
+    it is where feature discovery counts boards, none is advertised under its usual name, and what is there under others is as
+    many for each.
+    """
+    boards = quantity(mapping(node, "metadata", "labels").get("nvidia.com/gpu.count"))
+    capacity = {name: quantity(count) or 0.0 for name, count in mapping(node, "status", "capacity").items()}
+    usual = any(
+        count and (name in BOARD_RESOURCES or name.startswith("nvidia.com/mig-")) for name, count in capacity.items()
+    )
+    others = {
+        name: count
+        for name, count in capacity.items()
+        if count and name.startswith(_NVIDIA) and not _NO_BOARD.search(name) and vgpu_share(name, None) is None
+    }
+    pieces = sum(others.values())
+    if not boards or usual or not pieces or pieces % boards:
+        return {}
+    return dict.fromkeys(others, pieces / boards)

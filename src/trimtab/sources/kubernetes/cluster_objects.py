@@ -376,11 +376,11 @@ _OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, used: float | None) -> Row | None:
     """Return a row of `resource_quotas` without its scopes; None for what no plan asks for, or where no limit is told.
 
-    Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas").
+    Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas"); GPUs may have any name.
     """
     extended = resource.removeprefix(_OF_EXTENDED)
     counted = resource in _COUNTED | _MEMORY or resource.endswith(_OF_CLASS)
-    if hard is None or not (counted or (extended != resource and is_gpu_resource(extended))):
+    if hard is None or not (counted or (extended != resource and "/" in extended)):
         return None
     unit = BYTES_PER_GIB if resource in _MEMORY else 1
     return {

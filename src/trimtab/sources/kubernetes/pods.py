@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from trimtab.sources.hour_grid import Life
-from trimtab.sources.kubernetes.board_shares import BoardShares, boards_of_cores
+from trimtab.sources.kubernetes.board_shares import BoardShares, boards_of_cores, renamed_boards
 from trimtab.sources.kubernetes.health import pod_health, started_at
 from trimtab.sources.kubernetes.holds import DeviceShare, Hold, mig_share
 from trimtab.sources.kubernetes.nodes import BOARD_RESOURCES, CORE_RESOURCE, cores_per_board
@@ -217,6 +217,7 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: 
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
     cores = {text(node, "metadata", "name"): cores_of_boards(node) for node in objects.of("Node")}
+    renamed = {text(node, "metadata", "name"): renamed_boards(node) for node in objects.of("Node")}
     selectors = {
         f"{text(controller, 'metadata', 'namespace')}/{text(controller, 'metadata', 'name')}": mapping(
             controller, "spec", "selector", "matchLabels"
@@ -235,9 +236,8 @@ def placed_pods(objects: Objects, tally: Tally, claims: ResourceClaims, shares: 
         if not owners.knows(namespace, name):
             tally.count("pods without an owner")
         on, claimed = labels.get(node or "", {}), claims.of(pod)
-        asked_gpus = asked.gpus(
-            on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on), cores.get(node or ""), tally
-        )
+        replicas = renamed.get(node or "", {}).get(asked.gpu_resource or "", shares_of_a_board(on))
+        asked_gpus = asked.gpus(on.get("nvidia.com/gpu.product", ""), replicas, cores.get(node or ""), tally)
         parts = shares.of(namespace, name)
         if parts is not None:
             asked_gpus = sum(part.gpus for part in parts)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
+from trimtab.sources.kubernetes.board_shares import renamed_boards
 from trimtab.sources.kubernetes.holds import mig_share
 from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, moment_at, number, quantity, text
 from trimtab.sources.kubernetes.resource_slices import (
@@ -112,7 +113,7 @@ class ResourceClaims:
     profiles: dict[str, str] = field(default_factory=dict)
     """Class of GPUs -> the MIG profile that it selects; empty where it selects none."""
     extended: frozenset[str] = frozenset()
-    """Extended resources that are GPUs of a class."""
+    """Extended resources that are GPUs of a class, or GPUs under another name than the usual one."""
     gpu_nodes: frozenset[str] = frozenset()
     users: dict[Named, set[str]] = field(default_factory=dict)
     """Claim -> pods of its namespace that hold it, or wait for it."""
@@ -316,7 +317,8 @@ def resource_claims(
         templates={_named(template): template for template in objects.of("ResourceClaimTemplate")},
         profiles=profiles,
         extended=frozenset({text(item, "spec", "extendedResourceName") for item in classes if _is_gpu(item)} - {""})
-        | {f"{_CLASS_PREFIX}{name}" for name in profiles},
+        | {f"{_CLASS_PREFIX}{name}" for name in profiles}
+        | {name for node in objects.of("Node") for name in renamed_boards(node)},
         gpu_nodes=frozenset(gpu_nodes) | {gpu.node for gpu in gpus.devices.values() if gpu.node is not None},
         made_for=_made_for(objects),
     )
