@@ -280,6 +280,31 @@ def kserve(page):
     page.add("kube_deployment_owner", 1.0, namespace="ml", deployment=name, **top)
 
 
+def renamed(page):
+    """Two T4s that the device plugin advertises as nvidia.com/t4, of which DCGM's exporter names no pod."""
+    node = {"node": "renamed-node"}
+    for number in range(2):
+        page.add(
+            "DCGM_FI_DEV_GPU_UTIL", 0.0, UUID=f"GPU-renamed-{number}", gpu=number, modelName="Tesla T4",
+            Hostname="renamed-node",
+        )  # fmt: skip
+    page.add("kube_node_info", 1.0, **node, provider_id="aws:///us-east-1b/i-77")
+    for resource, count in (("nvidia_com_t4", 2.0), ("nvidia_com_hostdev", 4.0), ("nvidia_com_gpu", 0.0)):
+        page.add("kube_node_status_capacity", count, **node, resource=resource, unit="integer")
+    pod = {"namespace": "ml", "pod": "quiet-0"}
+    page.add("kube_pod_container_resource_requests", 1.0, **pod, **node, resource="nvidia_com_t4", container="c")
+    page.add("kube_pod_status_phase", 1.0, **pod, phase="Running")
+    page.add("kube_pod_info", 1.0, **pod, **node)
+    page.add("kube_pod_owner", 1.0, **pod, owner_kind="StatefulSet", owner_name="quiet")
+    daemon = {"namespace": "net", "pod": "rdma-x2k4p"}
+    page.add(
+        "kube_pod_container_resource_requests", 1.0, **daemon, **node, resource="nvidia_com_hostdev", container="c"
+    )
+    page.add("kube_pod_status_phase", 1.0, **daemon, phase="Running")
+    page.add("kube_pod_info", 1.0, **daemon, **node)
+    page.add("kube_pod_owner", 1.0, **daemon, owner_kind="DaemonSet", owner_name="rdma")
+
+
 def quotas(page):
     """Quotas as kube-state-metrics tells them: one that two of its replicas tell, one that was raised, one of secrets."""
     gpus = {"resourcequota": "team", "resource": "requests.nvidia.com/gpu"}
@@ -316,7 +341,7 @@ def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
         tpu,
         intel,
     )
-    for part in (*exporters, kserve, scraped_twice, quotas):
+    for part in (*exporters, kserve, scraped_twice, quotas, renamed):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
     return collected_from("".join(page.lines), folder, binaries, START, HOURS)
@@ -344,6 +369,13 @@ def test_quotas_are_those_at_the_end_of_the_window_and_their_scopes_are_not_know
         ("ml", "requests.nvidia.com/gpu"): (8.0, 6.0, "unknown"),
         ("web", "requests.memory"): (128.0, None, "unknown"),
     }
+
+
+def test_a_pod_that_asks_for_gpus_under_another_name_holds_them_and_is_no_stray(bundle):
+    (row,) = held(bundle, "ml/quiet")
+
+    assert (row["node"], row["gpus"]) == ("renamed-node", 1.0)
+    assert held(bundle, "net/rdma") == []
 
 
 def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_taken(bundle):

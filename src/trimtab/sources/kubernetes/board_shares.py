@@ -402,22 +402,28 @@ def vgpu_boards(capacity: Mapping[str, str], board_mib: float | None) -> int:
 
 
 _NVIDIA = "nvidia.com/"
-_NO_BOARD = re.compile(r"gpumem|gpucores|priority|rdma|hca|nic|hostdev|mlnx|sriov|resib|_vf|-vf", re.IGNORECASE)
+_MIG = "nvidia.com/mig-"
+_NO_BOARD = re.compile(r"gpumem|gpucores|priority|rdma|hca|nic|hostdev|mlnx|sriov|resib|[-_]vf", re.IGNORECASE)
 """In names of resources beside boards: parts of them (HAMi), and network devices of NVIDIA's network operator."""
 
 
 def renamed_boards(node: Object) -> dict[str, float]:
-    """Return by how many pieces of each resource a node's device plugin advertises a board under another name; mostly none.
-
-    The plugin's configuration may rename resources (NVIDIA/k8s-device-plugin, `resources.gpus` and `rename` of `sharing`). So
-    it is where feature discovery counts boards, none is advertised under its usual name, and what is there under others is as
-    many for each.
-    """
+    """Return by how many pieces of each resource a node's device plugin advertises a board under another name; mostly none."""
     boards = quantity(mapping(node, "metadata", "labels").get("nvidia.com/gpu.count"))
     capacity = {name: quantity(count) or 0.0 for name, count in mapping(node, "status", "capacity").items()}
-    usual = any(
-        count and (name in BOARD_RESOURCES or name.startswith("nvidia.com/mig-")) for name, count in capacity.items()
-    )
+    return pieces_of_boards(capacity, boards or 0.0)
+
+
+def pieces_of_boards(capacity: Mapping[str, float], boards: float) -> dict[str, float]:
+    """Return by how many pieces of each resource a node of so many boards advertises one, where no name is the usual one.
+
+    The plugin's configuration may rename resources (NVIDIA/k8s-device-plugin, `resources.gpus` and `rename` of `sharing`). So
+    it is where no board is advertised under its usual name, and what is there under others is as many for each.
+
+    >>> pieces_of_boards({"nvidia.com/gpu": 0.0, "nvidia.com/a100": 4.0, "nvidia.com/a100-debug": 4.0}, 8)
+    {'nvidia.com/a100': 1.0, 'nvidia.com/a100-debug': 1.0}
+    """
+    usual = any(count and (name in BOARD_RESOURCES or name.startswith(_MIG)) for name, count in capacity.items())
     others = {
         name: count
         for name, count in capacity.items()

@@ -22,6 +22,7 @@ from trimtab.sources.kubernetes.board_shares import (
     RESERVATION_NAMESPACES,
     boards_of_cores,
     part_of_board,
+    pieces_of_boards,
     vgpu_share,
 )
 from trimtab.sources.kubernetes.holds import Hold, mig_share, nodes_by_pod, running
@@ -36,7 +37,7 @@ Named = tuple[str, str]
 
 _MIG_RESOURCE = "nvidia_com_mig_"
 _CORES = resource_label(CORE_RESOURCE)
-_ASKED = f"{'|'.join(BOARD_LABELS)}|{_CORES}|nvidia_com_(gpu.*|mig_.*|GRID_.*|NVIDIA_.*)|volcano_sh_vgpu_.*"
+_ASKED = f"{'|'.join(BOARD_LABELS)}|{_CORES}|nvidia_com_.*|volcano_sh_vgpu_.*"
 _PARTS = {
     resource_label(name): name
     for names in PART_NAMES
@@ -64,6 +65,8 @@ class BoardSharing:
     cores: float | None = None
     """NeuronCores of a chip."""
     board_mib: float | None = None
+    renamed: Mapping[str, float] = field(default_factory=dict)
+    """Resources, as kube-state-metrics spells them, by which boards are advertised otherwise than usual: pieces of a board."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,26 @@ def with_boards(node: KubeNode, seen: int, hands_out_parts: bool, tally: Tally) 
     )
 
 
+def renamed_resources(server: Prometheus, grid: HourGrid, boards: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Return by node by how many pieces of each resource a board is advertised under another name than the usual ones.
+
+    `boards` are nodes of which no board is advertised under these, and how many of them telemetry shows.
+    """
+    if not boards:
+        return {}
+    metric = "kube_node_status_capacity" + server.matching('resource=~"nvidia_com_.*"')
+    capacity: dict[str, dict[str, float]] = defaultdict(dict)
+    for series in by_day(server, f"max by (node, exported_node, resource) (max_over_time({metric}[1d]))", grid):
+        node = series.labels.get("exported_node") or series.labels.get("node", "")
+        # as Kubernetes spells it, as far as that can be told: what stands for a stroke within the name is lost
+        name = series.labels.get("resource", "").replace("nvidia_com_", "nvidia.com/")
+        capacity[node][name] = float(series.values[-1])
+    return {
+        node: {resource_label(name): pieces for name, pieces in pieces_of_boards(capacity[node], count).items()}
+        for node, count in boards.items()
+    }
+
+
 def asked_pods(
     server: Prometheus, grid: HourGrid, shared: Mapping[str, BoardSharing], tally: Tally
 ) -> dict[Named, AskedPod]:
@@ -118,7 +141,9 @@ def asked_pods(
     by_pod: dict[Named, list[dict[str, float]]] = defaultdict(list)
     for (pod, _), amounts in asked.items():
         by_pod[pod].append(amounts)
-    return {pod: _asked_pod(node_of[pod], containers, shared, tally) for pod, containers in by_pod.items()}
+    asking = {pod: _asked_pod(node_of[pod], containers, shared, tally) for pod, containers in by_pod.items()}
+    # NVIDIA's network devices are asked for in the same way, and are no GPUs
+    return {pod: need for pod, need in asking.items() if need.gpus > 0}
 
 
 def nodes_with_parts(server: Prometheus, grid: HourGrid) -> set[str]:
@@ -154,6 +179,8 @@ def _boards_worth(resource: str, amount: float, how: BoardSharing, tally: Tally)
         return amount * mig_share(resource.removeprefix(_MIG_RESOURCE), "")
     if resource in BOARD_LABELS:
         return amount / how.replicas
+    if resource in how.renamed:
+        return amount / how.renamed[resource]
     if resource == _CORES:
         return boards_of_cores(amount, how.cores, tally)
     if _PARTS.get(resource) == PART_NAMES[1].boards:

@@ -47,6 +47,7 @@ from trimtab.sources.kubernetes.shared_holds import (
     hami_holds,
     hami_nodes,
     nodes_with_parts,
+    renamed_resources,
     requested_holds,
     with_boards,
     without_reservations,
@@ -451,11 +452,13 @@ def _shared_nodes(
 ) -> tuple[list[KubeNode], dict[str, BoardSharing]]:
     """Return nodes with the number of their boards, not of the shares that they advertise, and how each shares them."""
     in_parts = nodes_with_parts(server, grid) | hami_nodes(server, grid)
+    seen = {node.name: boards.count_on(node.name) for node in nodes if not node.gpu_count}
+    renamed = renamed_resources(server, grid, {name: count for name, count in seen.items() if count})
     found, shared = [], {}
     for node in nodes:
         counted, how = with_boards(node, boards.count_on(node.name), node.name in in_parts, tally)
         found.append(counted)
-        shared[node.name] = replace(how, board_mib=boards.mib_on(node.name))
+        shared[node.name] = replace(how, board_mib=boards.mib_on(node.name), renamed=renamed.get(node.name, {}))
     return found, shared
 
 
