@@ -99,6 +99,8 @@ def cluster():
             "status": {"pendingWorkloads": 1, "admittedWorkloads": 2,
                        "flavorsUsage": [{"name": "a100", "resources": [{"name": GPU, "total": "2"}]}]},
         },
+        {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor", "metadata": meta("a100"),
+         "spec": {"nodeLabels": {"node.kubernetes.io/instance-type": "p4d.24xlarge"}}},
         {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "LocalQueue", "metadata": meta("ml-queue", "ml"),
          "spec": {"clusterQueue": "gpus"}, "status": {"pendingWorkloads": 1}},
         {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta("chat", "prod"),

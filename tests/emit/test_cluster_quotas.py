@@ -38,10 +38,10 @@ def quota(resource, hard, used=0.0, *, namespace="prod", scopes=None, name="team
     }  # fmt: skip
 
 
-def cluster_queue(name, resource, nominal, used=0.0, *, flavor="a100", cohort=None, borrows=None):
+def cluster_queue(name, resource, nominal, used=0.0, *, flavor="a100", cohort=None, borrows=None, labels=None):
     return {
         "kind": "ClusterQueue", "namespace": None, "name": name, "parent": cohort, "resource": resource, "flavor": flavor,
-        "quota_gpus": nominal, "borrowing_gpus": borrows, "used_gpus": used,
+        "quota_gpus": nominal, "borrowing_gpus": borrows, "used_gpus": used, "flavor_labels": labels,
     }  # fmt: skip
 
 
@@ -232,6 +232,40 @@ def test_a_queue_borrows_what_its_cohort_leaves_before_its_quota_must_be_raised(
     assert "from 2 to 7" in raised(cluster_queue("more", SLICES, 4, 1, cohort="all"), cohort="all", borrows=1.0)[0]
     assert "from 2 to 8" in raised(cluster_queue("more", SLICES, 9, flavor="h100", cohort="all"), cohort="all")[0]
     assert raised(cluster_queue("more", SLICES, 9, cohort="all"), cohort="all") == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "fits"),
+    [
+        (None, True),
+        ({"node.kubernetes.io/instance-type": "p3.2xlarge"}, True),
+        ({"topology.kubernetes.io/region": "us-east-1", "karpenter.sh/capacity-type": "on-demand"}, True),
+        ({"node.kubernetes.io/instance-type": "p4d.24xlarge"}, False),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}, False),
+        ({"team": "search"}, False),
+    ],
+)
+def test_kueue_sends_pods_to_nodes_with_the_labels_of_their_flavor(labels, fits):
+    """Kueue adds the flavor's nodeLabels to the pods' nodeSelector (kueue.sigs.k8s.io, "Resource Flavor")."""
+    plan, facts = moved(8)
+    queues = [LOCAL_QUEUE, cluster_queue("gpus", GPU, 8, 8, labels=labels)]
+
+    found = said(plan, [], queues, read=pods("prod/search-rank", 8, queue="team"), facts=facts)
+
+    assert bool(found) is not fits
+    if found:
+        assert found[0].startswith("give ClusterQueue gpus a ResourceFlavor for the nodes with karpenter.sh/nodepool:")
+
+
+def test_a_second_flavor_that_fits_is_enough():
+    plan, facts = moved(8)
+    queues = [
+        LOCAL_QUEUE,
+        cluster_queue("gpus", GPU, 8, 8, labels={"team": "search"}),
+        cluster_queue("gpus", GPU, 8, 0, flavor="v100", labels={"node.kubernetes.io/instance-type": "p3.2xlarge"}),
+    ]
+
+    assert said(plan, [], queues, read=pods("prod/search-rank", 8, queue="team"), facts=facts) == []
 
 
 def test_runs_whose_pods_are_gone_are_known_by_the_queue_of_their_jobs():

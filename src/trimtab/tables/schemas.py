@@ -424,6 +424,12 @@ QUEUES = (
     _text("parent", "ClusterQueue of a LocalQueue, cohort of a ClusterQueue", nullable=True),
     _text("resource", "resource that it rations", nullable=True),
     _text("flavor", "resource flavor", nullable=True),
+    Column(
+        name="flavor_labels",
+        dtype=Dtype.LABELS,
+        meaning="labels that the flavor has its pods select nodes by",
+        nullable=True,
+    ),
     _amount("quota_gpus", "GPUs that are its own; null = none stated", "GPU"),
     _amount("borrowing_gpus", "GPUs that it may borrow; null = no limit stated", "GPU"),
     _amount("used_gpus", "GPUs in use when it was read", "GPU"),

@@ -151,6 +151,7 @@ def test_queues_have_their_quota_use_and_the_number_that_wait():
     assert found["ClusterQueue"]["quota_gpus"] == 8.0
     assert (found["ClusterQueue"]["borrowing_gpus"], found["ClusterQueue"]["used_gpus"]) == (4.0, 2.0)
     assert (found["ClusterQueue"]["pending"], found["LocalQueue"]["parent"]) == (1, "gpus")
+    assert found["ClusterQueue"]["flavor_labels"] == {"node.kubernetes.io/instance-type": "p4d.24xlarge"}
 
 
 def test_a_quota_says_what_it_limits_of_gpus_and_memory_and_for_which_pods():

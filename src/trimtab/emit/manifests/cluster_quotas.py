@@ -15,11 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trimtab.diagnose.cluster_records import pairs
 from trimtab.emit.manifests.facts import EmitFacts, namespace_of
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, leaves_no_room
-from trimtab.emit.manifests.pool_specs import PlacedWorkload
+from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
 from trimtab.emit.manifests.scope import Scope, actions_in, cluster_of, clusters_of, facts_in, local_name, scope_of
 from trimtab.emit.manifests.workload_files import claim_change, gpu_ask
+from trimtab.emit.manifests.workload_patch import pool_selector
 from trimtab.plan.model import Plan, Precondition
 from trimtab.tables.schemas import UNKNOWN_SCOPES
 
@@ -85,7 +87,8 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
         scope = scope_of(actions, here, replace(plan, actions=actions))
         rows = standing if alone else _in_cluster(standing, cluster)
         asking = [_asking(placed, scope, rows.pods) for placed in scope.here.values()]
-        for words, growing in (*_of_namespaces(asking, rows), *_of_queues(asking, rows)):
+        told = (*_of_namespaces(asking, rows), *_of_queues(asking, rows), *_of_flavors(asking, rows, scope))
+        for words, growing in told:
             for action in dict.fromkeys(action.id for one in growing for action in one.placed.actions):
                 said[action].append(Precondition(what=words, cluster=cluster))
     return replace(
@@ -290,16 +293,13 @@ def _amount(said: str, amount: float) -> str:
 
 def _of_queues(asking: Sequence[_Asking], standing: StandingQuotas) -> Iterator[tuple[str, list[_Asking]]]:
     """Yield each quota of a ClusterQueue that the plan would exceed, in words, with those that ask for more."""
-    behind = {
-        (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
-    }
+    behind = _cluster_queues(asking, standing)
     waiting: dict[tuple[str, str], list[_Asking]] = defaultdict(list)
     for one in asking:
-        named = one.pod.get("queue") or standing.queue_of.get(one.placed.name)
-        queue = behind.get((namespace_of(one.placed.name), named))
+        queue = behind.get(one.placed.name, "")
         for resource in one.most if queue else ():
-            if "/" in resource and not resource.endswith(_OF_CLASS) and one.grows(resource):
-                waiting[queue or "", resource].append(one)
+            if _is_extended(resource) and one.grows(resource):
+                waiting[queue, resource].append(one)
     rows = [row for row in standing.queues if row["kind"] == _CLUSTER_QUEUE]
     for (queue, resource), growing in sorted(waiting.items(), key=lambda item: item[0]):
         mine = [row for row in rows if row["name"] == queue]
@@ -332,3 +332,63 @@ def _borrowable(row: Row, rows: Sequence[Row]) -> float:
     )
     limit = row["borrowing_gpus"]
     return unused if limit is None else min(unused, _number(limit))
+
+
+def _is_extended(resource: str) -> bool:
+    """Return whether Kueue counts a resource by this name: what claims ask for it names by its own configuration."""
+    return "/" in resource and not resource.endswith(_OF_CLASS)
+
+
+def _cluster_queues(asking: Sequence[_Asking], standing: StandingQuotas) -> dict[str, str]:
+    """Return the ClusterQueue of each workload whose pods or runs name a LocalQueue."""
+    behind = {
+        (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
+    }
+    named = {one.placed.name: one.pod.get("queue") or standing.queue_of.get(one.placed.name) for one in asking}
+    found = {name: behind.get((namespace_of(name), queue), "") for name, queue in named.items()}
+    return {name: queue for name, queue in found.items() if queue}
+
+
+def _of_flavors(
+    asking: Sequence[_Asking], standing: StandingQuotas, scope: Scope
+) -> Iterator[tuple[str, list[_Asking]]]:
+    """Yield each ClusterQueue none of whose flavors lets its pods go to the plan's nodes, in words.
+
+    Kueue has pods select nodes by the labels of their flavor as well: on nodes without them they never start.
+    """
+    behind = _cluster_queues(asking, standing)
+    for one in asking:
+        spec, queue = scope.spec(one.placed.name), behind.get(one.placed.name, "")
+        if spec is None or not queue:
+            continue
+        flavors = [
+            pairs(row["flavor_labels"])
+            for row in standing.queues
+            if row["kind"] == _CLUSTER_QUEUE and row["name"] == queue and row["resource"] in one.most
+        ]
+        if flavors and not any(_fits(labels, one.placed, spec) for labels in flavors):
+            words = ", ".join(f"{key}: {value}" for key, value in pool_selector(spec).items())
+            yield (
+                (
+                    f"give ClusterQueue {queue} a ResourceFlavor for the nodes with {words}: Kueue has the pods of "
+                    f"{one.placed.name} select nodes by the labels of their flavor too, and these nodes have those of none"
+                ),
+                [one],
+            )
+
+
+_OF_THE_GPU = ("nvidia.com/gpu.", "cloud.google.com/gke-accelerator")
+"""How labels begin that feature discovery and GKE give nodes by their GPU."""
+
+
+def _fits(labels: Mapping[str, str], placed: PlacedWorkload, spec: PoolSpec) -> bool:
+    """Return whether the nodes of a pool will have the labels of a flavor, as far as the plan says what they have."""
+    there = {key: {str(value)} for key, value in pool_selector(spec).items()} | {
+        "node.kubernetes.io/instance-type": set(spec.instance_types),
+        "topology.kubernetes.io/region": {spec.pool.region},
+        "karpenter.sh/capacity-type": {"on-demand", *(["spot"] if spec.spot else [])},
+    }
+    same_gpu = placed.place.gpu == placed.known.gpu
+    return all(
+        same_gpu if key.startswith(_OF_THE_GPU) else value in there.get(key, ()) for key, value in labels.items()
+    )

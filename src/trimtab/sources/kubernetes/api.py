@@ -88,6 +88,10 @@ RESOURCES: tuple[Resource, ...] = (
         cost="Kueue queues",
     ),
     Resource(
+        kind="ResourceFlavor", plural="resourceflavors", group="kueue.x-k8s.io",
+        cost="which nodes Kueue sends runs to",
+    ),
+    Resource(
         kind="Workload", plural="workloads", group="kueue.x-k8s.io",
         cost="runs that wait in Kueue",
     ),

@@ -1,7 +1,7 @@
 """What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues, quotas.
 
 Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
-(ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup); v1 (ResourceQuota).
+(ClusterQueue, LocalQueue, ResourceFlavor, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup); v1 (ResourceQuota).
 """
 
 from __future__ import annotations
@@ -274,14 +274,18 @@ def _name(item: Object) -> str:
 
 def queue_rows(objects: Objects) -> list[Row]:
     """Return the rows of `queues`."""
+    labels = {
+        text(flavor, "metadata", "name"): mapping(flavor, "spec", "nodeLabels")
+        for flavor in objects.of("ResourceFlavor")
+    }
     return [
-        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue)),
+        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue, labels)),
         *(_local_queue(queue) for queue in objects.of("LocalQueue")),
         *(_volcano_queue(queue) for queue in objects.of("Queue")),
     ]
 
 
-def _cluster_queue(queue: Object) -> Iterator[Row]:
+def _cluster_queue(queue: Object, labels: Mapping[str, Mapping[str, str]]) -> Iterator[Row]:
     used = {
         (text(flavor, "name"), text(resource, "name")): quantity(at(resource, "total"))
         for flavor in listed(queue, "status", "flavorsUsage")
@@ -298,6 +302,7 @@ def _cluster_queue(queue: Object) -> Iterator[Row]:
                     yield base | {
                         "resource": name,
                         "flavor": text(flavor, "name") or None,
+                        "flavor_labels": dict(labels.get(text(flavor, "name"), {})),
                         "quota_gpus": quantity(at(resource, "nominalQuota")),
                         "borrowing_gpus": quantity(at(resource, "borrowingLimit")),
                         "used_gpus": used.get((text(flavor, "name"), name)),

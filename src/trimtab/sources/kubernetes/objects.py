@@ -47,6 +47,7 @@ KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "RayCluster": {"ray.io": ("v1",)},
     "ClusterQueue": _KUEUE,
     "LocalQueue": _KUEUE,
+    "ResourceFlavor": _KUEUE,
     "Workload": _KUEUE,
     "Queue": {"scheduling.volcano.sh": ("v1beta1",)},
     "PodGroup": {"scheduling.volcano.sh": ("v1beta1",)},
