@@ -146,13 +146,10 @@ def test_commit_and_allocate_answer_for_the_others_and_say_what_has_no_price(tmp
 
 
 def test_a_plan_beside_boards_that_no_list_prices_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setitem(SHAPES, "ct6e-standard-4t", ("TPU-v6e", 4, 32.0))
+    monkeypatch.setitem(SHAPES, "trn2.48xlarge", ("Trainium2", 16, 96.0))
     monkeypatch.chdir(tmp_path)
     rows = service(FleetRows(4), "a/known", "n", "g5.xlarge")
-    service(rows, "ml/jax", "t", "ct6e-standard-4t", gpus=4)
-    for row in rows.rows["nodes"]:
-        if row["node"] == "t":
-            row.update(provider="gcp", region="us-central1")
+    service(rows, "ml/jax", "t", "trn2.48xlarge", gpus=16)
     bundle = rows.bundle()
     write_bundle(tmp_path / "fleet", {name: bundle.table(name) for name in bundle.tables}, bundle.meta)
 
@@ -160,8 +157,8 @@ def test_a_plan_beside_boards_that_no_list_prices_is_kept(tmp_path, monkeypatch)
 
     assert shown.exit_code == 0, shown.output
     assert "2 node(s)" not in shown.output
-    assert "1 node(s) of ct6e-standard-4t" in " ".join(shown.output.split())
-    assert "on other boards than TPU-v6e is not known" in " ".join(shown.output.split())
+    assert "1 node(s) of trn2.48xlarge" in " ".join(shown.output.split())
+    assert "on other boards than Trainium2 is not known" in " ".join(shown.output.split())
 
 
 def test_a_fleet_of_which_nothing_has_a_price_is_refused_by_name():
