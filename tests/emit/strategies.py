@@ -81,6 +81,11 @@ TO_NONE = st.builds(
         POLICIES.map(lambda hpa: hpa._replace(min_replicas=0)),
         polling_s=st.just(15),
         cooldown_s=st.sampled_from([300, 540]),
+        # all that plans write is finite: the review alone reads triggers that nothing in wait activates
+        activation_load=SHARES,
+        activation_window_s=st.sampled_from([15, 120]),
+        activation_backlog_replica_s=SECONDS,
+        idles=st.booleans(),
     ),
     metric=st.just("requests"),
     wake=st.builds(Wake, query=st.just('sum(queue_messages{queue="jobs"})'), hold_s=SECONDS),
