@@ -26,6 +26,7 @@ MJ_PER_KWH = 3.6e9
 MW_PER_W = 1000
 """Milliwatts (NVML's power) in a watt."""
 MS_PER_S = 1000
+NS_PER_S = 10**9
 
 
 def as_utc(moment: datetime, zone: tzinfo | None = None) -> datetime:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from trimtab_runtime.batcher.engine import Engine
 from trimtab_runtime.batcher.running import run_batch
 from trimtab_runtime.batcher.steps import FOREVER_S, Waker
+from trimtab_runtime.units import NS_PER_S
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -25,7 +26,7 @@ Call = Callable[[list[object]], object]
 LONG_RUN_S = 0.002
 """A run that keeps the interpreter's lock makes others wait up to 5 ms (`sys.getswitchinterval`); shorter ones hurt little."""
 KEPT_FRAC = 0.7
-"""A run that was on the processor for this share of its time kept the lock for most of it."""
+"""A run that was on the processor, or waited for one, for this share of its time kept the lock for most of it."""
 GIVEN_FRAC = 0.25
 """The most of a run's time that is given to other threads after it."""
 TURN_S = 100e-6
@@ -104,6 +105,7 @@ class ThreadRunner:
 
     def _steps(self, worker: Worker, call: Call) -> None:
         engine = self._engine
+        was_long = False
         while True:
             with self._lock:
                 self._idle.append(worker)
@@ -116,11 +118,14 @@ class ThreadRunner:
                 return
             if self._idle or self._started < self._workers:
                 self.wake_one()
-            began_s, worked_s = monotonic(), thread_time()
+            # reading the scheduler's account takes 10 us: too long for each of many short runs
+            began_s, ready_s = monotonic(), _ready_s() if was_long else 0.0
             run_batch(engine, step.taken, call)
             run_s = monotonic() - began_s
-            if _HAS_LOCK and run_s > LONG_RUN_S and thread_time() - worked_s > KEPT_FRAC * run_s:
+            is_long = _HAS_LOCK and run_s > LONG_RUN_S
+            if is_long and was_long and _ready_s() - ready_s > KEPT_FRAC * run_s:
                 self._let_others_run(run_s)
+            was_long = is_long
 
     def _let_others_run(self, run_s: float) -> None:
         """Give the interpreter's lock to the callers that wait for it, before the next run takes it.
@@ -151,3 +156,16 @@ class ThreadRunner:
                 return
         worker.gate.acquire()
         worker.signalled = False
+
+
+def _ready_s() -> float:
+    """Return how long this thread has been on a processor or, where Linux tells, has waited for one.
+
+    A thread that a busy machine or the limit of a pod takes off its processor keeps the interpreter's lock while it waits.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", "rb", buffering=0) as account:
+            on_ns, waited_ns, _ = map(int, account.read(64).split())
+    except (OSError, ValueError):  # another system, or a kernel that keeps no such account
+        return thread_time()
+    return (on_ns + waited_ns) / NS_PER_S
