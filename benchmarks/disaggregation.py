@@ -40,7 +40,7 @@ from trimtab.physics.footprint import kv_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of, packaged
 from trimtab.physics.serving import FirstTokenCosts, default_step_tokens, first_token_fit
 from trimtab.physics.serving_query import (
     Load,
@@ -236,7 +236,7 @@ def predicted(run: Run, tables: Mapping[str, Terms]) -> Predicted:
 
 def _columns(query: ServingQuery, tables: Mapping[str, Terms]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     v = serving_columns([query])
-    return v, coefficients_at(tables, [serving_keys(query)], v)
+    return v, coefficients_of([query], v, tables)
 
 
 def _means(ttft_s: Floats, tpot_s: Floats, clients: int, costs: FirstTokenCosts) -> Predicted:

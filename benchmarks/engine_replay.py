@@ -29,9 +29,9 @@ from benchmarks.traces import data_argument
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import StepTimes, step_times
-from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 from trimtab.replay.engine import EngineLimits, Requests, chosen, replay_engine
 from trimtab.units import BYTES_PER_GIB
 
@@ -91,7 +91,7 @@ def times_of(limits: EngineLimits) -> StepTimes:
         load=Load.ONLINE, requests=1, input_tokens=1155, output_tokens=211,
     )  # fmt: skip
     columns = serving_columns([query])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(query)], columns)
+    coefficients = coefficients_of([query], columns)
     return step_times(columns, coefficients, max_num_seqs=limits.max_num_seqs, step_tokens=limits.step_tokens)
 
 

@@ -39,9 +39,9 @@ from trimtab.levers.pooling import (
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import StepTimes, step_times
-from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 from trimtab.policies.pooling import LLAMA_SWAP, PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests
 from trimtab.units import BYTES_PER_GIB, S_PER_DAY, S_PER_HR
@@ -172,7 +172,7 @@ def times_of(model: str) -> StepTimes:
         load=Load.ONLINE, requests=1, input_tokens=1000, output_tokens=200,
     )  # fmt: skip
     columns = serving_columns([query])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(query)], columns)
+    coefficients = coefficients_of([query], columns)
     return step_times(columns, coefficients, max_num_seqs=BATCH, step_tokens=STEP_TOKENS)
 
 

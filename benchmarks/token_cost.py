@@ -39,9 +39,9 @@ from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import StepTimes, step_times, token_seconds
-from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 from trimtab.replay.engine import EngineLimits, Requests, replay_engine
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_MIN
@@ -118,7 +118,7 @@ def times_of(case: Case, requests: Requests) -> StepTimes:
         output_tokens=float(requests.output_tokens.mean()),
     )  # fmt: skip
     columns = serving_columns([query])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(query)], columns)
+    coefficients = coefficients_of([query], columns)
     return step_times(columns, coefficients, max_num_seqs=LIMITS.max_num_seqs, step_tokens=LIMITS.step_tokens)
 
 

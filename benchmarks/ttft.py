@@ -34,7 +34,7 @@ from benchmarks.scores import coverage, mean, median, relative_errors, width_rat
 from benchmarks.serving_fit import row_weights
 from trimtab.ledger.arrays import Flags
 from trimtab.physics.fitted import Floats, Terms
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of, packaged
 from trimtab.physics.serving import FirstTokenCosts, level_of
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
 from trimtab.replay.engine import Requests
@@ -128,7 +128,7 @@ def rounds_s(asked: Asked, tables: Mapping[str, Terms]) -> Floats:
     """Return a row's mean time to first token of the first and of the later rounds, its time per token, and 1 where the load
     is beyond saturation, else 0: `(4,)`."""
     clients = int(asked.query.requests)
-    coefficients = coefficients_at(tables, [asked.keys], asked.columns)
+    coefficients = coefficients_of([asked.query], asked.columns, tables)
     replayed = replay_deployment(
         asked.columns, coefficients, requests_of(asked), clients=clients, max_num_seqs=max(clients, 8)
     )

@@ -234,6 +234,27 @@ def test_a_queue_borrows_what_its_cohort_leaves_before_its_quota_must_be_raised(
     assert raised(cluster_queue("more", SLICES, 9, cohort="all"), cohort="all") == []
 
 
+def test_a_queue_whose_use_is_unknown_lends_nothing_and_one_whose_quota_is_unknown_is_not_judged():
+    read = pods("prod/embed-api", 8, queue="team")
+
+    def raised(*queues):
+        return said(SLICED, [], [LOCAL_QUEUE, *queues], read=read)
+
+    mine = cluster_queue("gpus", SLICES, 2, cohort="all")
+    assert "from 2 to 8" in raised(mine, cluster_queue("more", SLICES, 9, None, cohort="all"))[0]
+    assert raised(cluster_queue("gpus", SLICES, None)) == []
+
+
+def test_what_asks_for_more_of_a_queue_uses_at_least_what_it_holds():
+    """It holds six and may have ten; of what others hold nothing is known."""
+    read = pods("prod/search-rank", 6, queue="team")
+    queues = [LOCAL_QUEUE, cluster_queue("gpus", GPU, 7, None)]
+
+    (only,) = said(scaled(10), [], queues, read=read)
+
+    assert only.startswith(f"raise {GPU} of ClusterQueue gpus from 7 to 10")
+
+
 @pytest.mark.parametrize(
     ("labels", "fits"),
     [

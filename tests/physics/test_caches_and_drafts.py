@@ -10,7 +10,7 @@ from trimtab.physics.footprint import Item, kv_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board, owned_offer
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.search_serving import search_serving
 from trimtab.physics.serving import decode_s, prefill_s, serving_times, step_times
 from trimtab.physics.serving_demand import Demand, ways_of
@@ -21,7 +21,6 @@ from trimtab.physics.serving_query import (
     Speculation,
     adapter_params,
     serving_columns,
-    serving_keys,
 )
 
 MODEL = model_named("llama-3.1-8b")
@@ -40,7 +39,7 @@ QUERY = ServingQuery(
 
 def columns_of(query):
     v = serving_columns([query])
-    return v, coefficients_at(packaged("serving").tables, [serving_keys(query)], v)
+    return v, coefficients_of([query], v)
 
 
 def times_of(query):

@@ -13,10 +13,10 @@ from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Unmet
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import NodeOffer, board
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import decode_s
 from trimtab.physics.serving_demand import Demand, query_of
-from trimtab.physics.serving_query import serving_columns, serving_keys
+from trimtab.physics.serving_query import serving_columns
 from trimtab.physics.spread import spread_ways
 
 DEEPSEEK = model_named("deepseek-v3")
@@ -36,7 +36,7 @@ def spread(*offers, link=None, stored=WeightFormat.FP8):
 
 def step_s(query, requests):
     v = serving_columns([query])
-    c = coefficients_at(packaged("serving").tables, [serving_keys(query)], v)
+    c = coefficients_of([query], v)
     return float(decode_s(v, c, np.array([float(requests)]))[0])
 
 

@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 from trimtab.catalog import load_catalog
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
-from trimtab.physics.predict import coefficients_at, packaged, times_of
+from trimtab.physics.predict import coefficients_of, times_of
 from trimtab.physics.serving import default_step_tokens, first_token_fit, kv_blocks, step_times, token_seconds
-from trimtab.physics.serving_query import Load, ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 
 GPUS = load_catalog()
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")
@@ -32,7 +32,7 @@ def query(**changes):
 
 def parts_of(asked, **limits):
     columns = serving_columns([asked])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(asked)], columns)
+    coefficients = coefficients_of([asked], columns)
     return columns, step_times(columns, coefficients, **({"max_num_seqs": 64, "step_tokens": 8192} | limits))
 
 

@@ -12,15 +12,16 @@ from trimtab.units import per_month, usd
 DAYS, PROOF_FROM = 28, 14
 
 
-def wasteful(later_hours=8):
+def wasteful(later_hours=8, measured=lambda day: True):
     """A node that nobody holds, and a notebook that is at work in office hours on a node of four GPUs.
 
-    In the days on which plans are proved it is at work for some of these hours.
+    In the days on which plans are proved it is at work for some of these hours; it is not measured on all days.
     """
     end = [9 + (8 if day < PROOF_FROM else later_hours) for day in range(DAYS)]
     rows = FleetRows(DAYS).node("spare", "p4d.24xlarge").node("n", "p3.8xlarge")
     rows.hold("lab/notebook", "n", [0], owner_kind="Notebook")
-    rows.use("lab/notebook", "n", 0, range(DAYS * 24), sm=lambda hour: 0.5 if 9 <= hour % 24 < end[hour // 24] else 0.0)
+    hours = [hour for hour in range(DAYS * 24) if measured(hour // 24)]
+    rows.use("lab/notebook", "n", 0, hours, sm=lambda hour: 0.5 if 9 <= hour % 24 < end[hour // 24] else 0.0)
     return rows.bundle()
 
 
@@ -40,13 +41,16 @@ def test_replayed_shares_sum_to_what_the_proof_saves(found):
 
 def test_an_action_says_how_much_more_its_workloads_did_on_the_days_of_the_proof(found):
     less = audit(wasteful(later_hours=2))
+    with_gaps = audit(wasteful(measured=lambda day: day < PROOF_FROM or day % 2 == 0))
 
     def ratios(result):
         return [one.work_ratio for one in result.proof.actions if one.work_ratio is not None]
 
     assert ratios(found) == pytest.approx([1.0] * len(ratios(found)))
     assert ratios(less) == pytest.approx([0.25] * len(ratios(less)))
+    assert ratios(with_gaps) == pytest.approx([1.0] * len(ratios(with_gaps)))
     assert ratios(less)
+    assert ratios(with_gaps)
 
 
 def test_both_orders_of_the_year_end_at_the_bill_of_the_plan(found):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.physics.test_step_times import query
 
-from trimtab.physics.predict import coefficients_at, packaged
+from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import FirstTokenCosts
-from trimtab.physics.serving_query import serving_columns, serving_keys
+from trimtab.physics.serving_query import serving_columns
 from trimtab.replay.first_token import beyond_saturation, drawn_requests, replay_deployment, seen_by_requests
 
 COSTS = FirstTokenCosts(wait_scale=1.0, fixed_s=0.0, delay_steps=0.0)
@@ -15,7 +15,7 @@ COSTS = FirstTokenCosts(wait_scale=1.0, fixed_s=0.0, delay_steps=0.0)
 def seen(rate_req_s=None, clients=0, costs=COSTS, **changes):
     asked = query()
     columns = serving_columns([asked])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(asked)], columns)
+    coefficients = coefficients_of([asked], columns)
     requests = drawn_requests(1024, 256, rate_req_s=rate_req_s, clients=clients)
     limits = {"max_num_seqs": 64, "clients": clients}
     return seen_by_requests(replay_deployment(columns, coefficients, requests, **(limits | changes)), costs)
@@ -63,7 +63,7 @@ def test_a_load_beyond_what_is_served_is_told_from_a_busy_one():
 def test_requests_that_lose_their_cache_are_beyond_saturation():
     asked = query()
     columns = serving_columns([asked])
-    coefficients = coefficients_at(packaged("serving").tables, [serving_keys(asked)], columns)
+    coefficients = coefficients_of([asked], columns)
     requests = drawn_requests(16_000, 8_000, rate_req_s=None, clients=64)
 
     replayed = replay_deployment(columns, coefficients, requests, max_num_seqs=64, clients=64)

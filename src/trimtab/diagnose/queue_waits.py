@@ -251,7 +251,8 @@ def _quota_words(queue: str, rows: Sequence[Row]) -> str:
     ]
     quotas: Mapping[str, Row] = {f"{row['name']} {row['flavor'] or ''}".strip(): row for row in behind}
     told = [
-        f"{name} {number(row['quota_gpus']):g} GPUs, {number(row['used_gpus']):g} in use when it was read"
+        f"{name} {number(row['quota_gpus']):g} GPUs"
+        + ("" if row["used_gpus"] is None else f", {number(row['used_gpus']):g} in use when it was read")
         for name, row in quotas.items()
         if row["quota_gpus"] is not None
     ]

@@ -79,12 +79,13 @@ def model_from(content: Mapping[str, object], name: str) -> Model:
     )
 
 
-def coefficients_at(
-    tables: Mapping[str, Terms], keys: Sequence[Keys], numbers: Mapping[str, Floats]
+def _as_fitted(
+    queries: Sequence[ServingQuery], columns: Mapping[str, Floats], tables: Mapping[str, Terms]
 ) -> dict[str, Floats]:
-    """Return the serving coefficients of rows under fitted tables; `numbers` are their `serving_columns`."""
+    """Return the coefficients of queries as they were fitted, chip by chip."""
+    keys = [serving_keys(query) for query in queries]
     # terms add up in the logarithm, so they multiply here
-    return {name: np.exp(terms.at(keys, numbers)) for name, terms in tables.items()}
+    return {name: np.exp(terms.at(keys, columns)) for name, terms in tables.items()}
 
 
 def coefficients_of(
@@ -97,13 +98,13 @@ def coefficients_of(
     architecture that it matches or exceeds in every published fact. Decoding needs no such rule: there, bandwidth decides.
     """
     tables = packaged("serving").tables if tables is None else tables
-    found = coefficients_at(tables, [serving_keys(query) for query in queries], columns)
+    found = _as_fitted(queries, columns, tables)
     pairs = [(at, board) for at, query in enumerate(queries) for board in matched_boards(query.gpu)]
     if not pairs:
         return found
     lesser = [replace(queries[at], gpu=board) for at, board in pairs]
     theirs = serving_columns(lesser)
-    bounds = coefficients_at(tables, [serving_keys(query) for query in lesser], theirs)
+    bounds = _as_fitted(lesser, theirs, tables)
     place = np.array([at for at, _ in pairs])
     # what a prompt's products take goes with pre * glob / rate, and `ln_rate` is the logarithm of the rate
     faster = np.exp(columns["ln_rate"][place] - theirs["ln_rate"])
@@ -124,6 +125,7 @@ def matched_boards(gpu: Gpu) -> tuple[Gpu, ...]:
 
 
 def _matches(gpu: Gpu, other: Gpu) -> bool:
+    # what is not stated of the other is no fact to match; what is not stated of the board itself matches nothing stated
     facts = [
         (one.memory_gib, one.mem_bw_gb_s, one.tdp_w, one.nvlink_gb_s, one.pcie_gen, one.sm_count or 0)
         for one in (gpu, other)

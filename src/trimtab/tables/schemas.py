@@ -437,6 +437,8 @@ QUEUES = (
     _count("admitted", "workloads that it had admitted when it was read", nullable=True),
 )
 
+DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+"""How the name ends by which a quota limits the devices of a class that claims ask for (core/v1, ResourceClaimsPerClass)."""
 UNKNOWN_SCOPES = "unknown"
 """Scopes of a quota that kube-state-metrics tells of: it does not say for which pods it is."""
 

@@ -15,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trimtab.diagnose.cluster_records import pairs
+from trimtab.diagnose.cluster_records import number, pairs
+from trimtab.emit.manifests.claim_templates import MIG_CLASS
 from trimtab.emit.manifests.facts import EmitFacts, namespace_of
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, leaves_no_room
 from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
@@ -23,7 +24,7 @@ from trimtab.emit.manifests.scope import Scope, actions_in, cluster_of, clusters
 from trimtab.emit.manifests.workload_files import claim_change, gpu_ask
 from trimtab.emit.manifests.workload_patch import pool_selector
 from trimtab.plan.model import Plan, Precondition
-from trimtab.tables.schemas import UNKNOWN_SCOPES
+from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
 
 Row = Mapping[str, object]
 Amounts = Mapping[str, float]
@@ -35,8 +36,6 @@ _ASKED = {
     "cpu": "cpu_request", "limits.cpu": "cpu_limit", "memory": "memory_request_gib", "limits.memory": "memory_limit_gib",
 }  # fmt: skip
 """Resource -> column of `pods`."""
-_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-_MIG_CLASS = "mig.nvidia.com"
 _CLUSTER_QUEUE, _LOCAL_QUEUE = "ClusterQueue", "LocalQueue"
 
 
@@ -146,12 +145,12 @@ def _surge_pods(placed: PlacedWorkload, scope: Scope) -> int:
 
 def _of_pod(pod: Row) -> dict[str, float]:
     """Return what a pod asks for, as quotas count it."""
-    asked = {name: _number(pod[column]) for name, column in _ASKED.items() if pod[column] is not None} | {"pods": 1.0}
+    asked = {name: number(pod[column]) for name, column in _ASKED.items() if pod[column] is not None} | {"pods": 1.0}
     resource, pieces = str(pod["gpu_resource"] or ""), pod["gpu_pieces"]
     if resource and pod["gpu_claims"]:
-        asked[f"{resource}{_OF_CLASS}"] = _number(pod["gpus"])
+        asked[f"{resource}{DEVICES_OF_CLASS}"] = number(pod["gpus"])
     elif resource:
-        asked[resource] = _number(pod["gpus"] if pieces is None else pieces)
+        asked[resource] = number(pod["gpus"] if pieces is None else pieces)
     return asked
 
 
@@ -162,9 +161,9 @@ def _after(placed: PlacedWorkload, scope: Scope, before: Amounts, pod: Row) -> A
         change = claim_change(placed, scope)
         if change is None:
             return before
-        device_class = _MIG_CLASS if change.profile else str(pod.get("gpu_resource") or "")
-        held = sum(amount for name, amount in before.items() if name.endswith(_OF_CLASS))
-        return others | {f"{device_class}{_OF_CLASS}": held if change.count is None else float(change.count)}
+        device_class = MIG_CLASS if change.profile else str(pod.get("gpu_resource") or "")
+        held = sum(amount for name, amount in before.items() if name.endswith(DEVICES_OF_CLASS))
+        return others | {f"{device_class}{DEVICES_OF_CLASS}": held if change.count is None else float(change.count)}
     ask = gpu_ask(placed, scope.spec(placed.name))
     return before if ask is None else others | {ask.resource: float(ask.count)}
 
@@ -177,10 +176,6 @@ def _sum(amounts: Iterable[Amounts]) -> dict[str, float]:
     return dict(total)
 
 
-def _number(cell: object) -> float:
-    return float(cell) if isinstance(cell, int | float) else 0.0
-
-
 # Quotas of namespaces
 
 
@@ -188,7 +183,7 @@ def _of_namespaces(asking: Sequence[_Asking], standing: StandingQuotas) -> Itera
     """Yield each quota of a namespace that the plan would exceed, in words, with those that ask for more."""
     for quota in standing.quotas:
         said, scopes, namespace = str(quota["resource"]), str(quota["scopes"] or ""), str(quota["namespace"])
-        resource, hard = _resource(said), _number(quota["hard"])
+        resource, hard = _resource(said), number(quota["hard"])
         counted = [one for one in asking if namespace_of(one.placed.name) == namespace and counts(scopes, one.pod)]
         growing = [one for one in counted if one.grows(resource)]
         rolling = [one for one in counted if one.surge.get(resource, 0.0) > _SLACK and not one.grows(resource)]
@@ -214,7 +209,7 @@ def _of_namespaces(asking: Sequence[_Asking], standing: StandingQuotas) -> Itera
 def _used(quota: Row, resource: str, standing: StandingQuotas) -> float:
     """Return what a quota is used by: as its status says, else by the pods that it counts."""
     if quota["used"] is not None:
-        return _number(quota["used"])
+        return number(quota["used"])
     namespace, scopes = str(quota["namespace"]), str(quota["scopes"] or "")
     held = (_of_pod(pod) for pod in standing.pods if _is_counted(pod, namespace) and counts(scopes, pod))
     return _sum(held).get(resource, 0.0)
@@ -226,7 +221,7 @@ def _is_counted(pod: Row, namespace: str) -> bool:
 
 def _resource(said: str) -> str:
     """Return the name of a resource by which pods ask for what a quota limits."""
-    if "/" in said and not said.endswith(_OF_CLASS):
+    if "/" in said and not said.endswith(DEVICES_OF_CLASS):
         said = said.removeprefix("requests.")
     return _ONE_NAME.get(said, said)
 
@@ -304,14 +299,19 @@ def _of_queues(asking: Sequence[_Asking], standing: StandingQuotas) -> Iterator[
     for (queue, resource), growing in sorted(waiting.items(), key=lambda item: item[0]):
         mine = [row for row in rows if row["name"] == queue]
         covered = [row for row in mine if row["resource"] == resource]
+        if any(row["quota_gpus"] is None for row in covered):
+            continue
         asked = math.ceil(sum(one.most.get(resource, 0.0) for one in growing) - _SLACK)
         if mine and not covered:
             who = _askers(growing, resource, 0.0, resource)
             why = "Kueue never lets in what asks for a resource that its queue does not cover"
             yield f"let ClusterQueue {queue} cover {resource} with a quota of {asked}: {who}, and {why}", growing
             continue
-        quota = sum(_number(row["quota_gpus"]) for row in covered)
-        used = sum(_number(row["used_gpus"]) for row in covered)
+        quota = sum(number(row["quota_gpus"]) for row in covered)
+        told = [row["used_gpus"] for row in covered]
+        # where nothing tells what is used, what asks for more uses at least what it holds
+        own = sum(one.now.get(resource, 0.0) for one in growing)
+        used = own if None in told else sum(map(number, told))
         need, room = _need(used, growing, resource), quota + sum(_borrowable(row, rows) for row in covered)
         if covered and need > room + _SLACK:
             head = f"raise {resource} of ClusterQueue {queue} from {_amount(resource, quota)} to"
@@ -324,19 +324,21 @@ def _borrowable(row: Row, rows: Sequence[Row]) -> float:
     if not row["parent"]:
         return 0.0
     unused = sum(
-        max(_number(other["quota_gpus"]) - _number(other["used_gpus"]), 0.0)
+        max(number(other["quota_gpus"]) - number(other["used_gpus"]), 0.0)
         for other in rows
-        if other["parent"] == row["parent"]
+        # a queue whose use is unknown may use all of it
+        if other["used_gpus"] is not None
+        and other["parent"] == row["parent"]
         and other["name"] != row["name"]
         and (other["resource"], other["flavor"]) == (row["resource"], row["flavor"])
     )
     limit = row["borrowing_gpus"]
-    return unused if limit is None else min(unused, _number(limit))
+    return unused if limit is None else min(unused, number(limit))
 
 
 def _is_extended(resource: str) -> bool:
     """Return whether Kueue counts a resource by this name: what claims ask for it names by its own configuration."""
-    return "/" in resource and not resource.endswith(_OF_CLASS)
+    return "/" in resource and not resource.endswith(DEVICES_OF_CLASS)
 
 
 def _cluster_queues(asking: Sequence[_Asking], standing: StandingQuotas) -> dict[str, str]:

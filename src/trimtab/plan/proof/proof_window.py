@@ -12,6 +12,7 @@ replayed figure are of one kind.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -415,15 +416,18 @@ def proof_by_action(planned: Planned, proven: ProofResult, *, seed: int) -> tupl
 def _work_ratio(action: Action, fitted: Fleet, proven: Fleet) -> float | None:
     """Return how much more the GPUs of an action's workloads did in one window than in another; None where not measured."""
     names = {change.subject for change in action.changes}
-    before, then = (_mean_activity(fleet, names) for fleet in (fitted, proven))
+    before, then = (
+        sum(_mean_busy_gpus(workload) for workload in fleet.workloads if workload.name in names)
+        for fleet in (fitted, proven)
+    )
     return then / before if before > 0 and np.isfinite(then) else None
 
 
-def _mean_activity(fleet: Fleet, names: set[str]) -> float:
-    """Return the mean GPUs' worth of activity of workloads, 0 where none was measured."""
-    return sum(
-        float(np.nansum(workload.activity.busy_gpus)) for workload in fleet.workloads if workload.name in names
-    ) / max(fleet.window.hours, 1)
+def _mean_busy_gpus(workload: Workload) -> float:
+    """Return the GPUs' worth of activity in the mean hour that was measured, or in which it held none; NaN where none was."""
+    busy_gpus = workload.activity.busy_gpus
+    known = np.isfinite(busy_gpus) | (workload.gpu_seconds == 0)
+    return float(np.nan_to_num(busy_gpus[known]).mean()) if np.isfinite(busy_gpus).any() else math.nan
 
 
 def _held(low: float, value: float, high: float) -> bool:

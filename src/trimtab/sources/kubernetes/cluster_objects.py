@@ -24,6 +24,7 @@ from trimtab.sources.kubernetes.objects import (
 from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
 from trimtab.sources.kubernetes.pods import asked_by, is_gpu_resource, joined, queue_of
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims
+from trimtab.tables.schemas import DEVICES_OF_CLASS
 from trimtab.units import BYTES_PER_GIB
 
 Row = dict[str, object]
@@ -374,8 +375,6 @@ def quota_rows(objects: Objects) -> list[Row]:
 _MEMORY = frozenset({"memory", "requests.memory", "limits.memory"})
 _COUNTED = frozenset({"pods", "count/pods", "cpu", "requests.cpu", "limits.cpu"})
 _OF_EXTENDED = "requests."
-_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-"""How a quota names the devices of a class (core/v1, ResourceClaimsPerClass)."""
 
 
 def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, used: float | None) -> Row | None:
@@ -384,7 +383,7 @@ def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, u
     Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas"); GPUs may have any name.
     """
     extended = resource.removeprefix(_OF_EXTENDED)
-    counted = resource in _COUNTED | _MEMORY or resource.endswith(_OF_CLASS)
+    counted = resource in _COUNTED | _MEMORY or resource.endswith(DEVICES_OF_CLASS)
     if hard is None or not (counted or (extended != resource and "/" in extended)):
         return None
     unit = BYTES_PER_GIB if resource in _MEMORY else 1
