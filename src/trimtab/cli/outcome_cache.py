@@ -8,11 +8,11 @@ cannot be read, are replayed again. Deleting the file only costs time.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
+import math
 import sqlite3
-import zipfile
+import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,8 +36,7 @@ _MOST_BYTES = BYTES_PER_GIB
 _WRITTEN_AT_ONCE = 64
 """Number of outcomes (some kilobytes each) written per transaction."""
 _TABLE = "CREATE TABLE outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
-_HEAD = "head"
-_SUFFIX = ".npy"
+_LENGTH = struct.Struct("<I")
 log = logging.getLogger(__name__)
 
 
@@ -229,28 +228,23 @@ def readable(body: bytes) -> Outcome | None:
     """Return the outcome that `encoded` wrote; None, with a log line, if the bytes are damaged."""
     try:
         return decoded(body)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ArithmeticError,
-        EOFError,
-        KeyError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (zlib.error, struct.error, ArithmeticError, KeyError, RuntimeError, TypeError, ValueError) as error:
         log.info("a stored outcome cannot be read and is replayed: %s", error)
         return None
 
 
 def encoded(outcome: Outcome) -> bytes:
-    """Return an outcome as bytes: its arrays, and the rest as JSON."""
-    arrays: dict[str, np.ndarray] = {}
+    """Return an outcome as bytes: the length of a JSON text, that text, and the arrays that it names, compressed.
+
+    A zip of NumPy's files says the same, and takes ten times as long to read.
+    """
+    arrays: list[np.ndarray] = []
     head: dict[str, object] = {}
     for field in fields(outcome):
         value = getattr(outcome, field.name)
         if isinstance(value, np.ndarray):
-            arrays[field.name] = value
+            head[field.name] = {"dtype": value.dtype.str, "shape": value.shape}
+            arrays.append(np.ascontiguousarray(value))
         elif field.name == "attained":
             head[field.name] = [
                 {**asdict(attained), "target": {**asdict(attained.target), "metric": attained.target.metric.value}}
@@ -260,26 +254,25 @@ def encoded(outcome: Outcome) -> bytes:
             head[field.name] = value
         else:
             raise TypeError(f"an outcome holds a {type(value).__name__}, which cannot be stored")
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_HEAD, json.dumps(head))
-        for name, values in arrays.items():
-            with archive.open(f"{name}{_SUFFIX}", "w") as entry:
-                np.lib.format.write_array(entry, values, allow_pickle=False)
-    return stream.getvalue()
+    text = json.dumps(head).encode()
+    return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *(array.tobytes() for array in arrays))), level=1)
 
 
 def decoded(body: bytes) -> Outcome:
     """Return the outcome that `encoded` wrote."""
-    with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        head = json.loads(archive.read(_HEAD))
-        kept = {
-            name.removesuffix(_SUFFIX): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-            for name in archive.namelist()
-            if name != _HEAD
-        }
+    plain = zlib.decompress(body)
+    (length,) = _LENGTH.unpack_from(plain)
+    at = _LENGTH.size + length
+    head = json.loads(plain[_LENGTH.size : at])
+    for name, value in head.items():
+        if isinstance(value, dict):
+            dtype, shape = np.dtype(value["dtype"]), value["shape"]
+            head[name] = np.frombuffer(plain, dtype, math.prod(shape), at).reshape(shape)
+            at += head[name].nbytes
+    if at != len(plain):
+        raise ValueError(f"{len(plain)} bytes where {at} were written")
     attained = tuple(
         Attained(**{**row, "target": Target(**{**row["target"], "metric": TargetMetric(row["target"]["metric"])})})
         for row in head.pop("attained")
     )
-    return Outcome(**{**head, **kept, "attained": attained})
+    return Outcome(**head, attained=attained)

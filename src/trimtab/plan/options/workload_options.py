@@ -117,8 +117,8 @@ def options_of(
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
 
     An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `unneeded` are shared
-    nodes that no plan of its fleet needs. `as_needed`: ways whose least use is known without a replay wait for one; nothing is
-    explained yet.
+    nodes that no plan of its fleet needs. `as_needed`: ways whose least use is known without a replay wait for one. Nothing is
+    explained yet (`WorkloadOptions.explained`).
     """
     ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
     levers = serving(case.workload.kind)
@@ -137,7 +137,10 @@ def options_of(
         else:
             for way in at_place(place, ask):
                 _judge(sieve, way)
-    return sieve.judged() if as_needed else sieve.judged().explained()
+    found = sieve.judged()
+    if not as_needed:  # no more is replayed
+        ask.evaluator.forget_replays()
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -438,9 +441,12 @@ def _beats(one: Candidate, other: Candidate, coupling: Coupling) -> bool:
         return False
     if one.own_micro_usd > other.own_micro_usd:
         return False
-    if coupling.spot_excess_s(one.usage) > coupling.spot_excess_s(other.usage):
-        return False
-    return _within(one.usage, other.usage) and _within(one.slots, other.slots)
+    # sums over all hours come last: few pairs get there
+    return (
+        _within(one.usage, other.usage)
+        and _within(one.slots, other.slots)
+        and coupling.spot_excess_s(one.usage) <= coupling.spot_excess_s(other.usage)
+    )
 
 
 def _within(one: Mapping[_Where, IntArray], other: Mapping[_Where, IntArray]) -> bool:
