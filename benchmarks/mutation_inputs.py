@@ -30,7 +30,8 @@ from trimtab.cli import root
 from trimtab.cli.allocate.run import read_budgets, read_token_use
 from trimtab.cli.emit.run import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
-from trimtab.cli.kept_audits import KEPT, recall, recall_plan
+from trimtab.cli.kept_audits import KEPT, SEAL_BYTES, recall, recall_plan
+from trimtab.cli.made_plans import read_made
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
 from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.running import running_audits
@@ -523,6 +524,9 @@ def _kept(folder: Path) -> list[Kind]:
     def read_review(path: Path) -> object:
         return ReviewFolder(folder=path.parent).review(path.stem)
 
+    def read_unsealed(path: Path) -> object:
+        return read_made(path, b"key", bytes(SEAL_BYTES), None)
+
     def read_running(path: Path) -> object:
         return running_audits(path.parent.parent)
 
@@ -544,6 +548,10 @@ def _kept(folder: Path) -> list[Kind]:
         ),
         Kind(name="explain (command)", seeds=(audit,), wound=in_json, read=_file(folder, "a.json", explain), cost=60),
         Kind(name="kept outcomes", seeds=(outcome,), wound=in_bytes, read=read_outcome),
+        Kind(
+            name="made plans", seeds=(bytes(2 * SEAL_BYTES) + outcome,), wound=in_bytes,
+            read=_file(folder, "made.plan", read_unsealed),
+        ),
         Kind(name="kept audit with its plan", seeds=(both,), wound=in_text, read=read_kept, cost=30),
         Kind(name="listing of emitted files", seeds=(listing,), wound=in_text, read=read_listing, cost=5),
         Kind(

@@ -4,15 +4,20 @@ import json
 from dataclasses import fields, replace
 from datetime import date
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings, strategies as st
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.registry import changed, price_change
 from trimtab.cli import root
+from trimtab.cli.made_plans import MadeFrom, recall_made
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
+from trimtab.cli.settings import resolve
+from trimtab.cli.what_if import run as what_if_run
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import other_limit, with_other_limits
@@ -21,6 +26,7 @@ from trimtab.pipeline.auditing import what_if_beside
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.replay.outcomes import evaluate
 from trimtab.replay.outcomes.outcome import Attained, Outcome
+from trimtab.tables.bundle import write_bundle
 from trimtab.tables.workloads import TargetMetric
 
 DEMO = "finetune-7b"
@@ -246,3 +252,91 @@ def test_an_outcome_comes_back_as_it_was_kept():
 )
 def test_what_makes_no_sense_is_a_usage_error(wrong):
     assert CliRunner().invoke(root, ["what-if", "--demo", DEMO, *wrong]).exit_code == 2
+
+
+def audited_cli(*arguments):
+    result = CliRunner().invoke(root, ["audit", *arguments, "-q", "--no-report", "-o", "json"])
+    assert result.exit_code == 0, result.output
+
+
+CHANGES = {
+    "demand": st.sampled_from([("--demand", "1.3x"), ("--demand", "0.8x")]),
+    "price": st.sampled_from([("--price", "spot+30%"), ("--price", "A100-20%"), ("--price", "all+5%")]),
+    "limit": st.sampled_from(
+        [("--no-spot",), ("--spot-max", "0.2"), ("--quota", "p4d.24xlarge=1"), ("--cloud", "gcp"), ("--budget", "9k")]
+    ),
+}
+"""Options of what-if, of which a scenario takes one of each kind or none."""
+
+
+@pytest.fixture(scope="module")
+def audited_state(tmp_path_factory):
+    """The state folder of an audit."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRIMTAB_STATE", str(folder))
+        audited_cli("--demo", DEMO)
+    return folder
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@given(changes=st.fixed_dictionaries({}, optional=CHANGES).filter(bool))
+def test_beside_the_kept_plan_of_an_audit_each_scenario_gets_the_answer_of_a_fleet_planned_again(
+    audited_state, changes
+):
+    asked = ["--demo", DEMO, *(word for options in changes.values() for word in options)]
+    kept = audited_state / "made.plan"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRIMTAB_STATE", str(audited_state))
+        planned_again = kept.rename(audited_state / "aside") and rows(*asked)
+        (audited_state / "aside").rename(kept)
+        patch.setattr(what_if_run, "_history", None)  # the history is not opened
+
+        assert rows(*asked) == planned_again
+
+
+@pytest.fixture
+def source(tmp_path, state):
+    """A kept plan of a bundle."""
+    bundle = open_demo(DEMO)
+    write_bundle(tmp_path / "fleet", bundle.tables, bundle.meta, bundle.workloads)
+    audited_cli(str(tmp_path / "fleet"))
+    found = MadeFrom(fleet=str(tmp_path / "fleet"), settings=resolve(file=None, environ={}, flags=()).settings)
+    assert recall_made(found, None) is not None
+    return found
+
+
+def test_a_kept_plan_is_not_taken_for_other_settings_days_rates_or_history(source, tmp_path):
+    rates = tmp_path / "rates.csv"
+    rates.write_text("a file of rates")
+    planning = replace(source.settings.planning, engineers=source.settings.planning.engineers + 1)
+
+    for other in (
+        replace(source, settings=replace(source.settings, planning=planning)),
+        replace(source, at=date(2026, 1, 1)),
+        replace(source, prices=rates),
+        replace(source, fleet=f"demo {DEMO}"),
+    ):
+        assert recall_made(other, None) is None
+    with (Path(source.fleet) / "workloads.yaml").open("a") as stream:
+        stream.write("\n")
+    assert recall_made(source, None) is None
+
+
+def test_a_kept_plan_without_the_users_seal_is_never_opened(source, state, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_TRUST_STATE", "1")
+    file = state / "made.plan"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+    assert recall_made(source, None) is None
+
+
+def test_a_plan_with_additions_that_what_if_cannot_read_again_is_not_kept(state, tmp_path):
+    owned = tmp_path / "owned.csv"
+    owned.write_text("instance_type,region,count,end,start,rate_usd_hr\n")
+
+    CliRunner().invoke(root, ["audit", "--demo", DEMO, "-q", "--no-report", "--owned", str(owned)])
+
+    assert not (state / "made.plan").exists()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from trimtab.catalog import Catalog
 from trimtab.cli import say
-from trimtab.cli.collect.run import collect_servers
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
@@ -78,6 +77,8 @@ def _opened(choice: HistoryChoice, tell: Tell) -> History:
         return History(name=f"trace {choice.demo_trace.name}", bundle=open_trace(choice.demo_trace), demo=True)
     if choice.demo is not None:
         return History(name=f"demo {choice.demo}", bundle=open_demo(choice.demo), demo=True)
+    from trimtab.cli.collect.run import collect_servers  # heavy: clients of servers and clouds
+
     found = with_bills(collect_servers(choice.source, tell), choice.source.bills)
     return History(
         name=without_secrets(str(choice.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))

@@ -264,9 +264,14 @@ def what_if(
     return _what_if(opened, scenario, planned, proven, tell)
 
 
-def what_if_beside(made: ProvenPlan, scenario: Scenario, progress: Progress | None = None) -> WhatIf:
-    """Plan a fleet under a scenario beside the plan that is made already; raises UnknownName and InputError."""
-    opened = replace(made.opened, store=None)
+def what_if_beside(
+    made: ProvenPlan, scenario: Scenario, progress: Progress | None = None, *, store: OutcomeStore | None = None
+) -> WhatIf:
+    """Plan a fleet under a scenario beside the plan that is made already, with replays looked up in `store`.
+
+    Answers as `what_if` does. Raises UnknownName and InputError.
+    """
+    opened = replace(made.opened, store=store)
     refuse_other_limits(opened.fit, scenario.limits)
     _require_names(opened.market.catalog, opened.settings, scenario)
     check_reach(opened.fit.workloads, replace(opened.market, limits=scenario.settings(opened.settings).limits))

@@ -13,6 +13,7 @@ from trimtab.cli.audit import AuditOptions
 from trimtab.cli.audit.render import check_fields, render_audit
 from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
 from trimtab.cli.kept_audits import keep
+from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, keep_made
 from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_bytes
@@ -29,7 +30,8 @@ from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.sections.finance import finance_page
 from trimtab.emit.writers import html
 from trimtab.errors import UsageError
-from trimtab.pipeline import audit, kept_plan
+from trimtab.pipeline import kept_plan
+from trimtab.pipeline.auditing import audited
 from trimtab.plan.audit import Audit
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.sources.cheap_hours import read_cheap_hours, with_cheap_hours
@@ -100,7 +102,7 @@ def _audited(
         history = _at_best_hours(open_history(choice, tell), options.hourly)
         catalog = load_catalog(options.prices)
         with outcome_cache() as store, open_workers(options.engine) as workers:
-            found = audit(
+            found, made = audited(
                 history.bundle,
                 resolved.settings,
                 catalog,
@@ -112,11 +114,22 @@ def _audited(
                 workers=workers,
                 progress=tell,
             )
+        if (source := _made_from(options, choice, resolved)) is not None:
+            keep_made(source, made)
         plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)
     document = audit_document(found)
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
     coverage = document.coverage.model_copy(update={"notes": notes})
     return document.model_copy(update={"coverage": coverage}), plan, history.demo
+
+
+def _made_from(options: AuditOptions, choice: HistoryChoice, resolved: Resolved) -> MadeFrom | None:
+    """Return what the plan is made from; None where `what-if` cannot read the same again."""
+    added = (choice.source.workloads, choice.source.bills, options.hourly, options.owned)
+    if any(added) or (choice.bundle is None and choice.demo is None):
+        return None
+    fleet = str(choice.bundle) if choice.bundle is not None else f"{DEMO_PREFIX}{choice.demo}"
+    return MadeFrom(fleet=fleet, settings=resolved.settings, prices=options.prices, at=options.at)
 
 
 def _fleet_words(options: AuditOptions) -> str:

@@ -16,6 +16,7 @@ from trimtab.cli.allocate.tables import who_sheet
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.run import fit_answered
 from trimtab.cli.fit.tables import models_sheet
+from trimtab.cli.made_plans import DEMO_PREFIX
 from trimtab.cli.mcp.answers import Answer, answer_text, lines_text, table_of
 from trimtab.cli.options import parsed
 from trimtab.cli.output import Sheet
@@ -23,7 +24,7 @@ from trimtab.cli.prices import PricesOptions, found_prices
 from trimtab.cli.prices.tables import long_sheet, matrix_sheet, with_provenance
 from trimtab.cli.serve.run import PlansAgain, history_of
 from trimtab.cli.what_if import WhatIfOptions
-from trimtab.cli.what_if.run import DEMO_PREFIX, asked_scenario, planned_otherwise, what_if_sheet
+from trimtab.cli.what_if.run import asked_scenario, planned_otherwise, what_if_sheet
 from trimtab.emit.blocks import plain
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
@@ -188,7 +189,7 @@ class Toolbox:
 
         def planned() -> Answer:
             found = planned_otherwise(
-                options, scenario, lambda: history_of(fleet), self._tell, keep_outcomes=self.plans.keep_outcomes
+                options, scenario, fleet, history_of, self._tell, keep_outcomes=self.plans.keep_outcomes
             )
             return _sheet_answer(what_if_sheet(found, people=False), {"fleet": fleet})
 

@@ -23,6 +23,7 @@ from trimtab.cli.commit.run import commit_document, commit_page, reported
 from trimtab.cli.commit.tables import CommitPart, sheet_of
 from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import HISTORY, find, kept_audits, number_of, recall, recall_plan
+from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
 from trimtab.cli.options import parsed
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Sheet
@@ -30,7 +31,6 @@ from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.running import running_audits
 from trimtab.cli.serve import ServeOptions
 from trimtab.cli.settings import resolve
-from trimtab.cli.what_if.run import DEMO_PREFIX
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan
@@ -162,8 +162,12 @@ class PlansAgain:
     def again(self, fleet: str, tell: Progress) -> ProvenPlan:
         """Plan a fleet by the name that its audit has; raises TrimtabError where its history is not at hand."""
         tell("opening the fleet", 0.0)
-        bundle, catalog = history_of(fleet), load_catalog(self.prices)
         with outcome_cache(keep=self.keep_outcomes) as store:
+            source = MadeFrom(fleet=fleet, settings=self.settings, prices=self.prices)
+            made = None if self.owned is not None else recall_made(source, store)
+            if made is not None:
+                return made
+            bundle, catalog = history_of(fleet), load_catalog(self.prices)
             return plan_and_prove(
                 bundle,
                 self.settings,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import recall
+from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
@@ -18,10 +18,10 @@ from trimtab.emit.comparison import ComparedFigure, compared, compared_notes, sh
 from trimtab.errors import UsageError
 from trimtab.fleet.reach import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
+from trimtab.pipeline.auditing import what_if_beside
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.tables.bundle import Bundle
 
-DEMO_PREFIX = "demo "
 _PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 
@@ -30,7 +30,7 @@ def run_what_if(options: WhatIfOptions) -> None:
     scenario = asked_scenario(options)
     set_verbosity(options.verbose, options.quiet)
     with progress_bar(quiet=options.quiet) as tell:
-        found = planned_otherwise(options, scenario, lambda: _history(options), tell)
+        found = planned_otherwise(options, scenario, _fleet(options), _history, tell)
     sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
     options.answer.write(sheet)
 
@@ -49,13 +49,28 @@ def asked_scenario(options: WhatIfOptions) -> Scenario:
 
 
 def planned_otherwise(
-    options: WhatIfOptions, scenario: Scenario, opened: Callable[[], Bundle], tell: Tell, *, keep_outcomes: bool = True
+    options: WhatIfOptions,
+    scenario: Scenario,
+    fleet: str,
+    open_history: Callable[[str], Bundle],
+    tell: Tell,
+    *,
+    keep_outcomes: bool = True,
 ) -> WhatIf:
-    """Plan a history in the baseline and in the scenario. Raises TrimtabError."""
+    """Plan a fleet, by the name that its audit has, in the baseline and in the scenario. Raises TrimtabError.
+
+    The baseline is that of the last audit, where it was made from the same; then the history is not opened.
+    """
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
     with outcome_cache(keep=keep_outcomes) as store:
         tell("opening the fleet", 0.0)
-        bundle, catalog = opened(), load_catalog(options.prices)
+        source = MadeFrom(fleet=fleet, settings=settings, prices=options.prices, at=options.at)
+        made = None if options.owned is not None else recall_made(source, store)
+        if made is not None:
+            return what_if_beside(made, scenario, tell, store=store)
+        from trimtab.cli.history import held_commitments  # heavy: readers of bills
+
+        bundle, catalog = open_history(fleet), load_catalog(options.prices)
         return what_if(
             bundle,
             scenario,
@@ -68,21 +83,23 @@ def planned_otherwise(
         )
 
 
-def _history(options: WhatIfOptions) -> Bundle:
-    """Open the history that was named, else that of the last audit."""
+def _fleet(options: WhatIfOptions) -> str:
+    """Return the fleet that was named, else that of the last audit."""
     if options.bundle is not None and options.demo is not None:
         raise UsageError("BUNDLE and --demo name different histories: give one of them")
     if options.bundle is not None:
-        return open_fleet(options.bundle)
-    if options.demo is not None:
-        return open_demo(options.demo)
-    name = recall().fleet
-    if name.startswith(DEMO_PREFIX):
-        return open_demo(name.removeprefix(DEMO_PREFIX))
-    if Path(name).is_dir():
-        return open_fleet(name)
+        return str(options.bundle)
+    return recall().fleet if options.demo is None else f"{DEMO_PREFIX}{options.demo}"
+
+
+def _history(fleet: str) -> Bundle:
+    """Open the history of a fleet. Raises UsageError if it is not here."""
+    if fleet.startswith(DEMO_PREFIX):
+        return open_demo(fleet.removeprefix(DEMO_PREFIX))
+    if Path(fleet).is_dir():
+        return open_fleet(fleet)
     raise UsageError(
-        f"the last audit was of {name}, which is not a folder here; name a bundle (trimtab what-if fleet/)"
+        f"the last audit was of {fleet}, which is not a folder here; name a bundle (trimtab what-if fleet/)"
     )
 
 
