@@ -537,6 +537,32 @@ def test_no_damage_to_an_object_stops_a_collect(data):
         check_bundle(memory_bundle(found.tables, found.meta))
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "labelled", "reported", "replicas", "counted"),
+    [
+        ("p4d.24xlarge", "4", "8", None, 8),  # what the type has
+        ("p4d.24xlarge", "8", "16", None, 8),  # shares of boards, as some plugins report them
+        ("p4d.24xlarge", "8", "4", None, 8),  # some boards are not given to pods
+        ("own-box", "2", "4", "1", 4),
+        ("own-box", "2", "4", "2", 2),
+        ("own-box", "2", "4", None, 2),  # these may be shares
+    ],
+)
+def test_a_kubelet_that_reports_more_boards_than_an_old_label_is_believed_and_counted(
+    instance_type, labelled, reported, replicas, counted
+):
+    told = node(gpus=reported)
+    labels = {"nvidia.com/gpu.count": labelled, "node.kubernetes.io/instance-type": instance_type}
+    told["metadata"]["labels"] |= labels | ({} if replicas is None else {"nvidia.com/gpu.replicas": replicas})
+
+    found = collected([told])
+
+    (row,) = rows(found, "nodes")
+    assert row["gpu_count"] == counted
+    said = [what for what in found.meta.counts if "than their label nvidia.com/gpu.count says" in what]
+    assert bool(said) == (counted != int(labelled))
+
+
 def test_a_node_that_shows_only_mig_instances_has_the_fewest_boards_that_hold_them():
     mixed = node("gpu-m", gpus="")
     del mixed["metadata"]["labels"]["nvidia.com/gpu.count"]

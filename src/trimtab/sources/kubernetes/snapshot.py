@@ -45,6 +45,7 @@ from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping,
 from trimtab.sources.kubernetes.owners import Owner, metric_label, owners_of
 from trimtab.sources.kubernetes.pods import (
     MIG_PREFIX,
+    REPLICA_LABELS,
     PlacedPod,
     holds_of,
     placed_pods,
@@ -60,6 +61,7 @@ from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_GIB
 
 _ROUNDING = 1e-9
+_STALE_COUNT = "nodes whose kubelet reports more GPUs than their label nvidia.com/gpu.count says: counted as the kubelet does"
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -199,19 +201,21 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
         text(taint, "key"): f"{text(taint, 'value')}:{text(taint, 'effect')}"
         for taint in listed(node_object, "spec", "taints")
     }
-    name = text(node_object, "metadata", "name")
+    name, catalog = text(node_object, "metadata", "name"), load_catalog()
     node = described_node(
         name,
         provider_id=text(node_object, "spec", "providerID"),
         labels={metric_label(key): value for key, value in raw.items()},
         taints=taints,
-        gpu_count=_boards(node_object, raw) or gpus.boards_on(name),
+        gpu_count=None,
         spans=(Life(start_s=created.timestamp() if created else 0.0, end_s=None),),
     )
     provider = node.provider
     if provider == UNKNOWN:
         provider = provider_of_node_labels(raw) or UNKNOWN
     own = {key: value for key, value in node.labels.items() if key == "provider_id"}
+    machine = catalog.instance_table.get((provider, node.instance_type))
+    boards, label_is_stale = _boards(node_object, raw, None if machine is None else machine.gpu_count)
     notes = tuple(NO_TYPE_LABEL if note == NO_TYPE else note for note in node.notes)
     product = node.product or gpus.product_on(name)
     capacity = mapping(node_object, "status", "capacity")
@@ -220,37 +224,40 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
         node,
         provider=provider,
         product=product,
+        gpu_count=boards or gpus.boards_on(name),
         labels={**raw, **own},
-        notes=notes,
+        notes=(*notes, _STALE_COUNT) if label_is_stale else notes,
         vcpus=quantity(capacity.get("cpu")),
         memory_gib=None if memory is None else memory / BYTES_PER_GIB,
     )
-    catalog = load_catalog()
     node = replace(node, product=product or product_of_type(node, catalog))
     return typed(node, gpu_name(product, catalog, Tally()), node.gpu_count or 0, catalog)
 
 
-def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
-    """Return the boards of a node: as feature discovery labels it, as HAMi registers them, else as capacity tells.
+def _boards(node_object: Object, labels: Mapping[str, str], of_type: int | None) -> tuple[int, bool]:
+    """Return the boards of a node, and whether the label that counts them is out of date.
 
-    Of MIG instances and vGPUs, the fewest that hold them.
+    They are as many as feature discovery labels, as HAMi registers, else as capacity tells; of MIG instances and vGPUs, the
+    fewest that hold them. A kubelet that reports more boards than the label is believed where that is what a node of its type
+    has (`of_type`), or where the type is not known and the node says as how many shares it offers each board.
     """
-    labelled = quantity(labels.get("nvidia.com/gpu.count"))
-    if labelled and labelled <= _MOST_BOARDS:
-        return int(labelled)
-    registered = registered_boards(node_object, Tally())
-    if registered:
-        return len(registered)
     capacity = mapping(node_object, "status", "capacity")
     pieces = [quantity(capacity[name]) or 0.0 for name in BOARD_RESOURCES if name in capacity]
     whole = max(pieces, default=0.0) / shares_of_a_board(labels)
+    labelled = quantity(labels.get("nvidia.com/gpu.count"))
+    if labelled and labelled <= _MOST_BOARDS:
+        is_believed = whole == of_type or (of_type is None and any(name in labels for name in REPLICA_LABELS))
+        return (int(whole), True) if labelled < whole <= _MOST_BOARDS and is_believed else (int(labelled), False)
+    registered = registered_boards(node_object, Tally())
+    if registered:
+        return len(registered), False
     slices = sum(
         (quantity(count) or 0.0) * mig_share(name.removeprefix(MIG_PREFIX), labels.get("nvidia.com/gpu.product", ""))
         for name, count in capacity.items()
         if name.startswith(MIG_PREFIX)
     )
     parts = vgpu_boards(capacity, quantity(labels.get("nvidia.com/gpu.memory")))
-    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices + parts, _MOST_BOARDS))
+    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices + parts, _MOST_BOARDS)), False
 
 
 def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> list[dict[str, object]]:
