@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from tests.e2e.conftest import collected_from
-from tests.e2e.test_prometheus_corners import HOURS, START, STEPS, Page
+from tests.e2e.test_prometheus_corners import HOURS, START, STEP_S, STEPS, Page
 
+from trimtab.diagnose.verdicts import Cause, causes_of, signs_of
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 
@@ -139,11 +140,50 @@ def unlabelled(page):
         dcgm(page, "plain", index, util=10.0, namespace="ml", pod=f"plain-{index}")
 
 
+def cpu(page, name, container, cores, *, limit=None, **labels):
+    """CPU time of a container, as two jobs tell it that scrape one kubelet, and its limit."""
+    used = np.arange(STEPS) * float(STEP_S) * cores
+    for job in ("kubelet", "cadvisor"):
+        page.add("container_cpu_usage_seconds_total", used, namespace="ml", pod=name, container=container, job=job)
+    if limit is not None:
+        known = {"exported_namespace": "ml", "namespace": "monitoring", "exported_pod": name, "pod": "ksm-0"}
+        page.add(
+            "kube_pod_container_resource_limits", limit, **known, exported_container=container, resource="cpu", **labels
+        )
+
+
+def training(page):
+    """Runs that prepare their input: two at the limit of their CPUs, one without a limit, one of which nothing is told."""
+    node(page, "train", 4)
+    page.add("kube_node_status_capacity", 64.0, node="train", resource="cpu", unit="core")
+    for index, name in enumerate(("bound-0", "bound-1", "free-0", "untold-0")):
+        dcgm(page, "train", index, util=50.0, sm=0.2, namespace="ml", pod=name)
+        pod(page, name, "train", asks=[("nvidia_com_gpu", 1)])
+        run = name.partition("-")[0]
+        page.add("kube_pod_owner", 1.0, namespace="ml", pod=name, owner_kind="Job", owner_name=run)
+    for name, cores in (("bound-0", 8.0), ("bound-1", 7.2)):
+        cpu(page, name, "main", cores, limit=8.0)
+        cpu(page, name, "proxy", 0.1, limit=0.1)
+        cpu(page, name, "", cores + 0.1)  # the whole pod, and the container that holds its network
+        cpu(page, name, "POD", 20.0)
+    cpu(page, "free-0", "main", 16.0)
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
     page = Page()
-    for part in (told_apart, told_apart_blindly, one_named, hami, hami_unscraped, kai, kai_unknown, unlabelled):
+    for part in (
+        told_apart,
+        told_apart_blindly,
+        one_named,
+        hami,
+        hami_unscraped,
+        kai,
+        kai_unknown,
+        unlabelled,
+        training,
+    ):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
     return collected_from("".join(page.lines), folder, binaries, START, HOURS)
@@ -165,7 +205,17 @@ def usage(bundle, device):
 def test_nodes_have_their_boards_however_often_they_advertise_them(bundle):
     boards = {row["node"]: row["gpu_count"] for row in bundle.table("nodes").to_pylist()}
 
-    assert boards == {"apart": 1, "blind": 1, "sliced": 1, "hami": 2, "quiet": 1, "kai": 1, "runai": 1, "plain": 8}
+    assert boards == {
+        "apart": 1,
+        "blind": 1,
+        "sliced": 1,
+        "hami": 2,
+        "quiet": 1,
+        "kai": 1,
+        "runai": 1,
+        "plain": 8,
+        "train": 4,
+    }
 
 
 def test_a_node_without_labels_is_the_one_type_that_has_its_hardware(bundle):
@@ -243,3 +293,29 @@ def test_a_workload_that_is_told_apart_is_busy_by_what_it_did_not_by_what_the_bo
     assert np.nanmean(activity["ml/calm"].busy_gpus) == pytest.approx(0.1)
     assert activity["ml/busy"].mean_frac == pytest.approx(1.0)
     assert activity["ml/calm"].mean_frac == pytest.approx(0.4)
+
+
+def test_the_cpus_that_runs_use_are_shares_of_their_limit_else_of_their_node(bundle):
+    rows = bundle.table("gpu_usage").to_pylist()
+    shares = {
+        name: {row["cpu_used_frac_mean"] for row in rows if row["workload"] == name}
+        for name in ("ml/bound", "ml/free", "ml/untold")
+    }
+
+    assert [pytest.approx(share, rel=0.01) for share in shares["ml/bound"]] == [0.95] * len(shares["ml/bound"])
+    assert [pytest.approx(share, rel=0.01) for share in shares["ml/free"]] == [0.25] * len(shares["ml/free"])
+    assert shares["ml/bound"]
+    assert shares["ml/free"]
+    assert shares["ml/untold"] == {None}
+
+
+def test_a_run_at_the_limit_of_its_cpus_beside_idle_sms_waits_for_its_input(bundle):
+    fleet = build_fleet(bundle, settings=Settings())
+    causes = {
+        workload.name: [found.cause for found in causes_of(signs_of(workload))]
+        for workload in fleet.workloads
+        if workload.name in ("ml/bound", "ml/free")
+    }
+
+    assert Cause.CPU_INPUT in causes["ml/bound"]
+    assert Cause.CPU_INPUT not in causes["ml/free"]

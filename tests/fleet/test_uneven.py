@@ -21,6 +21,7 @@ def uneven(p95, signal="sm_active"):
         p95=p95.ravel(),
         memory_gib=half,
         memory_total_gib=half,
+        cpu=absent,
         device=np.tile(np.arange(DEVICES), HOURS),
         names=tuple("abcd"),
         gpu=np.full(rows, "A10G", dtype=object),

@@ -156,7 +156,7 @@ def _input(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
         and signs.sm_frac < limits.few_sm_frac
         and not signs.serving
     ):
-        seen = f"the program uses {signs.cpu_frac:.0%} of its CPUs while SMs are {signs.sm_frac:.0%} active"
+        seen = f"it uses {signs.cpu_frac:.0%} of the CPUs that it may use while SMs are {signs.sm_frac:.0%} active"
         yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
 
 
@@ -332,6 +332,7 @@ def signs_of(workload: Workload) -> Signs:
         tensor_frac=activity.tensor_frac,
         dram_frac=activity.dram_frac,
         memory_peak_frac=None if peak is None or not total else peak / total,
+        cpu_frac=activity.cpu_frac,
         serving=workload.kind is WorkloadKind.SERVING,
         batch=batch,
         waiting=waiting,
@@ -357,6 +358,8 @@ def _evidence(workload: Workload, window: str) -> tuple[Evidence, ...]:
         "DRAM active": activity.dram_frac,
         "GPU_UTIL": activity.gpu_util_frac,
     }
+    if activity.cpu_frac is not None:
+        readings["CPU of what its pods may use"] = activity.cpu_frac
     return tuple(
         Evidence(
             what=name,

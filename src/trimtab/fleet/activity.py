@@ -31,6 +31,7 @@ USAGE_COLUMNS = (
     "gpu_util_max",
     *(f"{metric}_{statistic}" for metric in ("sm_active", "gpu_util") for statistic in ("p50", "p95")),
     "memory_used_gib_max",
+    "cpu_used_frac_mean",
     "of_pods",
 )
 
@@ -50,6 +51,8 @@ class DeviceHours:
     """95th percentile of the hour of the same signal."""
     memory_gib: FloatArray
     memory_total_gib: FloatArray
+    cpu: FloatArray
+    """CPU that the owner's pods used in the hour, of what they may use."""
     device: IntArray
     """Index into `names`."""
     names: tuple[str, ...]
@@ -86,6 +89,7 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
         p95=_of_best(usage, "p95")[inside],
         memory_gib=numbers(usage["memory_used_gib_max"])[inside],
         memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
+        cpu=numbers(usage["cpu_used_frac_mean"])[inside],
         device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
         names=tuple(devices_seen.dictionary.to_pylist()),
         gpu=np.array([type_of.get(name) for name in text(usage["device"])], dtype=object)[inside],
@@ -132,6 +136,7 @@ def activity_of(
         tensor_frac=_mean(np.minimum(rows.means["tensor_active"][mine] * scale, 1.0)),
         dram_frac=_mean(np.minimum(rows.means["dram_active"][mine] * scale, 1.0)),
         gpu_util_frac=_mean(np.minimum(rows.means["gpu_util"][mine] * scale, 1.0)),
+        cpu_frac=_mean(rows.cpu[mine]),
         memory_peak_gib=None if top is None else float(memory[top]),
         memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
         busy_gpus=np.where(

@@ -103,6 +103,8 @@ class Activity:
     """Share of the devices it held that showed any activity in the hours in which it was active at all."""
     measured_frac: float
     """Share of its held device-hours that have samples."""
+    cpu_frac: float | None = None
+    """CPU that its pods used, of what they may use."""
     uneven: float | None = None
     """How hard its second busiest device worked for three minutes of an hour, over the mean of all devices in that hour: the
     median of its busiest hours. None where SM_ACTIVE or its hourly 95th percentile is not there."""

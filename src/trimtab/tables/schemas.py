@@ -153,6 +153,11 @@ GPU_USAGE = (
     *_activity("sm_active", "share of SM-cycles with a warp resident", "DCGM_FI_PROF_SM_ACTIVE, NVML GPM"),
     *_activity("tensor_active", "share of cycles the tensor pipe was busy", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
     *_activity("dram_active", "share of cycles DRAM moved data", "DCGM_FI_PROF_DRAM_ACTIVE"),
+    _frac(
+        "cpu_used_frac_mean",
+        "CPU that the workload's pods used, of what they may use: mean of the hour",
+        "cAdvisor container_cpu_usage_seconds_total, kube_pod_container_resource_limits",
+    ),
     _amount("memory_used_gib_mean", "memory in use, mean", "GiB", origin="DCGM_FI_DEV_FB_USED"),
     _amount("memory_used_gib_max", "memory in use, maximum", "GiB", origin="DCGM_FI_DEV_FB_USED"),
     _amount("power_w_mean", "board power, mean", "W", origin="DCGM_FI_DEV_POWER_USAGE"),

@@ -61,7 +61,9 @@ from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_GIB
 
 _ROUNDING = 1e-9
-_STALE_COUNT = "nodes whose kubelet reports more GPUs than their label nvidia.com/gpu.count says: counted as the kubelet does"
+_STALE_COUNT = (
+    "nodes whose kubelet reports more GPUs than their label nvidia.com/gpu.count says: counted as the kubelet does"
+)
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"

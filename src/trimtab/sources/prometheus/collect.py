@@ -72,6 +72,7 @@ from trimtab.sources.prometheus.gpu_usage import (
     find_gpu_metrics,
 )
 from trimtab.sources.prometheus.journal import Journal
+from trimtab.sources.prometheus.pod_cpu import pod_cpu_frac, with_cpu
 from trimtab.tables.arrow import empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.schemas import UNKNOWN_SCOPES
@@ -297,6 +298,7 @@ def collect_prometheus(
     report("pods and runs", 0.0)
     nodes, shared = _shared_nodes(server, grid, nodes, boards, tally)
     holds = _holds(server, watch, holdings, boards, nodes, shared, resolver)
+    usage = with_cpu(usage, grid, pod_cpu_frac(server, grid, holds, nodes), resolver.workload)
     jobs = job_rows(holds, resolver.known, collect_job_facts(server, grid), grid.start_s)
     served = ServedWorkloads(
         workload_of=resolver.workload, pods=_pods_with_gpus(holds, resolver), declared=declared or {}
