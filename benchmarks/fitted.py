@@ -26,7 +26,7 @@ from trimtab.physics.predict import (
     training_classes,
 )
 from trimtab.physics.serving_query import Load, ServingQuery
-from trimtab.physics.training import ideal_tok_s, training_columns, training_keys
+from trimtab.physics.training import ideal_tok_s, training_columns, training_keys, training_tok_s, wide_adapter_s
 from trimtab.provenance import Estimate
 
 FOLDS = 16
@@ -77,9 +77,9 @@ def fit_tables(kind: str, rows: Sequence[Row]) -> dict[str, Terms]:
         return fit_serving(serving_rows([row for row in rows if row.gpus >= 1]))
     if kind == "training":
         queries = [query for row in rows if (query := training_query(row)) is not None]
-        target = np.log([row.value * tokens_per_count(row) for row in rows]) - np.log(
-            [ideal_tok_s(one) for one in queries]
-        )
+        measured_s = 1 / np.array([row.value * tokens_per_count(row) for row in rows])
+        plain_s = measured_s - np.array([wide_adapter_s(one) for one in queries])
+        target = -np.log(plain_s) - np.log([ideal_tok_s(one) for one in queries])
         keys = [training_keys(query) for query in queries]
         return {"utilisation": fit_terms(TRAINING_SPEC, keys, training_columns(queries), target, groups)}
     asked = [found for row in rows if (found := workload_query(row)) is not None]
@@ -104,10 +104,9 @@ def point_predictions(
         return values, [serving_classes(query, asked_of(row, query), tables) for row, query in pairs]
     if kind == "training":
         training = [query for row in rows if (query := training_query(row)) is not None]
-        logs = tables["utilisation"].at([training_keys(query) for query in training], training_columns(training))
-        ideal = np.array([ideal_tok_s(query) for query in training])
         counts = np.array([tokens_per_count(row) for row in rows])
-        return ideal * np.exp(logs) / counts, [training_classes(query, tables) for query in training]
+        speeds = training_tok_s(training, tables["utilisation"]) / counts
+        return speeds, [training_classes(query, tables) for query in training]
     asked = [found for row in rows if (found := workload_query(row)) is not None]
     logs = tables["throughput"].at([workload_keys(one) for one in asked], workload_columns(asked))
     speeds = np.exp(logs) * np.array([one.units_of_work for one in asked])

@@ -122,6 +122,10 @@ def training_speed(record: Record, board: Gpu, *, lora: bool) -> Iterator[Row]:
                 sequence=training.sequence,
                 micro_batch=training.micro_batch,
                 framework="HF SFTTrainer/fms-acceleration",
+                lora_rank=training.lora_rank,
+                # PEFT's default; no LoRA run of the records is under autocast (benchmarks.gpu_models)
+                adapter_bits=run["way"].get("adapter_bits", 32),
+                autocast=False,
             )
         )
         yield Row(label, said.value, run["done_s"], said.low, said.high)

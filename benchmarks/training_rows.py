@@ -77,6 +77,11 @@ def training_query(row: Row) -> TrainingQuery | None:
         context=int(_stated(row, r"CP=?(\d+)") or 1),
         virtual_stages=max(1, int(_stated(row, r"VP=(\d+)") or 1)),
         cpu_offload="cpu_offload=True" in row.notes,
+        lora_rank=int(_stated(row, r"lora r=(\d+)") or 16),
+        # the other frameworks of these rows keep adapters as wide as the base; fms-acceleration's scenarios adapt the attention
+        # of bf16 models by PEFT, under autocast (scripts/benchmarks/scenarios-liger.yaml)
+        adapter_bits=32 if row.source == "fms" else 16,
+        adapts_all=row.source != "fms",
     )
 
 

@@ -6,7 +6,8 @@ third more. Utilisation is ln-additive in what is known to move it (`data/traini
 an architecture, model, tokens in flight, tensor, pipeline (bubble), expert and context parallelism, GPUs and nodes. The
 rate that it multiplies is physical: 8- and 4-bit formats speed up linear layers and not attention, attention runs slower than
 linear layers, boards with a lower power limit clock lower, 4-bit bases are unpacked, and gathers and reductions of weights
-and gradients that compute does not hide add to a step (`transfer_ratio`).
+and gradients that compute does not hide add to a step (`transfer_ratio`). Adapters of 32 bits add time of their own
+(`wide_adapter_s`).
 
 P parameters, L layers, h hidden, f feed-forward, V vocabulary, n micro-batch tokens on a GPU, t tensor parallel. Sources:
 states from Megatron-LM `theoretical_memory_usage.py` and DeepSpeed `stage_1_and_2.py`, `stage3.py`; optimizers from
@@ -33,6 +34,7 @@ from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, 
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.serving_query import adapter_params, chip_of
+from trimtab.physics.transfer import BANDWIDTH_REACH
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 ATTENTION_SCORES_BYTES = 5
@@ -275,6 +277,8 @@ def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reser
 
 
 GPUS_PER_NODE = 8
+NARROW_ADAPTER_BITS = 16
+ADAPTER_BITS = (NARROW_ADAPTER_BITS, 32)
 REFERENCE_TOKENS = 8192
 REFERENCE_SEQUENCE = 4096
 REFERENCE_PARAMS_B = 8
@@ -300,7 +304,13 @@ RECOMPUTE_SHARE: dict[Recompute, float] = {Recompute.NONE: 0.0, Recompute.SELECT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingQuery:
-    """One question: tokens per second per GPU of this model, trained so, on these GPUs."""
+    """One question: tokens per second per GPU of this model, trained so, on these GPUs.
+
+    `adapter_bits` is the width of LoRA's weights. PEFT makes adapters of a 16-bit model 32 bits wide unless
+    `autocast_adapter_dtype=False` is given (huggingface/peft 0.17 to 0.20, src/peft/tuners/tuners_utils.py:cast_adapter_dtype).
+    `autocast` says whether products run in 16 bits all the same, as transformers' `bf16=True` has it. `adapts_all` means
+    adapters on all linear layers of the blocks ("all-linear"), otherwise on the attention's four.
+    """
 
     model: Architecture
     gpu: Gpu
@@ -319,6 +329,14 @@ class TrainingQuery:
     context: int = 1
     virtual_stages: int = 1
     cpu_offload: bool = False
+    lora_rank: int = 16
+    adapter_bits: int = 32
+    autocast: bool = True
+    adapts_all: bool = True
+
+    def __post_init__(self) -> None:
+        if self.adapter_bits not in ADAPTER_BITS:
+            raise InputError(f"adapters have 16 or 32 bits, not {self.adapter_bits}")
 
 
 def training_flops_per_token(query: TrainingQuery) -> float:
@@ -462,6 +480,47 @@ def _dequantizing_ratio(query: TrainingQuery) -> float:
     return unpacked_s / (flops / (_peak_flop_s(query) * PLANNED_UTILISATION))
 
 
+def _adapted_widths(query: TrainingQuery) -> tuple[int, int]:
+    """Return the sum of the inputs of all layers with an adapter that a token passes, and the sum of their outputs."""
+    model = query.model
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    inputs, outputs = 3 * model.hidden + queries, queries + 2 * keys + model.hidden
+    if query.adapts_all:
+        experts = model.experts_per_token + model.shared_experts if model.is_moe else 1
+        width = model.expert_ffn if model.is_moe else model.ffn
+        ways_up = 2 if model.gated else 1
+        inputs += experts * (ways_up * model.hidden + width)
+        outputs += experts * (ways_up * width + model.hidden)
+    return model.layers * inputs, model.layers * outputs
+
+
+def wide_adapter_s(query: TrainingQuery) -> float:
+    """Return the seconds a token that LoRA's adapters of 32 bits take longer than those of 16 bits; 0 for other methods.
+
+    Counted from PEFT's `lora.Linear.forward` (huggingface/peft 0.17, src/peft/tuners/lora/layer.py), without dropout:
+    `result + lora_B(lora_A(x.to(float32))) * scaling`, then `.to(bfloat16)`, each operation a kernel that reads its operands and
+    writes its result. With i inputs and o outputs of the base layer, bytes a token beyond those of 16-bit adapters:
+
+    forward   cast of x 6 i, scaling 4 o, sum 4 o, cast of the sum 6 o; lora_A and lora_B 2 i + 2 o
+    backward  casts of the gradients 12 o and 6 i, scaling 4 o; the four products 4 i + 4 o
+
+    Products in 32 bits take the longer of their bytes and of 2 r (i + o) operations at the rate of plain fp32: PyTorch leaves
+    TF32 off for products (`torch.backends.cuda.matmul.allow_tf32`). Under autocast x is cast to 32 bits and at once back to 16
+    for the product: 12 i bytes in each pass, nothing else. A recomputed forward pass counts twice.
+    """
+    if query.method is not Method.LORA or query.adapter_bits == NARROW_ADAPTER_BITS:
+        return 0.0
+    inputs, outputs = _adapted_widths(query)
+    byte_s = BANDWIDTH_REACH * query.gpu.mem_bw_gb_s * BYTES_PER_GB
+    forwards = 1 + RECOMPUTE_SHARE[query.recompute]
+    if query.autocast:
+        return 12 * inputs * (forwards + 1) / byte_s
+    moved = forwards * (6 * inputs + 14 * outputs) + 6 * inputs + 16 * outputs
+    product_s = max(4 / byte_s, 2 * query.lora_rank / (query.gpu.fp32_tflops * FLOPS_PER_TFLOPS)) - 2 / byte_s
+    # a backward pass has two products for each of the forward pass
+    return moved / byte_s + (forwards + 2) * (inputs + outputs) * product_s
+
+
 def ideal_tok_s(query: TrainingQuery) -> float:
     """Return tokens per second per GPU at the full dense rate, less what compute does not hide: what utilisation multiplies."""
     share = MEGATRON_EXPOSED if _is_megatron_like(query) else TORCH_EXPOSED
@@ -529,4 +588,6 @@ def training_columns(queries: Sequence[TrainingQuery]) -> dict[str, Floats]:
 def training_tok_s(queries: Sequence[TrainingQuery], utilisation: Terms) -> Floats:
     """Return tokens per second per GPU of each query."""
     logs = utilisation.at([training_keys(query) for query in queries], training_columns(queries))
-    return np.array([ideal_tok_s(query) for query in queries]) * np.exp(logs)
+    plain = np.array([ideal_tok_s(query) for query in queries]) * np.exp(logs)
+    # kernels that only move bytes do not overlap with the products of the base
+    return 1 / (1 / plain + np.array([wide_adapter_s(query) for query in queries]))
