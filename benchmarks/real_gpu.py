@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.real_engine import told_loads
+from benchmarks.training_rows import RESNET_50_GFLOP
 from trimtab.catalog import Gpu, Precision, load_catalog
 from trimtab.physics.colocation import is_safe_pair, speed_beside
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.measured_models import MLPERF, WorkloadQuery, measured_models, predict_workload
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.predict import predict_training, times_of
 from trimtab.physics.serving_query import Load, ServingQuery
@@ -136,6 +138,47 @@ def training_memory(record: Record, _board: Gpu) -> Iterator[Row]:
     for label, run in record.get("trainings", {}).items():
         _, training = training_of(label, run["way"])
         yield Row(label, training_footprint(training).total_bytes / BYTES_PER_GIB, run["device_used_gib"])
+
+
+RESNET = "resnet-50"
+
+
+def other_model(label: str, board: Gpu) -> WorkloadQuery | None:
+    """Return the question that is nearest to a record of ResNet-50 or BERT-large; None where nothing like it was ever fitted.
+
+    ResNet-50: NVIDIA's DeepLearningExamples, PyTorch in mixed precision at a stated batch. BERT-large: MLPerf's Offline
+    scenario in fp16, which `trimtab fit` answers with: TensorRT, questions of up to 384 tokens. It has no short batches.
+    """
+    if label.startswith(RESNET):
+        trains, batch = "training" in label, int(label.rsplit(" ", 1)[1])
+        gflop = RESNET_50_GFLOP * (3 if trains else 1)
+        return WorkloadQuery(
+            task="resnet50",
+            gpu=board,
+            gpus=1,
+            precision="fp16",
+            domain="dlepretrain" if trains else "dleinference",
+            mode="training" if trains else "offline static batch",
+            metric="train_throughput" if trains else "throughput",
+            unit_gflop=gflop,
+            step_gflop=gflop * batch,
+        )
+    if label == "bert-large inference, 32 x 384":
+        bert = measured_models()["bert-large"]
+        mode = bert.mode(online=False)
+        return WorkloadQuery(
+            task=bert.task, gpu=board, gpus=1, precision="fp16", domain=MLPERF, mode=mode, metric="throughput"
+        )
+    return None
+
+
+def other_models(record: Record, board: Gpu) -> Iterator[Row]:
+    """Yield images and sequences a second of models that generate no text."""
+    for label, run in record.get("others", {}).items():
+        query = other_model(label, board)
+        if query is not None:
+            said = predict_workload(query)
+            yield Row(label, said.value, run["done_s"], said.low, said.high)
 
 
 class Pass(Enum):
@@ -276,6 +319,7 @@ QUESTIONS: dict[str, Callable[[Record, Gpu], Iterator[Row]]] = {
     "prefill, s": partial(serving_speed, which=Pass.PREFILL),
     "decode step, s": partial(serving_speed, which=Pass.DECODE),
     "decode step with grouped heads, s": partial(serving_speed, which=Pass.GROUPED_DECODE),
+    "models that generate no text, a second": other_models,
     "two programs on one GPU": pairs,
     "loads on an engine, s": partial(engine_loads, at_its_pace=False),
     "loads on an engine at the pace of the run, s": partial(engine_loads, at_its_pace=True),

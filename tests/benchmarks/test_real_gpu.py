@@ -9,6 +9,7 @@ from benchmarks.real_gpu import (
     board_of,
     counters,
     engine_loads,
+    other_models,
     repeats,
     training_memory,
     training_speed,
@@ -45,6 +46,21 @@ def test_training_of_all_weights_and_the_memory_of_training_are_told_as_stated(r
 
     assert sum(row.holds for row in speed) == len(speed) - 1
     assert max(abs(row.error_frac) for row in memory) < 0.16
+
+
+def test_lora_with_adapters_of_32_bits_lies_in_its_interval_and_is_told_too_fast(records):
+    rows = [row for record in records for row in training_speed(record, board_of(record), lora=True)]
+
+    # the targets of training are missed here: what the derivation leaves out makes it 16 to 29 % slower
+    assert all(row.holds for row in rows)
+    assert max(row.error_frac for row in rows) < 0.30
+
+
+def test_resnet_in_eager_pytorch_is_told_from_rows_of_two_older_chips_and_misses(records):
+    rows = [row for record in records for row in other_models(record, board_of(record))]
+
+    assert len(rows) == 8
+    assert sum(row.holds for row in rows) == 1
 
 
 def test_no_pair_that_is_called_safe_lost_a_quarter(records):

@@ -177,6 +177,7 @@ def test_the_requirement_stands_behind_the_count():
         (("llama-3.1-8b", "--serve", "--within", "4h"), UsageError, "--within belongs to --offline"),
         (("llama-3.1-8b", "--offline", "1M/day", "--rate", "5"), UsageError, "leave out --rate"),
         (("llama-3.1-8b", "--finetune", "lora", "--tokens", "1M", "--rate", "5"), UsageError, "belong to --serve"),
+        (("llama-3.1-8b", "--serve", "--rate", "5", "--adapter-bits", "16"), UsageError, "belongs to --finetune lora"),
         (("llama-3.1-8b", "--serve", "--rate", "0"), UsageError, "not an amount"),
         (("llama-3.1-8b", "--serve", "--rate", "5", "--ttft", "1us"), UsageError, "not a length of time"),
         (("--serve", "--params", "0B"), UsageError, "not an amount"),

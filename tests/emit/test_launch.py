@@ -83,3 +83,14 @@ def test_sharded_qlora_stores_its_4_bit_weights_in_the_dtype_of_the_rest():
     assert "bnb_4bit_quant_storage" not in texts[1]
     assert "torchrun --nnodes 1 --nproc-per-node 8" in texts[8]
     assert 'fsdp="full_shard auto_wrap"' in texts[8]
+
+
+def test_adapters_of_16_bits_are_pasted_as_peft_takes_them():
+    demand = TrainingDemand(method=Method.LORA, tokens=1e8, adapter_bits=16)
+    market = FitMarket(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))
+    narrow = tt.fit("llama-3.1-8b", train=demand, market=market).found[0]
+    wide = tt.fit("llama-3.1-8b", train=TrainingDemand(method=Method.LORA, tokens=1e8), market=market).found[0]
+
+    assert "autocast_adapter_dtype=False" in training_arguments(narrow, "llama-3.1-8b", None)
+    assert "autocast_adapter_dtype" not in training_arguments(wide, "llama-3.1-8b", None)
+    assert narrow.tok_s.value > wide.tok_s.value

@@ -24,6 +24,7 @@ from trimtab.physics.training import (
     training_flops_per_token,
     training_footprint,
     transfer_ratio,
+    wide_adapter_s,
 )
 
 SEVEN = model_named("llama-2-7b")
@@ -153,3 +154,89 @@ def test_a_lower_power_limit_is_slower():
     capped = replace(H100, tdp_w=500.0)
 
     assert ideal_tok_s(asked(gpu=capped)) < ideal_tok_s(asked())
+
+
+def adapted(**changes):
+    return replace(
+        asked(gpus=1, method=Method.LORA, framework="HF SFTTrainer/fms-acceleration", sequence=2048, micro_batch=2),
+        **changes,
+    )
+
+
+def test_adapters_of_32_bits_slow_a_plain_loop_by_the_bytes_of_their_casts():
+    # Llama-3.1-8B, a layer: inputs 6 x 4096 + 14336, outputs 2 x 4096 + 2 x 1024 + 2 x 14336 + 4096
+    inputs, outputs = 32 * (6 * 4096 + 14_336), 32 * (3 * 4096 + 2 * 1024 + 2 * 14_336)
+
+    once, twice = (
+        wide_adapter_s(adapted(autocast=False, recompute=recompute)) for recompute in (Recompute.NONE, Recompute.FULL)
+    )
+
+    # products in 32 bits are bound by their bytes at rank 16; H100 moves 92 % of 3.35 TB/s
+    assert once == pytest.approx((18 * inputs + 36 * outputs) / (0.92 * 3.35e12))
+    assert twice == pytest.approx((26 * inputs + 52 * outputs) / (0.92 * 3.35e12))
+
+
+def test_adapters_of_16_bits_and_other_methods_cost_nothing_more():
+    assert wide_adapter_s(adapted(adapter_bits=16)) == 0
+    assert all(wide_adapter_s(adapted(method=method)) == 0 for method in (Method.FULL, Method.QLORA, Method.ADAPTER))
+
+
+def test_products_of_wide_adapters_of_high_rank_are_bound_by_plain_fp32():
+    low, high = (wide_adapter_s(adapted(autocast=False, lora_rank=rank)) for rank in (16, 256))
+
+    assert high > 2 * low
+
+
+@given(st.sampled_from([16, 32]), st.booleans(), st.booleans())
+def test_wide_adapters_never_make_training_faster(bits, autocast, adapts_all):
+    plain, wide = (
+        predict_training(adapted(adapter_bits=width, autocast=autocast, adapts_all=adapts_all)).value
+        for width in (16, bits)
+    )
+
+    assert wide <= plain
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_bytes_of_wide_adapters_are_those_of_the_operations_that_autograd_runs(autocast):
+    torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_flatten
+
+    class Bytes(TorchDispatchMode):
+        """Counts what kernels read and write; views move nothing."""
+
+        moved = 0
+
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            out = operation(*args, **(kwargs or {}))
+            if not operation.is_view:
+                tensors = [one for one in tree_flatten((args, kwargs, out))[0] if isinstance(one, torch.Tensor)]
+                self.moved += sum(one.numel() * one.element_size() for one in tensors)
+            return out
+
+    def moved_per_token(width, inputs, outputs, tokens=64, rank=1):
+        base, down, up = (
+            torch.nn.Linear(*shape, bias=False, dtype=dtype)
+            for shape, dtype in (((inputs, outputs), torch.bfloat16), ((inputs, rank), width), ((rank, outputs), width))
+        )
+        base.weight.requires_grad = False
+        x = torch.zeros(tokens, inputs, dtype=torch.bfloat16, requires_grad=True)
+        gradient = torch.zeros(tokens, outputs, dtype=torch.bfloat16)
+        with Bytes() as count:
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                # PEFT's lora.Linear.forward
+                result = (base(x) + up(down(x.to(width))) * 2.0).to(torch.bfloat16)
+            result.backward(gradient)
+        return count.moved / tokens
+
+    def extra(inputs, outputs):
+        wide, narrow = (moved_per_token(width, inputs, outputs) for width in (torch.float32, torch.bfloat16))
+        return wide - narrow
+
+    # differences between shapes leave out what does not grow with them
+    by_input = (extra(512, 256) - extra(256, 256)) / 256
+    by_output = (extra(256, 512) - extra(256, 256)) / 256
+
+    assert by_input == pytest.approx(24 if autocast else 18, abs=0.5)
+    assert by_output == pytest.approx(0 if autocast else 36, abs=0.5)

@@ -14,7 +14,7 @@ from trimtab.catalog import Precision
 from trimtab.physics.formats import WeightFormat, native_precision
 from trimtab.physics.found_ways import ServingOption
 from trimtab.physics.search_training import TrainingOption
-from trimtab.physics.training import Method, Optimizer, Recompute
+from trimtab.physics.training import NARROW_ADAPTER_BITS, Method, Optimizer, Recompute, Training
 from trimtab.units import S_PER_DAY
 
 
@@ -78,7 +78,7 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
         f"    use_liger_kernel={plan.fused_loss},",
         '    output_dir="out",',
         ")",
-        *_adapter(plan.method, plan.lora_rank, "bfloat16" if bf16 else "float16", sharded=option.gpus > 1),
+        *_adapter(plan, "bfloat16" if bf16 else "float16", sharded=option.gpus > 1),
     ]
     return "\n".join(lines)
 
@@ -107,13 +107,16 @@ def trainer_fsdp() -> tuple[str, ...]:
     return ('    fsdp="full_shard auto_wrap",', f"    fsdp_config={wrapped.replace('false', 'False')},")
 
 
-def _adapter(method: Method, rank: int, dtype: str, *, sharded: bool) -> tuple[str, ...]:
+def _adapter(plan: Training, dtype: str, *, sharded: bool) -> tuple[str, ...]:
+    rank = plan.lora_rank
     lora = (
         f'peft_config = LoraConfig(r={rank}, lora_alpha={2 * rank}, target_modules="all-linear", task_type="CAUSAL_LM")'
     )
-    match method:
+    match plan.method:
         case Method.FULL:
             return ()
+        case Method.LORA if plan.adapter_bits == NARROW_ADAPTER_BITS:
+            return (lora, "model = get_peft_model(model, peft_config, autocast_adapter_dtype=False)")
         case Method.LORA | Method.ADAPTER:
             return (lora,)
         case Method.QLORA:
@@ -125,7 +128,7 @@ def _adapter(method: Method, rank: int, dtype: str, *, sharded: bool) -> tuple[s
             )
             return (quantization, lora)
         case _:
-            assert_never(method)
+            assert_never(plan.method)
 
 
 IMAGE = "vllm/vllm-openai:v0.10.0"

@@ -31,8 +31,7 @@ from trimtab.physics.training import (
     Recompute,
     Sharding,
     Training,
-    TrainingQuery,
-    TrainPrecision,
+    query_of,
     training_footprint,
 )
 from trimtab.provenance import Estimate
@@ -230,19 +229,7 @@ class TrainedModel:
 
     def tok_s(self, plan: Training, gpu: Gpu) -> float:
         """Return the predicted tokens a second of all GPUs; not fixed to anything observed."""
-        quantized = plan.method is Method.QLORA
-        query = TrainingQuery(
-            model=plan.model,
-            gpu=gpu,
-            gpus=plan.parallel.data,
-            precision=TrainPrecision.QUANTIZED_BASE if quantized else TrainPrecision.BF16,
-            method=plan.method,
-            framework=FINETUNE_FRAMEWORK,
-            recompute=plan.recompute,
-            sequence=plan.sequence,
-            micro_batch=plan.micro_batch,
-            global_batch=self.global_batch,
-        )
+        query = query_of(plan, gpu, framework=FINETUNE_FRAMEWORK, global_batch=self.global_batch)
         return predict_training(query).value * plan.parallel.data
 
 
@@ -266,6 +253,7 @@ def trained_model(workload: Workload) -> TrainedModel | str:
         parallel=Parallel(data=gpus),
         micro_batch=declared.micro_batch,
         sequence=declared.sequence,
+        adapter_bits=declared.adapter_bits,
     )
     if peak is None:
         return "memory use was not measured"

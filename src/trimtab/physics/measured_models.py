@@ -53,16 +53,24 @@ class MeasuredModel:
     """What throughput counts."""
     has_server: bool
     server_p99_s: float | None
-    formats: tuple[str, ...]
-    """Precisions in which it was measured."""
-    chips: frozenset[str]
-    """On which it was measured."""
+    chips_by_format: Mapping[str, frozenset[str]]
+    """The chips on which it was measured, by precision."""
     transfers: bool
     """Whether its speed is told on other chips: intervals held on groups kept back (`python -m benchmarks.other_models`)."""
     least_gib: float
     """Memory of the smallest board on which it was measured."""
     measured_with: str
     source: str
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Return the precisions in which it was measured."""
+        return tuple(self.chips_by_format)
+
+    @property
+    def chips(self) -> frozenset[str]:
+        """Return the chips on which it was measured."""
+        return frozenset().union(*self.chips_by_format.values())
 
     def mode(self, *, online: bool) -> str:
         """Return the scenario that answers: at the limit where requests come one by one and it was measured, else in bulk."""
@@ -103,6 +111,15 @@ def _rows() -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+def _chips_by_format(row: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Read formats: `int8` was measured on all chips of the row, `fp8@H100+H200` on these."""
+    found = {}
+    for entry in row["formats"].split(";"):
+        form, _, chips = entry.partition("@")
+        found[form] = frozenset(chips.split("+") if chips else row["chips"].split(";"))
+    return found
+
+
 def _from_row(row: Mapping[str, str]) -> MeasuredModel:
     return MeasuredModel(
         name=row["name"],
@@ -112,8 +129,7 @@ def _from_row(row: Mapping[str, str]) -> MeasuredModel:
         unit=row["unit"],
         has_server=row["server"] == "1",
         server_p99_s=float(row["server_p99_s"]) if row["server_p99_s"] else None,
-        formats=tuple(row["formats"].split(";")),
-        chips=frozenset(row["chips"].split(";")),
+        chips_by_format=_chips_by_format(row),
         transfers=row["transfers"] == "1",
         least_gib=float(row["least_gib"]),
         measured_with=row["measured_with"],
@@ -411,7 +427,7 @@ def _priced(
             gpu=gpu,
             format=form,
             units_s=speed,
-            on_this_chip=chip_of(gpu) in model.chips,
+            on_this_chip=chip_of(gpu) in model.chips_by_format[form],
             gpus=gpus,
             offer=offer,
             nodes=nodes.nodes,

@@ -19,15 +19,15 @@ from trimtab.physics.predict import calibrated, predict_training
 from trimtab.physics.serving_query import has_switched_nvlink
 from trimtab.physics.training import (
     KEPT_FREE_FRAC,
+    WIDE_ADAPTER_BITS,
     Method,
     Optimizer,
     Recompute,
     Sharding,
     Training,
-    TrainingQuery,
-    TrainPrecision,
     largest_micro_batch,
     nic_gb_s,
+    query_of,
     training_footprint,
 )
 from trimtab.provenance import Estimate
@@ -59,7 +59,10 @@ OPTIMIZERS = (Optimizer.ADAMW, Optimizer.ADAMW_8BIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDemand:
-    """What is to be trained: tokens, sequence, a global batch in sequences (None: any), the days it may take, set-up hours."""
+    """What is to be trained: tokens, sequence, a global batch in sequences (None: any), the days it may take, set-up hours.
+
+    `adapter_bits` is the width of LoRA's weights; 32 is PEFT's default.
+    """
 
     method: Method
     tokens: float
@@ -68,6 +71,7 @@ class TrainingDemand:
     deadline_days: float | None = None
     setup_hr: float = 0.5
     pretrain: bool = False
+    adapter_bits: int = WIDE_ADAPTER_BITS
     stack: Stack = Stack.FSDP
 
     def __post_init__(self) -> None:
@@ -118,6 +122,7 @@ def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -
             sharding=sharding,
             parallel=Parallel(data=gpus),
             sequence=demand.sequence,
+            adapter_bits=demand.adapter_bits,
             fused_loss=gpus == 1,
         )
         for recompute in RECOMPUTES
@@ -142,19 +147,7 @@ def _framework(demand: TrainingDemand) -> str:
 
 def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
     """Return tokens per second of all GPUs."""
-    quantized = demand.method is Method.QLORA
-    query = TrainingQuery(
-        model=plan.model,
-        gpu=gpu,
-        gpus=plan.parallel.data,
-        precision=TrainPrecision.QUANTIZED_BASE if quantized else TrainPrecision.BF16,
-        method=demand.method,
-        framework=_framework(demand),
-        recompute=plan.recompute,
-        sequence=plan.sequence,
-        micro_batch=plan.micro_batch,
-        global_batch=demand.global_batch,
-    )
+    query = query_of(plan, gpu, framework=_framework(demand), global_batch=demand.global_batch)
     # predicted per GPU, asked for all of them
     return predict_training(query).scaled(plan.parallel.data)
 

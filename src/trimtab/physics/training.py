@@ -43,6 +43,11 @@ KEPT_FREE_FRAC = 0.05
 """Memory that a plan leaves free: with it no measured out-of-memory run is called a fit (docs/benchmarks/physics.md)."""
 
 
+NARROW_ADAPTER_BITS = 16
+WIDE_ADAPTER_BITS = 32
+ADAPTER_BITS = (NARROW_ADAPTER_BITS, WIDE_ADAPTER_BITS)
+
+
 class Method(Enum):
     """What is trained."""
 
@@ -99,7 +104,9 @@ class Training:
     second copy of the gradients during its step (torch's foreach). `upcast_base` is what Hugging Face's
     prepare_model_for_kbit_training does to the activations over a quantized base. `accumulates` keeps gradients between
     micro-batches. `steps_in_backward` applies the optimizer layer by layer, so that two layers' gradients live at a time.
-    `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force.
+    `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force. `adapter_bits` is the
+    width of LoRA's weights: PEFT makes them 32 bits wide unless `autocast_adapter_dtype=False` is given (huggingface/peft 0.17,
+    src/peft/tuners/tuners_utils.py:cast_adapter_dtype).
     """
 
     model: Architecture
@@ -114,6 +121,7 @@ class Training:
     micro_batch: int = 1
     sequence: int = 2048
     lora_rank: int = 16
+    adapter_bits: int = WIDE_ADAPTER_BITS
     fused_loss: bool = False
     fused_optimizer: bool = True
     upcast_base: bool = False
@@ -126,6 +134,8 @@ class Training:
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence < 1 or self.lora_rank < 1 or self.context_parallel < 1:
             raise InputError("micro-batch, sequence, rank and context-parallel degree must be at least 1")
+        if self.adapter_bits not in ADAPTER_BITS:
+            raise InputError(f"adapters have 16 or 32 bits, not {self.adapter_bits}")
         if self.method is Method.QLORA and self.stored in (WeightFormat.BF16, WeightFormat.FP16, WeightFormat.FP32):
             raise InputError("QLoRA needs a quantized base: give the format nf4, int8 or int4")
 
@@ -146,6 +156,13 @@ def _state_bytes(training: Training) -> dict[Item, float]:
     full_width = 4 if training.stored is WeightFormat.FP32 else 2
     if not training.trains_all:
         trained = adapter_params(model, training.lora_rank)
+        if training.adapter_bits == NARROW_ADAPTER_BITS:
+            # weights, gradients and each of Adam's two moments have 16 bits, and there is no copy of 32
+            return {
+                Item.WEIGHTS: weight_bytes(model, training.stored) + 2 * trained,
+                Item.GRADIENTS: 2 * trained,
+                Item.OPTIMIZER: trained * min(STATE_BYTES[training.optimizer], 4),
+            }
         return {
             # adapters are kept in 16 bits for the products, and once more in fp32 among the states
             Item.WEIGHTS: weight_bytes(model, training.stored) + 2 * trained,
@@ -277,8 +294,6 @@ def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reser
 
 
 GPUS_PER_NODE = 8
-NARROW_ADAPTER_BITS = 16
-ADAPTER_BITS = (NARROW_ADAPTER_BITS, 32)
 REFERENCE_TOKENS = 8192
 REFERENCE_SEQUENCE = 4096
 REFERENCE_PARAMS_B = 8
@@ -306,10 +321,8 @@ RECOMPUTE_SHARE: dict[Recompute, float] = {Recompute.NONE: 0.0, Recompute.SELECT
 class TrainingQuery:
     """One question: tokens per second per GPU of this model, trained so, on these GPUs.
 
-    `adapter_bits` is the width of LoRA's weights. PEFT makes adapters of a 16-bit model 32 bits wide unless
-    `autocast_adapter_dtype=False` is given (huggingface/peft 0.17 to 0.20, src/peft/tuners/tuners_utils.py:cast_adapter_dtype).
-    `autocast` says whether products run in 16 bits all the same, as transformers' `bf16=True` has it. `adapts_all` means
-    adapters on all linear layers of the blocks ("all-linear"), otherwise on the attention's four.
+    `adapter_bits` as in `Training`. `autocast` says whether products run in 16 bits all the same, as transformers' `bf16=True`
+    has it. `adapts_all` means adapters on all linear layers of the blocks ("all-linear"), otherwise on the attention's four.
     """
 
     model: Architecture
@@ -330,13 +343,27 @@ class TrainingQuery:
     virtual_stages: int = 1
     cpu_offload: bool = False
     lora_rank: int = 16
-    adapter_bits: int = 32
+    adapter_bits: int = WIDE_ADAPTER_BITS
     autocast: bool = True
     adapts_all: bool = True
 
-    def __post_init__(self) -> None:
-        if self.adapter_bits not in ADAPTER_BITS:
-            raise InputError(f"adapters have 16 or 32 bits, not {self.adapter_bits}")
+
+def query_of(plan: Training, gpu: Gpu, *, framework: str, global_batch: int | None) -> TrainingQuery:
+    """Return the question of how fast a plan trains, with the settings that are pasted for it: autocast, all linear layers."""
+    return TrainingQuery(
+        model=plan.model,
+        gpu=gpu,
+        gpus=plan.parallel.data,
+        precision=TrainPrecision.QUANTIZED_BASE if plan.method is Method.QLORA else TrainPrecision.BF16,
+        method=plan.method,
+        framework=framework,
+        recompute=plan.recompute,
+        sequence=plan.sequence,
+        micro_batch=plan.micro_batch,
+        global_batch=global_batch,
+        lora_rank=plan.lora_rank,
+        adapter_bits=plan.adapter_bits,
+    )
 
 
 def training_flops_per_token(query: TrainingQuery) -> float:
@@ -498,8 +525,8 @@ def wide_adapter_s(query: TrainingQuery) -> float:
     """Return the seconds a token that LoRA's adapters of 32 bits take longer than those of 16 bits; 0 for other methods.
 
     Counted from PEFT's `lora.Linear.forward` (huggingface/peft 0.17, src/peft/tuners/lora/layer.py), without dropout:
-    `result + lora_B(lora_A(x.to(float32))) * scaling`, then `.to(bfloat16)`, each operation a kernel that reads its operands and
-    writes its result. With i inputs and o outputs of the base layer, bytes a token beyond those of 16-bit adapters:
+    `result + lora_B(lora_A(x.to(float32))) * scaling`, then `.to(bfloat16)`, each operation a kernel that reads its operands
+    and writes its result. With i inputs and o outputs of the base layer, bytes a token beyond those of 16-bit adapters:
 
     forward   cast of x 6 i, scaling 4 o, sum 4 o, cast of the sum 6 o; lora_A and lora_B 2 i + 2 o
     backward  casts of the gradients 12 o and 6 i, scaling 4 o; the four products 4 i + 4 o
@@ -588,6 +615,7 @@ def training_columns(queries: Sequence[TrainingQuery]) -> dict[str, Floats]:
 def training_tok_s(queries: Sequence[TrainingQuery], utilisation: Terms) -> Floats:
     """Return tokens per second per GPU of each query."""
     logs = utilisation.at([training_keys(query) for query in queries], training_columns(queries))
-    plain = np.array([ideal_tok_s(query) for query in queries]) * np.exp(logs)
+    plain: Floats = np.array([ideal_tok_s(query) for query in queries]) * np.exp(logs)
+    adapters: Floats = np.array([wide_adapter_s(query) for query in queries])
     # kernels that only move bytes do not overlap with the products of the base
-    return 1 / (1 / plain + np.array([wide_adapter_s(query) for query in queries]))
+    return plain / (1 + plain * adapters)

@@ -160,7 +160,8 @@ class DeclaredBatching(_Model):
 class DeclaredTraining(_Model):
     """How a run uses memory today: what is trained, its optimizer, recomputation, ZeRO stage, micro-batch and sequence.
 
-    `global_batch` counts the sequences of one optimizer step over all GPUs (default: no accumulation).
+    `global_batch` counts the sequences of one optimizer step over all GPUs (default: no accumulation). `adapter_bits` is the
+    width of LoRA's weights (default: PEFT's, 32).
     """
 
     method: Literal["full", "lora", "qlora", "adapter"] = "full"
@@ -170,6 +171,7 @@ class DeclaredTraining(_Model):
     micro_batch: Annotated[int, Field(ge=1)] = 1
     global_batch: Annotated[int, Field(ge=1)] | None = None
     sequence: Annotated[int, Field(ge=1)] = 2048
+    adapter_bits: Literal[16, 32] = 32
 
 
 class DeclaredDeferral(_Model):

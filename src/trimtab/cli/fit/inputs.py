@@ -23,7 +23,7 @@ from trimtab.physics.offers import Caveat, Interruptions
 from trimtab.physics.search_training import Stack, TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.serving_query import Adapters, Speculation
-from trimtab.physics.training import Method
+from trimtab.physics.training import WIDE_ADAPTER_BITS, Method
 from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
 
@@ -248,6 +248,7 @@ def training_of(options: FitOptions) -> TrainingDemand:
         global_batch=options.batch,
         deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
         pretrain=options.pretrain,
+        adapter_bits=options.adapter_bits,
         stack=Stack(options.stack),
     )
 
@@ -263,6 +264,8 @@ def check_fit_options(options: FitOptions) -> None:
     asked = [name for name, given in kinds.items() if given]
     if len(asked) != 1:
         raise UsageError(f"give one of {', '.join(kinds)}" + (f", not {' and '.join(asked)}" if asked else ""))
+    if options.adapter_bits != WIDE_ADAPTER_BITS and options.finetune != Method.LORA.value:
+        raise UsageError("--adapter-bits belongs to --finetune lora")
     loads = {"--trace": options.trace, "--rate": options.rate, "--concurrency": options.concurrency}
     given = [name for name, value in loads.items() if value is not None]
     if options.within is not None and not options.offline:

@@ -21,6 +21,7 @@ from trimtab.physics.offers import Caveat, board, replicas_for
 from trimtab.physics.roofline import Roofline
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand, cheapest_change, serving_change
+from trimtab.physics.training import Method
 from trimtab.pipeline.fitting import ReplayedLoad
 from trimtab.provenance import Estimate
 from trimtab.units import MS_PER_S
@@ -456,7 +457,8 @@ def serving_words(demand: Demand, market: FitMarket) -> str:
 def training_words(demand: TrainingDemand, market: FitMarket) -> str:
     """Say what is to be trained, by when, and where."""
     deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
-    return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
+    adapters = f", adapters of {demand.adapter_bits} bits" if demand.method is Method.LORA else ""
+    return f"sequences of {demand.sequence:,}{adapters}{deadline}; {_place(market)}"
 
 
 def _place(market: FitMarket) -> str:
