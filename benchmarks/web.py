@@ -6,8 +6,8 @@
 A server in a process of its own audits a generated fleet (`benchmarks.whole_audit`), or a demonstration, in memory. Each action
 is switched off once. The pages are those of the same audit with its workloads repeated until there are as many as are to be
 shown: a real Chromium opens them at 1440 and 390 px, then eight clients ask for all of them, at a rate or as fast
-as they are answered. Each scenario of `SCENARIOS` is asked for once. With `--cases`, Schemathesis asks every operation of the
-API's description so often. Making the audit is not timed.
+as they are answered. Each scenario of `SCENARIOS` is asked for once, each of `CANCELLED` is cancelled. With `--cases`,
+Schemathesis asks every operation of the API's description so often. Making the audit is not timed.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ PAGES = (
 )
 """Of the audit whose workloads are repeated."""
 SCENARIOS = ("price=on-demand-10%25", "price=spot%2B30%25", "no_spot=1", "demand=1.5", "demand=0.8", "budget=80000")
+CANCELLED = ("demand=1.6", "demand=1.9", "demand=0.6", "demand=0.7", "demand=2.5")
+"""Scenarios that are cancelled once the first page has said that they are being worked out."""
 _WEIGHT = """
 (() => { const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
   const sum = (size) => parts.reduce((total, part) => total + part[size], 0);
@@ -232,6 +234,28 @@ def asked_otherwise(client: httpx.Client) -> dict[str, object]:
     }
 
 
+def cancelled(client: httpx.Client) -> dict[str, object]:
+    """Cancel scenarios that are being worked out; return how long the answers took, and until the work had ended."""
+    answer_ms, ended_ms = [], []
+    for scenario in CANCELLED:
+        told = client.get(f"/api/audits/1/what-if?{scenario}")
+        if told.raise_for_status().status_code != 202:
+            continue
+        path = f"/api/computations/{told.json()['computation']}"
+        began = time.perf_counter()
+        state = client.delete(path).raise_for_status().json()["state"]
+        answer_ms.append((time.perf_counter() - began) * MS_PER_S)
+        while state != "cancelled":
+            time.sleep(0.01)
+            state = client.get(path).raise_for_status().json()["state"]
+        ended_ms.append((time.perf_counter() - began) * MS_PER_S)
+    return {
+        "cancelled": len(ended_ms),
+        "cancel_answer_max_ms": round(max(answer_ms, default=0.0), 1),
+        "cancel_ended_max_ms": round(max(ended_ms, default=0.0), 1),
+    }
+
+
 def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int = 4) -> dict[str, object]:
     """Let Schemathesis send up to `cases` requests to each operation; return answers by status and failed checks.
 
@@ -242,10 +266,12 @@ def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int 
     """
     with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
         described = client.get("/api/openapi.json").json()
+        known = [found["id"] for found in client.get("/api/computations").json()["computations"]]
+    names = {"audit": ["1", "many", "none"], "computation": [*known[:2], "none"]}
     for operation in described["paths"].values():
-        for parameter in operation["get"]["parameters"]:
-            if parameter["name"] == "audit":
-                parameter["schema"] = {"type": "string", "enum": ["1", "many", "none"]}
+        for parameter in (parameter for method in operation.values() for parameter in method["parameters"]):
+            if parameter["name"] in names:
+                parameter["schema"] = {"type": "string", "enum": names[parameter["name"]]}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "openapi.json"
@@ -407,6 +433,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     "workloads_shown": len(client.get("/api/audits/many").json()["spend"]["by_workload"]),
                     **switched(client, server.pid),
                     **asked_otherwise(client),
+                    **cancelled(client),
                 }
             chromium = shutil.which("chromium")
             answer |= seen(address, chromium) if chromium else {}

@@ -259,6 +259,16 @@ def test_nothing_can_be_changed(client, method, path):
     assert client.request(method, path).status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "/api/computations/x"), ("POST", "/api/computations/x"), ("POST", "/audits/1/plan")]
+)
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_no_page_elsewhere_cancels_anything(client, method, path, site):
+    answer = client.request(method, path, headers={"Sec-Fetch-Site": site}, data={"do": "cancel", "computation": "x"})
+
+    assert answer.status_code == 403
+
+
 # 5 and 6: what an address names
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from tests.emit.example import example_audit
 from tests.web.browser import browser
 from tests.web.conftest import serving
 from tests.web.fleet import Shelf, whole
-from tests.web.test_pages import HOSTILE, renamed
+from tests.web.test_pages import HOSTILE, Held, renamed
 
 from trimtab.emit.audit_document import audit_document
+from trimtab.web import computations
 from trimtab.web.library import Library
 
 pytestmark = pytest.mark.chromium
@@ -148,6 +150,39 @@ def test_an_action_is_switched_off_and_on_again_by_keyboard(quiet, address):
     quiet.until("document.querySelectorAll('.is-off').length === 0")
     assert quiet.evaluate("document.querySelectorAll('.figure .value')[1].textContent") == whole_bill
     assert quiet.evaluate("location.search") == ""
+
+
+def test_what_takes_long_is_cancelled_and_begun_again_by_keyboard(quiet, axe, monkeypatch):
+    monkeypatch.setattr(computations, "ANSWER_WAIT_S", 0.05)
+    document, made = whole()
+    source = Held({"1": document}, {"1": made})
+    with serving(Library(source=source)) as address:
+        for size in (DESK, PHONE):
+            quiet.screen(*size, phone=size == PHONE)
+            quiet.open(f"{address}/audits/1/allocation?by={'team' if size == DESK else 'kind'}")
+            quiet.evaluate(f"{axe};0")
+            assert json.loads(quiet.evaluate(AXE)) == []
+            for _ in range(60):
+                quiet.press("Tab")
+                if quiet.evaluate("document.activeElement.id") == "steer":
+                    break
+            time.sleep(2.0)  # the page looks again meanwhile, and the focus stays
+            assert quiet.evaluate("document.activeElement.textContent") == "Cancel"
+
+            quiet.press("Enter", text="\r")
+            quiet.until("document.activeElement.textContent === 'Begin again'")
+            seen = len(source.stages)
+            assert "Cancelled" in quiet.evaluate("document.querySelector('.notice').textContent")
+            assert json.loads(quiet.evaluate(AXE)) == []
+            assert quiet.evaluate("document.documentElement.scrollWidth") == size[0]
+            time.sleep(0.2)
+            assert len(source.stages) <= seen + 1
+
+            quiet.press("Enter", text="\r")
+            quiet.until("document.activeElement.textContent === 'Cancel'")
+            source.let_go.set()
+            quiet.until("!document.getElementById('waiting') && !!document.querySelector('main table')")
+            source.let_go.clear()
 
 
 def test_the_way_back_leads_through_the_switched_plans(quiet, address):

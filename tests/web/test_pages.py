@@ -24,18 +24,10 @@ from trimtab.emit.verify_document import verify_document
 from trimtab.errors import InputError
 from trimtab.pipeline import what_if
 from trimtab.plan.proof.scenario import Scenario
-from trimtab.web import library as library_module, tables
+from trimtab.web import computations as computations_module, tables
 from trimtab.web.app import PageCache
-from trimtab.web.library import (
-    MOST_WAITING,
-    Answers,
-    AuditEntry,
-    Library,
-    Refused,
-    Switchboard,
-    TooBusy,
-    UnderWay,
-)
+from trimtab.web.computations import MOST_WAITING, AuditQuestion, Computations, Refused, TooBusy, UnderWay
+from trimtab.web.library import AuditEntry, Library, Switchboard
 from trimtab.web.tables import PAGE_ROWS, TABLES
 
 HOSTILE = {
@@ -361,20 +353,24 @@ def test_what_is_not_at_hand_says_why_and_not_more():
     assert answer.status_code == 409
 
 
+def asked(what):
+    return AuditQuestion(audit="1", stamp="", asked=what, words=what)
+
+
 def test_as_many_questions_are_worked_out_as_may_wait():
-    answers, gate = Answers(threading.Event()), threading.Event()
+    answers, gate = Computations(threading.Event()), threading.Event()
     for number in range(MOST_WAITING):
-        assert isinstance(answers.ask(number, lambda tell: gate.wait(), wait_s=0.0), UnderWay)
+        assert isinstance(answers.ask(asked(str(number)), lambda tell: gate.wait(), wait_s=0.0), UnderWay)
 
     with pytest.raises(TooBusy):
-        answers.ask("another", lambda tell: None, wait_s=0.0)
+        answers.ask(asked("another"), lambda tell: None, wait_s=0.0)
     gate.set()
     answers.close()
 
 
 def test_work_that_nobody_asks_after_is_stopped_and_begun_again_when_somebody_does(monkeypatch):
-    monkeypatch.setattr(library_module, "ABANDONED_S", 0.05)
-    answers, begun = Answers(threading.Event()), []
+    monkeypatch.setattr(computations_module, "ABANDONED_S", 0.05)
+    answers, begun = Computations(threading.Event()), []
 
     def make(tell):
         begun.append(len(begun))
@@ -383,24 +379,162 @@ def test_work_that_nobody_asks_after_is_stopped_and_begun_again_when_somebody_do
             tell("working", step / 1000)
         return len(begun)
 
-    answers.ask("long", make, wait_s=0.0)
+    answers.ask(asked("long"), make, wait_s=0.0)
     time.sleep(0.3)
-    assert answers.ask("next", lambda _: "at once", wait_s=5.0) == "at once"
+    assert answers.ask(asked("next"), lambda _: "at once", wait_s=5.0) == "at once"
 
-    assert answers.ask("long", make, wait_s=5.0) == 2
+    assert answers.ask(asked("long"), make, wait_s=5.0) == 2
     answers.close()
 
 
 def test_an_answer_that_failed_is_worked_out_again_when_it_is_asked_for_again():
-    answers, asked = Answers(threading.Event()), []
+    answers, tried = Computations(threading.Event()), []
 
     def make(tell):
-        asked.append(1)
+        tried.append(1)
         raise InputError("it is not here")
 
-    assert [answers.ask("a", make) for _ in range(2)] == [Refused(reason="it is not here")] * 2
-    assert len(asked) == 2
+    assert [answers.ask(asked("a"), make) for _ in range(2)] == [Refused(reason="it is not here")] * 2
+    assert len(tried) == 2
     answers.close()
+
+
+# What is cancelled
+
+
+class Held(Shelf):
+    """A source whose comparisons and splits go on, stage after stage, until they are let go or stopped."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.let_go, self.stages, self.later_history = threading.Event(), [], "first"
+
+    def later_stamp(self, name):
+        return self.later_history
+
+    def verified(self, name, tell):
+        self._held(tell, "comparing")
+        return super().verified(name, tell)
+
+    def allocated(self, name, asked, tell):
+        self._held(tell, f"splitting by {asked.split}")
+        return super().allocated(name, asked, tell)
+
+    def _held(self, tell, stage):
+        end = time.monotonic() + 60
+        while not self.let_go.wait(0.01) and time.monotonic() < end:
+            self.stages.append(stage)
+            tell(stage, 0.5)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    monkeypatch.setattr(computations_module, "ANSWER_WAIT_S", 0.05)
+    document, made = whole()
+    return Held({"1": document}, {"1": made})
+
+
+@pytest.fixture
+def cancelling(held):
+    with (
+        serving(Library(source=held)) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=60) as client,
+    ):
+        yield client
+
+
+def state_of(client, ident, wanted):
+    """Ask until a computation has a state."""
+    end = time.monotonic() + 20
+    while (found := client.get(f"/api/computations/{ident}").json())["state"] != wanted:
+        assert time.monotonic() < end, found
+        time.sleep(0.01)
+    return found
+
+
+def test_a_computation_that_is_cancelled_stops_and_is_not_begun_again_by_asking(cancelling, held):
+    begun = cancelling.get("/api/audits/1/verify")
+    ident = begun.json()["computation"]
+    state_of(cancelling, ident, "running")
+
+    cancelled = cancelling.delete(f"/api/computations/{ident}")
+
+    assert (begun.status_code, cancelled.status_code) == (202, 200)
+    assert cancelled.json()["state"] in ("stopping", "cancelled")
+    assert state_of(cancelling, ident, "cancelled")["what"] == "the plan compared with later history"
+    seen = len(held.stages)
+    time.sleep(0.1)
+    assert len(held.stages) == seen
+    again = cancelling.get("/api/audits/1/verify")
+    assert again.status_code == 409
+    assert f"POST /api/computations/{ident}" in again.json()["error"]
+
+
+def test_what_was_cancelled_is_begun_again_when_that_is_asked_for(cancelling, held):
+    ident = cancelling.get("/api/audits/1/verify").json()["computation"]
+    cancelling.delete(f"/api/computations/{ident}")
+    state_of(cancelling, ident, "cancelled")
+
+    assert cancelling.post(f"/api/computations/{ident}").json()["id"] == ident
+    state_of(cancelling, ident, "running")
+    held.let_go.set()
+
+    assert answered(cancelling, "/api/audits/1/verify").status_code == 200
+    assert cancelling.delete(f"/api/computations/{ident}").status_code == 409
+
+
+def test_what_waits_for_its_turn_is_cancelled_before_it_begins(cancelling, held):
+    running = cancelling.get("/api/audits/1/verify").json()["computation"]
+    waits = cancelling.get("/api/audits/1/allocation?by=team").json()["computation"]
+    state_of(cancelling, running, "running")
+
+    assert cancelling.delete(f"/api/computations/{waits}").json()["state"] == "cancelled"
+    held.let_go.set()
+
+    state_of(cancelling, running, "done")
+    assert "splitting by team" not in held.stages
+
+
+def test_the_answer_before_the_one_that_is_cancelled_is_kept_and_shown(cancelling, held):
+    held.let_go.set()
+    first = answered(cancelling, "/audits/1/verify").text
+    answered(cancelling, "/audits/1/allocation?by=kind")
+    held.let_go.clear()
+    held.later_history = "grown"
+
+    for path, do in (("verify", "cancel"), ("allocation?by=team", "cancel")):
+        ident = cancelling.get(f"/api/audits/1/{path}").json()["computation"]
+        sent = cancelling.post(f"/audits/1/{path}", data={"do": do, "computation": ident})
+        assert (sent.status_code, sent.headers["location"]) == (303, f"/audits/1/{path}")
+
+    compared, split = cancelling.get("/audits/1/verify").text, cancelling.get("/audits/1/allocation?by=team").text
+    assert "Cancelled: a reader cancelled it." in compared
+    assert "Begin again" in compared
+    assert re.search('<div class="figures">.*?</section>', first, re.DOTALL)[0] in compared
+    assert 'href="/audits/1/allocation?by=kind&amp;idle=show&amp;shared=show"' in split
+
+
+def test_the_plan_that_is_made_again_for_its_switches_can_be_cancelled_too(held):
+    held.plan = lambda name, tell: held._held(tell, "planning") or held.plans[name]
+    library = Library(source=held)
+    entry = library.entry("1")
+    begun = library.switchboard(entry)
+
+    library.cancel(begun.computation)
+    assert library.switchboard(entry) == Refused(reason=computations_module.CANCELLED, computation=begun.computation)
+
+    held.let_go.set()
+    library.begin_again(begun.computation)
+    while isinstance(board := library.switchboard(entry), UnderWay):
+        time.sleep(0.01)
+    assert isinstance(board, Switchboard)
+    library.close()
+
+
+def test_an_unknown_computation_is_not_there(client):
+    for method in ("GET", "DELETE", "POST"):
+        answer = client.request(method, "/api/computations/none")
+        assert (answer.status_code, list(answer.json())) == (404, ["error"])
 
 
 def test_the_page_for_finance_says_what_is_owed_whether_used_or_not(client):
@@ -443,7 +577,9 @@ def test_a_workbook_opens(client, path):
 
 def test_every_answer_of_the_api_is_as_it_is_described(client):
     described = client.get("/api/openapi.json").json()
-    names = {"{audit}": "1", "{table}": "workloads"}
+    answered(client, "/api/audits/1/verify")
+    known = client.get("/api/computations").json()["computations"][-1]["id"]
+    names = {"{audit}": "1", "{table}": "workloads", "{computation}": known}
 
     for path, operation in described["paths"].items():
         if "{review}" in path:  # this server was given no folder of reviews: tests/web/test_plan_pages.py

@@ -1,7 +1,8 @@
 """Who may ask, and how an answer is to be treated: before any page is made, and on whatever goes out.
 
 Read-only and closed by default. A host name that is not allowed is refused, since a page elsewhere could otherwise point its
-own name at this address (DNS rebinding). So are methods other than GET and HEAD. Where a token is set, or a proxy names the
+own name at this address (DNS rebinding). So are methods other than GET and HEAD, but for what stops a computation of this
+server or begins it again, which no page elsewhere may ask for. Where a token is set, or a proxy names the
 reader, nothing is shown without one of them. The checklist is that of the OWASP ASVS 5.0, chapters 1, 3 and 13; each row has a
 test.
 """
@@ -34,6 +35,10 @@ MOST_FAILED = 20
 """Wrong tokens a minute; then no one can log in for the rest of it."""
 _MINUTE_S = 60.0
 LOGIN, STATIC = "/login", "/static/"
+COMPUTATIONS = "/api/computations/"
+"""Below it stand the computations that can be cancelled."""
+_STEERED = {COMPUTATIONS: frozenset({"DELETE", "POST"}), "/audits/": frozenset({"POST"})}
+"""Where more than reading may be asked for: a page of an audit takes the form that cancels what it waits for."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 Network = IPv4Network | IPv6Network
 LOOPBACK_NETWORKS: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -133,7 +138,10 @@ class AccessGate:
         if method == "POST" and path == LOGIN and self.rules.token is not None:
             return await self._logged_in(headers, receive)
         if method not in ("GET", "HEAD"):
-            return PlainTextResponse("this server only reads\n", 405, {"Allow": "GET, HEAD"})
+            if not any(path.startswith(below) and method in methods for below, methods in _STEERED.items()):
+                return PlainTextResponse("this server only reads\n", 405, {"Allow": "GET, HEAD"})
+            if _from_elsewhere(headers):
+                return PlainTextResponse("this was sent from another site\n", 403)
         if (
             self.rules.open
             or path.startswith(STATIC)
@@ -173,14 +181,14 @@ class AccessGate:
 
     async def _logged_in(self, headers: Headers, receive: Receive) -> Response:
         """Answer the form of the login page: the cookie for the right token, the page again for a wrong one."""
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if _from_elsewhere(headers):
             return PlainTextResponse("the form was sent from another site\n", 403)
         now = time.monotonic()
         while self._failed and now - self._failed[0] > _MINUTE_S:
             self._failed.popleft()
         if len(self._failed) >= MOST_FAILED:
             return PlainTextResponse("too many wrong tokens; wait a minute\n", 429, {"Retry-After": "60"})
-        body = await _body(receive)
+        body = await read_body(receive)
         if body is None:
             return PlainTextResponse("the form is too large\n", 413)
         try:
@@ -214,7 +222,12 @@ def _local(target: str) -> str:
     return target if plain and "\\" not in target else "/"
 
 
-async def _body(receive: Receive) -> bytes | None:
+def _from_elsewhere(headers: Headers) -> bool:
+    """Return whether a browser says that a page of another site sent this."""
+    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+
+
+async def read_body(receive: Receive) -> bytes | None:
     """Return a request's body, None where it is too large."""
     parts, size = [], 0
     while True:

@@ -10,6 +10,7 @@ from trimtab._version import __version__
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
+from trimtab.web.computations import ComputationState, State
 from trimtab.web.library import AuditEntry
 from trimtab.web.price_list import OPTIONS
 from trimtab.web.questions import (
@@ -38,6 +39,18 @@ def entry_row(entry: AuditEntry, document: AuditDocument) -> dict[str, object]:
         "end": document.coverage.window.end.isoformat(),
         "bill_usd_mo": document.bill_usd_mo,
         "joint_saving_usd_mo": document.plan.joint_saving_usd_mo,
+    }
+
+
+def computation_row(found: ComputationState) -> dict[str, object]:
+    """Return a computation as the API has it."""
+    return {
+        "id": found.ident,
+        "audit": found.question.audit,
+        "what": found.question.words,
+        "state": found.state,
+        "stage": found.stage,
+        "done_frac": found.done_frac,
     }
 
 
@@ -72,7 +85,7 @@ def openapi() -> Schema:
         "info": {
             "title": "trimtab",
             "version": __version__,
-            "description": "Audits of GPU fleets, their plans and proofs. Reads only.",
+            "description": "Audits of GPU fleets, their plans and proofs. Reads only; background work can be cancelled.",
         },
         "paths": _paths(),
         "components": {
@@ -101,8 +114,25 @@ _OWN_SCHEMAS: Schema = {
     },
     "UnderWay": {
         "type": "object",
-        "properties": {"stage": {"type": "string"}, "done_frac": {"type": "number"}},
-        "required": ["stage", "done_frac"],
+        "properties": {
+            "stage": {"type": "string"},
+            "done_frac": {"type": "number"},
+            "computation": {"type": "string", "description": "The id by which it can be cancelled."},
+        },
+        "required": ["stage", "done_frac", "computation"],
+        "additionalProperties": False,
+    },
+    "Computation": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "audit": {"type": "string"},
+            "what": {"type": "string"},
+            "state": {"type": "string", "enum": [state.value for state in State]},
+            "stage": {"type": "string"},
+            "done_frac": {"type": "number", "minimum": 0, "maximum": 1},
+        },
+        "required": ["id", "audit", "what", "state", "stage", "done_frac"],
         "additionalProperties": False,
     },
     "AuditRow": {
@@ -223,6 +253,32 @@ def _paths() -> Schema:
             (_AUDIT,),
             {200: _ref("Commitments"), **_WORKED_OUT},
         ),
+        "/api/computations": _get(
+            "What is being worked out in the background, and what was as far as it is kept",
+            (),
+            {
+                200: {
+                    "type": "object",
+                    "properties": {"computations": _array("Computation")},
+                    "required": ["computations"],
+                }
+            },
+        ),
+        "/api/computations/{computation}": {
+            **_get("How far a computation is", (_COMPUTATION,), _COMPUTATION_ANSWERS),
+            **_operation(
+                "delete",
+                "Cancel a computation: it ends with the stage that it is in; answers that are finished stay",
+                (_COMPUTATION,),
+                {**_COMPUTATION_ANSWERS, 409: _ref("Error")},
+            ),
+            **_operation(
+                "post",
+                "Begin a cancelled computation again",
+                (_COMPUTATION,),
+                {**_COMPUTATION_ANSWERS, 429: _ref("Error")},
+            ),
+        },
         "/api/prices": _get(
             "Rates of a GPU with the day from which each held",
             (*_PRICE_PARAMETERS, *_TABLE_PARAMETERS),
@@ -310,6 +366,10 @@ _TABLE_PARAMETERS: Sequence[Schema] = (
 
 
 def _get(summary: str, parameters: Sequence[Schema], answers: Mapping[int, Schema]) -> Schema:
+    return _operation("get", summary, parameters, answers)
+
+
+def _operation(method: str, summary: str, parameters: Sequence[Schema], answers: Mapping[int, Schema]) -> Schema:
     responses = {
         str(status): {"description": _MEANING[status], "content": {"application/json": {"schema": schema}}}
         for status, schema in answers.items()
@@ -318,7 +378,7 @@ def _get(summary: str, parameters: Sequence[Schema], answers: Mapping[int, Schem
         "description": "The address is too long.",
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
-    return {"get": {"summary": summary, "parameters": list(parameters), "responses": responses}}
+    return {method: {"summary": summary, "parameters": list(parameters), "responses": responses}}
 
 
 _MEANING = {
@@ -337,6 +397,16 @@ def _ref(name: str) -> Schema:
 
 _WORKED_OUT = {202: _ref("UnderWay")} | {status: _ref("Error") for status in (400, 404, 409, 429)}
 """What may be answered in addition, where something has to be worked out."""
+
+
+_COMPUTATION = {
+    "name": "computation",
+    "in": "path",
+    "required": True,
+    "description": "The id that a 202 answer gives.",
+    "schema": {"type": "string"},
+}
+_COMPUTATION_ANSWERS = {200: _ref("Computation"), 404: _ref("Error")}
 
 
 def _array(name: str) -> Schema:

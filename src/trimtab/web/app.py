@@ -32,6 +32,7 @@ from trimtab.plan.proof.scenario import WhatIf
 from trimtab.plan.verify.verification import Verification
 from trimtab.web import api, pages, plan_pages, replay_pages, switches, tables, worked_out
 from trimtab.web.access import (
+    COMPUTATIONS,
     LEAST_TOKEN,
     LOOPBACK_NETWORKS,
     AccessGate,
@@ -39,17 +40,16 @@ from trimtab.web.access import (
     host_of,
     is_loopback,
     networks,
+    read_body,
 )
+from trimtab.web.computations import ComputationState, Refused, State, TooBusy, UnderWay
 from trimtab.web.layout import assets, audit_path
 from trimtab.web.library import (
     AuditEntry,
     CommitmentsQuestion,
     GpuHoursQuestion,
     Library,
-    Refused,
     Switchboard,
-    TooBusy,
-    UnderWay,
 )
 from trimtab.web.picker import Picker, answered
 from trimtab.web.plan_pages import CommitmentsFound
@@ -184,6 +184,7 @@ class Routes:
             Route("/audits/{audit}/limits", self.limits),
             Route("/audits/{audit}/commitments", self.commitments),
             Route("/audits/{audit}/gpus", self.gpus),
+            Route("/audits/{audit}/{page}", self.steered, methods=["POST"]),
             Route("/audits/{audit}/workbook.xlsx", self.workbook),
             Route("/audits/{audit}/tables/{table}.{form}", self.table_file),
             Route("/api/openapi.json", self.openapi),
@@ -196,6 +197,10 @@ class Routes:
             Route("/api/audits/{audit}/year", self.api_year),
             Route("/api/audits/{audit}/commitments", self.api_commitments),
             Route("/api/audits/{audit}/tables/{table}", self.api_table),
+            Route("/api/computations", self.api_computations),
+            Route(f"{COMPUTATIONS}{{computation}}", self.api_computation),
+            Route(f"{COMPUTATIONS}{{computation}}", self.api_cancel, methods=["DELETE"]),
+            Route(f"{COMPUTATIONS}{{computation}}", self.api_begin_again, methods=["POST"]),
             Route("/api/prices", self.api_prices),
             Route("/api/reviews", self.api_reviews),
             Route("/api/reviews/{review}", self.api_review),
@@ -310,14 +315,15 @@ class Routes:
         return self.cache.answer(request, entry, lambda: switches.plan(entry.name, document, off_ids, found))
 
     def what_if(self, request: Request) -> Response:
-        """Answer with the fleet in another world, kept once it is worked out."""
+        """Answer with the fleet in another world, kept once it is worked out; where that is cancelled, the last answer."""
         entry, document = self._asked(request)
         query = request.query_params
         asked = scenario(query)
         found = None if asked is None else self.library.what_if(entry, asked)
+        earlier = self.library.earlier(entry, WhatIf) if _is_cancelled(found) else None
 
         def made() -> str:
-            return worked_out.what_if(entry.name, document, query, asked, found)
+            return worked_out.what_if(entry.name, document, query, asked, found, earlier[1] if earlier else None)
 
         ready = found is None or isinstance(found, WhatIf)
         return self.cache.answer(request, entry, made) if ready else HTMLResponse(made())
@@ -392,9 +398,10 @@ class Routes:
         entry, document = self._asked(request)
         question = table_question(request.query_params)
         found, stamp = self.library.verified(entry), self.library.source.later_stamp(entry.name)
+        earlier = self.library.earlier(entry, Verification) if _is_cancelled(found) else None
 
         def made() -> str:
-            return worked_out.verify(entry.name, document, question, found)
+            return worked_out.verify(entry.name, document, question, found, earlier[1] if earlier else None)
 
         if not isinstance(found, Verification):
             return HTMLResponse(made())
@@ -406,9 +413,10 @@ class Routes:
         query = request.query_params
         question = table_question(query)
         found = self.library.allocated(entry, allocation(query))
+        earlier = self.library.earlier(entry, AllocatedBill) if _is_cancelled(found) else None
 
         def made() -> str:
-            return worked_out.allocation(entry.name, document, query, question, found)
+            return worked_out.allocation(entry.name, document, query, question, found, earlier[0] if earlier else None)
 
         return self.cache.answer(request, entry, made) if isinstance(found, AllocatedBill) else HTMLResponse(made())
 
@@ -541,6 +549,36 @@ class Routes:
             return _unready(table)
         return _json(rows_asked(table, request.query_params).plain())
 
+    async def steered(self, request: Request) -> Response:
+        """Cancel what a page waits for, or begin it again, as the page's form says; lead back to the page."""
+        body = await read_body(request.receive)
+        form = QueryParams((body or b"").decode("utf-8", "replace"))
+        steer = {"cancel": self.library.cancel, "again": self.library.begin_again}.get(form.get("do", ""))
+        if steer is None:
+            raise HTTPException(405)
+        steer(form.get("computation", ""))  # one that is no longer known needs nothing: the page says how things are
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(f"{quote(request.url.path)}{query}", 303)
+
+    def api_computations(self, request: Request) -> Response:
+        """Answer with all that is being worked out, and what was as far as it is kept."""
+        return _json({"computations": [api.computation_row(state) for state in self.library.computations()]})
+
+    def api_computation(self, request: Request) -> Response:
+        """Answer with a computation's state."""
+        return _state(self.library.computation(request.path_params["computation"]))
+
+    def api_cancel(self, request: Request) -> Response:
+        """Cancel a computation; what is finished stays, and is said to be."""
+        found = self.library.cancel(request.path_params["computation"])
+        if found is not None and found.state in (State.DONE, State.FAILED):
+            return Response(api.json_text({"error": f"it is finished: {found.state}"}), 409, media_type=_JSON)
+        return _state(found)
+
+    def api_begin_again(self, request: Request) -> Response:
+        """Begin a cancelled computation again; one that goes on or is finished is left as it is."""
+        return _state(self.library.begin_again(request.path_params["computation"]))
+
     def _asked(self, request: Request) -> tuple[AuditEntry, AuditDocument]:
         """Return the audit that an address names; raises HTTPException where there is none, TrimtabError where it is broken."""
         entry = self.library.entry(request.path_params["audit"])
@@ -582,8 +620,20 @@ def _state_of(found: object) -> UnderWay | Refused:
 def _unready(state: UnderWay | Refused) -> Response:
     """Answer a program that asked for what is not worked out yet, or cannot be."""
     if isinstance(state, UnderWay):
-        return Response(api.json_text({"stage": state.stage, "done_frac": state.done_frac}), 202, media_type=_JSON)
-    return Response(api.json_text({"error": state.reason}), 409, media_type=_JSON)
+        told = {"stage": state.stage, "done_frac": state.done_frac, "computation": state.computation}
+        return Response(api.json_text(told), 202, media_type=_JSON)
+    again = f"; POST {COMPUTATIONS}{state.computation} begins it again" if state.computation else ""
+    return Response(api.json_text({"error": f"{state.reason}{again}"}), 409, media_type=_JSON)
+
+
+def _is_cancelled(found: object) -> bool:
+    return isinstance(found, Refused) and bool(found.computation)
+
+
+def _state(found: ComputationState | None) -> Response:
+    if found is None:
+        raise HTTPException(404)
+    return _json(api.computation_row(found))
 
 
 def _missing(request: Request, error: Exception) -> Response:

@@ -15,7 +15,7 @@ from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.style import STYLE
 from trimtab.safe_text import for_terminal
-from trimtab.web.library import Refused, UnderWay
+from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuestion
 
 _LONG_WORD = 24
@@ -364,12 +364,28 @@ def waiting(found: object, what: str) -> Html:
     match found:
         case UnderWay():
             bar = tag("progress", max="1", value=f"{found.done_frac:.2f}", aria_label="Done")
-            return tag(
-                "div", tag("p", f"{what}: {safe(found.stage)}"), bar, class_="notice", id="waiting", data_wait="1"
-            )
+            words = tag("p", f"{what}: {safe(found.stage)}")
+            return tag("div", words, bar, steer(found), class_="notice", id="waiting", data_wait="1")
         case Refused():
-            return tag("div", tag("p", f"Not available: {safe(found.reason)}."), class_="notice", role="note")
+            said = "Cancelled" if found.computation else "Not available"
+            words = tag("p", f"{said}: {safe(found.reason)}.")
+            return tag("div", words, steer(found), class_="notice", role="note")
     return Html()
+
+
+def steer(found: UnderWay | Refused) -> Html:
+    """Return the button that cancels what a page waits for, or begins again what was cancelled; else nothing."""
+    if not found.computation:
+        return Html()
+    does, title = ("cancel", "Cancel") if isinstance(found, UnderWay) else ("again", "Begin again")
+    return tag(
+        "form",
+        tag("input", type="hidden", name="do", value=does),
+        tag("input", type="hidden", name="computation", value=found.computation),
+        tag("button", title, id="steer"),
+        method="post",
+        id="steering",
+    )
 
 
 def listed(lines: Sequence[str]) -> Html:

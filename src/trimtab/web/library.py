@@ -6,55 +6,40 @@ time: without it every page works but the switches, which say why.
 
 from __future__ import annotations
 
-import logging
+import math
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.from_audit.switched import switched_part
-from trimtab.errors import TrimtabError
+from trimtab.errors import InputError
 from trimtab.pipeline.auditing import Progress, ProvenPlan, what_if_beside
 from trimtab.plan.proof.own_order import OrderedYear, OwnOrders
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.plan.proof.switched import switched
 from trimtab.plan.proof.undeclared import ServiceLimitPrices, limit_prices
 from trimtab.plan.verify.verification import Verification
+from trimtab.web.computations import (
+    MOST_WAITING,
+    AuditQuestion,
+    Computations,
+    ComputationState,
+    Refused,
+    TooBusy,
+    UnderWay,
+)
 from trimtab.web.tables import AllocatedBill, AllocationQuestion
 
 MOST_DOCUMENTS = 8
 MOST_PLANS = 2
 """Plans of which all that was replayed is held in memory."""
 MOST_ANSWERS = 512
-MOST_WAITING = 8
-"""Questions that wait for one plan at once; another is turned away."""
-MOST_WORKED_OUT = 64
-"""Verifications, scenarios and allocations kept in memory."""
-ABANDONED_S = 30.0
-"""Work that was not asked about for so long is stopped, so that the next question does not wait for it. A page that
-waits asks every few seconds."""
-ANSWER_WAIT_S = 2.0
-"""How long a page waits for what is being worked out before it says so."""
-log = logging.getLogger(__name__)
-
-
-class TooBusy(TrimtabError):
-    """As many questions wait as may."""
-
-
-class _Closed(TrimtabError):
-    """The server ends, and with it what it was preparing."""
-
-
-class _Abandoned(TrimtabError):
-    """Nobody waits for the answer any more."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +50,6 @@ class AuditEntry:
     """Its number, or the name of its file: part of addresses."""
     stamp: str
     """Changes when the audit does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
-    """Work that goes on: which stage, and the share of it that is done."""
-
-    stage: str
-    done_frac: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Work that cannot be done, and why."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +66,27 @@ class RunningAudit:
 class CommitmentsQuestion:
     """What to commit to."""
 
+    def words(self) -> str:
+        """Say what is asked."""
+        return "commitments"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHoursQuestion:
     """What each GPU of a workload did, hour by hour."""
 
     workload: str
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"the GPUs of {self.workload}, hour by hour"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterHistory:
+    """What a plan is compared with, as it was at a time."""
+
+    stamp: str
 
 
 HistoryQuestion = CommitmentsQuestion | GpuHoursQuestion
@@ -191,96 +176,23 @@ class Switchboard:
             return what_if_beside(self._made, scenario, tell)
 
 
-T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """Something that is being worked out, and how far it is."""
-
-    work: Future[object]
-    state: UnderWay
-    asked_s: float
-    """When somebody last asked after it, by the monotonic clock."""
-
-
-class Answers:
-    """What takes long: each question worked out once, in the background, one at a time; the last answers are kept."""
-
-    def __init__(self, closed: threading.Event) -> None:
-        self._closed = closed
-        self._jobs: OrderedDict[object, _Job] = OrderedDict()
-        self._access = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
-        self._worker = ThreadPoolExecutor(max_workers=1)
-
-    def ask(self, key: object, make: Callable[[Progress], T], wait_s: float = ANSWER_WAIT_S) -> T | UnderWay | Refused:
-        """Return the answer to a question, or how far it is after a short wait; raises TooBusy where too many are asked."""
-        with self._access:
-            job = self._jobs.get(key)
-            if job is None or _was_abandoned(job):
-                job = self._begun(key, make)
-            job.asked_s = time.monotonic()
-            self._jobs.move_to_end(key)
-        if not job.work.done() and self._waiting.acquire(blocking=False):
-            try:
-                wait([job.work], wait_s)
-            finally:
-                self._waiting.release()
-        if not job.work.done():
-            return job.state
-        fault = None if job.work.cancelled() else job.work.exception()
-        if fault is None and not job.work.cancelled():
-            return cast("T", job.work.result())
-        with self._access:  # what was not at hand may be at hand when it is asked for again
-            self._jobs.pop(key, None)
-        if isinstance(fault, TrimtabError):
-            return Refused(reason=str(fault))
-        log.error("an answer could not be worked out", exc_info=fault)
-        return Refused(reason="it could not be worked out; the server's log says why")
-
-    def _begun(self, key: object, make: Callable[[Progress], T]) -> _Job:
-        if sum(not job.work.done() for job in self._jobs.values()) >= MOST_WAITING:
-            raise TooBusy("too many questions are being worked out at once; try again in a few seconds")
-        waiting = UnderWay(stage="waiting for its turn", done_frac=0.0)
-        job = _Job(work=Future(), state=waiting, asked_s=time.monotonic())
-
-        def tell(stage: str, done_frac: float) -> None:
-            if self._closed.is_set():
-                raise _Closed
-            if time.monotonic() - job.asked_s > ABANDONED_S:
-                raise _Abandoned
-            job.state = UnderWay(stage=stage, done_frac=done_frac)
-
-        job.work = self._worker.submit(make, tell)
-        self._jobs[key] = job
-        while len(self._jobs) > MOST_WORKED_OUT:
-            self._jobs.popitem(last=False)
-        return job
-
-    def close(self) -> None:
-        """Begin no more work."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
-
-
-def _was_abandoned(job: _Job) -> bool:
-    return job.work.done() and not job.work.cancelled() and isinstance(job.work.exception(), _Abandoned)
-
-
 @dataclass(slots=True, eq=False)
 class Library:
     """The audits of a source."""
 
     source: AuditSource
     _documents: OrderedDict[AuditEntry, AuditDocument] = field(default_factory=OrderedDict)
-    _boards: OrderedDict[AuditEntry, Switchboard | UnderWay | Refused] = field(default_factory=OrderedDict)
     _access: threading.RLock = field(default_factory=threading.RLock)
     _closed: threading.Event = field(default_factory=threading.Event)
-    _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
-    _answers: Answers = field(init=False)
+    _boards: Computations = field(init=False)
+    _answers: Computations = field(init=False)
 
     def __post_init__(self) -> None:
-        self._answers = Answers(self._closed)
+        # a plan is made to its end even if no page asks after it: the first is begun before anyone asks
+        self._boards = Computations(
+            self._closed, most_kept=MOST_PLANS, most_begun=math.inf, abandoned_s=math.inf, keeps_refusals=True
+        )
+        self._answers = Computations(self._closed)
 
     def entries(self) -> Sequence[AuditEntry]:
         """Return the audits, the latest first."""
@@ -301,19 +213,20 @@ class Library:
 
     def switchboard(self, entry: AuditEntry) -> Switchboard | UnderWay | Refused:
         """Return an audit's switches; where they were not asked for yet, begin to make them."""
-        with self._access:
-            if entry not in self._boards:
-                self._boards[entry] = UnderWay(stage="waiting for its turn", done_frac=0.0)
-                self._worker.submit(self._make, entry).add_done_callback(partial(self._ended, entry))
-            self._boards.move_to_end(entry)
-            return self._boards[entry]
+        question = AuditQuestion(
+            audit=entry.name, stamp=entry.stamp, asked="plan", words="the plan, made again for its switches"
+        )
+        return self._boards.ask(question, lambda tell: self._made(entry, tell), wait_s=0.0)
 
     def what_if(self, entry: AuditEntry, scenario: Scenario) -> WhatIf | UnderWay | Refused:
         """Return an audit's fleet in another world beside its plan; raises TooBusy."""
         board = self.switchboard(entry)
         if not isinstance(board, Switchboard):
             return board
-        return self._answers.ask((entry, scenario), lambda tell: board.what_if(scenario, tell))
+        question = AuditQuestion(
+            audit=entry.name, stamp=entry.stamp, asked=scenario, words=f"what if: {'; '.join(scenario.words())}"
+        )
+        return self._answers.ask(question, lambda tell: board.what_if(scenario, tell))
 
     def year(self, entry: AuditEntry, order: Sequence[str]) -> OrderedYear | UnderWay | Refused:
         """Return the year if an audit's actions are done in an order."""
@@ -325,11 +238,15 @@ class Library:
         board = self.switchboard(entry)
         if not isinstance(board, Switchboard):
             return board
-        return self._answers.ask((entry, "limit prices"), board.limit_prices)
+        question = AuditQuestion(
+            audit=entry.name, stamp=entry.stamp, asked="limits", words="prices of undeclared latency limits"
+        )
+        return self._answers.ask(question, board.limit_prices)
 
-    def worked_out(self, entry: AuditEntry, question: HistoryQuestion) -> object | UnderWay | Refused:
+    def worked_out(self, entry: AuditEntry, asked: HistoryQuestion) -> object | UnderWay | Refused:
         """Return the answer to a question about an audit's history; raises TooBusy."""
-        return self._answers.ask((entry, question), lambda tell: self.source.worked_out(entry.name, question, tell))
+        question = AuditQuestion(audit=entry.name, stamp=entry.stamp, asked=asked, words=asked.words())
+        return self._answers.ask(question, lambda tell: self.source.worked_out(entry.name, asked, tell))
 
     def running(self) -> Sequence[RunningAudit]:
         """Return the audits that are being made."""
@@ -337,48 +254,50 @@ class Library:
 
     def verified(self, entry: AuditEntry) -> Verification | UnderWay | Refused:
         """Return an audit's plan compared with later history, worked out again when that has grown; raises TooBusy."""
-        key = (entry, "verified", self.source.later_stamp(entry.name))
-        return self._answers.ask(key, lambda tell: self.source.verified(entry.name, tell))
+        later = LaterHistory(stamp=self.source.later_stamp(entry.name))
+        question = AuditQuestion(
+            audit=entry.name, stamp=entry.stamp, asked=later, words="the plan compared with later history"
+        )
+        return self._answers.ask(question, lambda tell: self.source.verified(entry.name, tell))
 
     def allocated(self, entry: AuditEntry, asked: AllocationQuestion) -> AllocatedBill | UnderWay | Refused:
         """Return the bill of an audit's history, split; raises TooBusy."""
-        return self._answers.ask((entry, asked), lambda tell: self.source.allocated(entry.name, asked, tell))
+        question = AuditQuestion(
+            audit=entry.name, stamp=entry.stamp, asked=asked, words=f"the bill split by {asked.split}"
+        )
+        return self._answers.ask(question, lambda tell: self.source.allocated(entry.name, asked, tell))
+
+    def earlier(self, entry: AuditEntry, kind: type[T]) -> tuple[object, T] | None:
+        """Return what was worked out last of a kind of answers for an audit, after its question; None where nothing was."""
+        return self._answers.latest(entry.name, entry.stamp, kind)
+
+    def computations(self) -> Sequence[ComputationState]:
+        """Return all that is being worked out or was, as far as it is kept."""
+        return (*self._boards.states(), *self._answers.states())
+
+    def computation(self, ident: str) -> ComputationState | None:
+        """Return the state of a computation, None where there is none of that id."""
+        return next((state for state in self.computations() if state.ident == ident), None)
+
+    def cancel(self, ident: str) -> ComputationState | None:
+        """Stop a computation that goes on; return its state then, None where there is none of that id."""
+        return self._boards.cancel(ident) or self._answers.cancel(ident)
+
+    def begin_again(self, ident: str) -> ComputationState | None:
+        """Begin a cancelled computation again; return its state then, None where there is none of that id. Raises TooBusy."""
+        return self._boards.begin_again(ident) or self._answers.begin_again(ident)
 
     def close(self) -> None:
         """Begin no more work, and end what goes on at its next stage."""
         self._closed.set()
         self._answers.close()
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._boards.close()
 
-    def _make(self, entry: AuditEntry) -> Switchboard | Refused:
-        def tell(stage: str, done_frac: float) -> None:
-            if self._closed.is_set():
-                raise _Closed
-            self._set(entry, UnderWay(stage=stage, done_frac=done_frac))
-
+    def _made(self, entry: AuditEntry, tell: Progress) -> Switchboard:
         made = self.source.plan(entry.name, tell)
-        fault = _unlike(self.document(entry), made)
-        return Refused(reason=fault) if fault else Switchboard(made)
-
-    def _ended(self, entry: AuditEntry, work: Future[Switchboard | Refused]) -> None:
-        if work.cancelled() or self._closed.is_set():
-            return
-        match work.exception():
-            case None:
-                self._set(entry, work.result())
-            case TrimtabError() as error:
-                self._set(entry, Refused(reason=str(error)))
-            case error:
-                # a fault of the program: the page says that there are no switches, the log says why
-                self._set(entry, Refused(reason="the plan could not be made again; the server's log says why"))
-                log.error("the plan of audit %s could not be made again", entry.name, exc_info=error)
-
-    def _set(self, entry: AuditEntry, state: Switchboard | UnderWay | Refused) -> None:
-        with self._access:
-            self._boards[entry] = state
-            ready = [key for key, board in self._boards.items() if isinstance(board, Switchboard)]
-            for key in ready[:-MOST_PLANS]:
-                del self._boards[key]
+        if fault := _unlike(self.document(entry), made):
+            raise InputError(fault)
+        return Switchboard(made)
 
 
 def _forget(kept: OrderedDict[AuditEntry, AuditDocument], most: int) -> None:

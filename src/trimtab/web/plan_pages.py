@@ -16,8 +16,8 @@ from trimtab.emit.writers.html import section_html, words_html
 from trimtab.plan.proof.own_order import OrderedYear, OrderFault
 from trimtab.plan.proof.undeclared import ServiceLimitPrices
 from trimtab.web import tables
+from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.layout import Place, TablePlace, audit_path, both, file_links, page, panel, safe, table_html, waiting
-from trimtab.web.library import Refused, UnderWay
 from trimtab.web.pages import shortened
 from trimtab.web.tables import DataColumn, DataTable, Row, TableQuestion
 

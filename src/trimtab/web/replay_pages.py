@@ -12,6 +12,7 @@ from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import percent
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 from trimtab.web import tables
+from trimtab.web.computations import UnderWay
 from trimtab.web.layout import (
     Place,
     audit_path,
@@ -24,7 +25,6 @@ from trimtab.web.layout import (
     waiting,
     workload_path,
 )
-from trimtab.web.library import UnderWay
 from trimtab.web.tables import DataColumn, DataTable, Row
 
 _LEAST_HOURS = 6

@@ -15,8 +15,8 @@ from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import plan_note
 from trimtab.emit.writers.html import section_html
 from trimtab.levers.registry import title_of
-from trimtab.web.layout import Place, audit_path, both, page, panel, safe
-from trimtab.web.library import Refused, UnderWay
+from trimtab.web.computations import Refused, UnderWay
+from trimtab.web.layout import Place, audit_path, both, page, panel, safe, steer, waiting
 
 _RENEWED_S = 5
 
@@ -87,11 +87,10 @@ def _state(document: AuditDocument, off: Collection[str], found: SwitchedPart | 
     """Say what the switches do, or why they do nothing yet."""
     match found:
         case UnderWay():
-            words = f"The switches are being made ready: {safe(found.stage)}"
-            bar = tag("progress", max="1", value=f"{found.done_frac:.2f}", aria_label="Done")
-            return tag("div", tag("p", words), bar, class_="notice", id="waiting", data_wait="1")
+            return waiting(found, "The switches are being made ready")
         case Refused():
-            return tag("div", tag("p", f"The switches are off: {safe(found.reason)}."), class_="notice", role="note")
+            said = tag("p", f"The switches are off: {safe(found.reason)}.")
+            return tag("div", said, steer(found), class_="notice", role="note")
         case SwitchedPart():
             if not off:
                 return tag(

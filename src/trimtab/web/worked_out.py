@@ -11,13 +11,14 @@ from starlette.datastructures import QueryParams
 
 from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, compared_notes, shown
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars
 from trimtab.emit.sections.verification import verification_page
 from trimtab.emit.writers.html import figures_html, section_html, words_html
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.plan.verify.verification import Verification
 from trimtab.web import tables
+from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.layout import (
     Place,
     TablePlace,
@@ -32,7 +33,6 @@ from trimtab.web.layout import (
     waiting,
     workload_path,
 )
-from trimtab.web.library import Refused, UnderWay
 from trimtab.web.pages import shortened
 from trimtab.web.questions import RULES, SPLITS, word
 from trimtab.web.tables import CellFormat, DataColumn, DataTable, TableQuestion
@@ -46,12 +46,24 @@ _ALLOCATED = (
 
 
 def verify(
-    name: str, document: AuditDocument, question: TableQuestion, found: Verification | UnderWay | Refused
+    name: str,
+    document: AuditDocument,
+    question: TableQuestion,
+    found: Verification | UnderWay | Refused,
+    earlier: Verification | None = None,
 ) -> str:
-    """Return what the plan saved since, action by action, or why that cannot be told."""
+    """Return what the plan saved since, action by action, or why that cannot be told.
+
+    `earlier` is what was found before the later history grew: shown where the comparison that is asked for is refused.
+    """
     place = _place("Predicted and realised", name, document, "/verify", found)
+    state = Html()
     if not isinstance(found, Verification):
-        return page(place, waiting(found, "The plan is being compared with later history"))
+        state = waiting(found, "The plan is being compared with later history")
+        if earlier is None:
+            return page(place, state)
+        state = join([state, tag("p", "Below is the comparison that was made before.", class_="lead")])
+        found = earlier
     made = verification_page(found, document.fleet)
     where = TablePlace(
         path=f"{audit_path(name)}/verify",
@@ -67,6 +79,7 @@ def verify(
     sections = [section for section in made.sections if section.name != "actions"]
     return page(
         place,
+        state,
         tag("p", safe(made.seen), class_="lead"),
         figures_html(made.figures),
         tag("p", words_html(made.headline), class_="headline"),
@@ -87,34 +100,49 @@ def what_if(
     query: QueryParams,
     asked: Scenario | None,
     found: WhatIf | UnderWay | Refused | None,
+    earlier: WhatIf | None = None,
 ) -> str:
-    """Return the fleet in another world beside the world as it is; `asked` is None where nothing is asked yet."""
+    """Return the fleet in another world beside the world as it is; `asked` is None where nothing is asked yet.
+
+    `earlier` is the last answer: shown where the one that is asked for is refused.
+    """
     place = _place("What if", name, document, "/what-if", found)
     path = f"{audit_path(name)}/what-if"
     form = _scenario_form(path, query)
     if asked is None or found is None:
         return page(place, form, _usual_questions(path, document))
     if not isinstance(found, WhatIf):
-        return page(place, form, waiting(found, "The fleet is being planned in that world"))
-    figures = compared(found)
+        state = waiting(found, "The fleet is being planned in that world")
+        if earlier is None:
+            return page(place, form, state)
+        kept_words = tag("p", "Below is the answer that was worked out last.", class_="lead")
+        return page(place, form, state, kept_words, *_answer(earlier))
     kept = {key: value for key, value in query.items() if value}
     files = f"{audit_path(name)}/tables/what-if"
     links = [
         tag("a", title, href=f"{files}.{suffix}?{urlencode(kept)}")
         for title, suffix in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx"))
     ]
-    refused = (
-        [] if found.other else [tag("div", tag("p", safe(compared_notes(found)[1])), class_="notice", role="note")]
-    )
     return page(
         place,
         form,
-        tag("p", tag("strong", f"If {safe('; '.join(asked.words()))}"), ":", class_="headline"),
+        *_answer(found),
+        tag("p", *(tag("span", " ", link) for link in links), class_="under soft"),
+    )
+
+
+def _answer(found: WhatIf) -> list[Html]:
+    """Return the two worlds side by side."""
+    figures = compared(found)
+    refused = (
+        [] if found.other else [tag("div", tag("p", safe(compared_notes(found)[1])), class_="notice", role="note")]
+    )
+    return [
+        tag("p", tag("strong", f"If {safe('; '.join(found.scenario.words()))}"), ":", class_="headline"),
         *refused,
         _compared_figures(figures),
         *(_compared(section, list(rows)) for section, rows in groupby(figures, key=lambda row: row.section)),
-        tag("p", *(tag("span", " ", link) for link in links), class_="under soft"),
-    )
+    ]
 
 
 def allocation(
@@ -123,8 +151,12 @@ def allocation(
     query: QueryParams,
     question: TableQuestion,
     found: tables.AllocatedBill | UnderWay | Refused,
+    earlier: object = None,
 ) -> str:
-    """Return what each payer is charged: from teams down to a team's workloads, and to a workload."""
+    """Return what each payer is charged: from teams down to a team's workloads, and to a workload.
+
+    `earlier` is the split that was made last: linked where the one that is asked for is refused.
+    """
     place = _place("Allocation", name, document, "/allocation", found)
     path = f"{audit_path(name)}/allocation"
     kept = {key: value for key in ("by", "cost", "idle", "shared", "team", "q") if (value := word(query, key))}
@@ -132,7 +164,8 @@ def allocation(
         place = replace(place, title=f"Allocation: team {safe(question.team)}", trail=(("All teams", path),))
     form = _allocation_form(path, kept)
     if not isinstance(found, tables.AllocatedBill):
-        return page(place, form, waiting(found, "The bill is being split"))
+        back = _earlier_split(path, earlier) if isinstance(earlier, tables.AllocationQuestion) else Html()
+        return page(place, form, waiting(found, "The bill is being split"), back)
     split = kept.get("by", SPLITS[0])
     table = with_teams(found.table, document) if split == "workload" else found.table
     terms = {key: value for key, value in kept.items() if key in ("cost", "idle", "shared")}
@@ -153,6 +186,12 @@ def allocation(
         panel(f"By {split}", shown_table, tag("p", json, class_="under soft")),
         listed([safe(note) for note in found.notes]),
     )
+
+
+def _earlier_split(path: str, asked: tables.AllocationQuestion) -> Html:
+    terms = {"by": asked.split, "cost": asked.basis, "idle": asked.idle, "shared": asked.shared}
+    address = f"{path}?{urlencode({key: value for key, value in terms.items() if value})}"
+    return tag("p", "The split that was made last is kept: ", tag("a", f"by {safe(asked.split)}", href=address), ".")
 
 
 def _few_columns(table: DataTable) -> DataTable:

@@ -35,7 +35,8 @@ from trimtab.emit.verify_document import verify_document
 from trimtab.errors import InputError, TrimtabError, UnknownName, UsageError
 from trimtab.pipeline import open_fleet, verify_plan
 from trimtab.web.api import entry_row
-from trimtab.web.library import AuditEntry, Library, Refused, Switchboard, UnderWay
+from trimtab.web.computations import Refused, UnderWay
+from trimtab.web.library import AuditEntry, Library, Switchboard
 from trimtab.web.tables import TABLES, DataTable, TableQuestion, actions
 
 WAIT_S = 40.0

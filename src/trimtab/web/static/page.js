@@ -6,6 +6,15 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("#switches input[name=on]")) turned(event.target.id);
 });
 
+// What a page waits for is cancelled, or begun again, and the page says so.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.id !== "steering") return;
+  event.preventDefault();
+  clearTimeout(again);
+  shown(location.href, "steer", { method: "POST", body: new URLSearchParams(new FormData(form)) });
+});
+
 document.addEventListener("submit", (event) => {
   if (event.target.id === "switches") {
     event.preventDefault();
@@ -24,11 +33,11 @@ function turned(focus) {
 
 let asked = 0;
 
-async function shown(address, focus) {
+async function shown(address, focus, sent) {
   const mine = ++asked;
   const main = document.getElementById("main");
   main.setAttribute("aria-busy", "true");
-  const answer = await fetch(address);
+  const answer = await fetch(address, sent);
   const text = await answer.text();
   if (mine !== asked) return;
   const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("main");
@@ -181,7 +190,7 @@ let again = 0;
 
 function ready() {
   clearTimeout(again);
-  if (document.getElementById("waiting")) again = setTimeout(() => shown(location.href), 1500);
+  if (document.getElementById("waiting")) again = setTimeout(() => shown(location.href, document.activeElement.id), 1500);
   for (const control of document.querySelectorAll(".slider")) {
     control.hidden = false;
     slide(control);
