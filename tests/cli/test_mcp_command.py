@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -163,9 +164,11 @@ def test_actions_switched_off_give_the_plan_of_the_page(tmp_path):
 
 
 def test_what_is_not_ready_says_to_ask_again(tmp_path):
-    box = toolbox(tmp_path, wait_s=0.0)
+    box, let_go = toolbox(tmp_path, wait_s=0.0), threading.Event()
+    box.library.source.plan = lambda name, tell: let_go.wait(60) and whole()[1]
 
     answer = json.loads(box.without([]))
+    let_go.set()
 
     assert "under_way" in answer
     assert "ask the same again" in answer["next"]
