@@ -389,13 +389,15 @@ def _attention_flops(query: TrainingQuery) -> float:
 
 LINEAR_SPEED_UP: dict[TrainPrecision, float] = {
     TrainPrecision.BF16: 1.0,
-    TrainPrecision.FP8: 1.6,
-    TrainPrecision.MXFP8: 1.6,
-    TrainPrecision.FP4: 2.2,
+    TrainPrecision.FP8: 1.58,
+    TrainPrecision.MXFP8: 1.42,
+    TrainPrecision.FP4: 1.98,
     TrainPrecision.QUANTIZED_BASE: 1.0,
 }
-"""How much faster linear layers run than in bf16. Set from the utilisations of published FP8 runs (0.72 to 0.98 of the bf16
-peak) and bf16 runs (0.40 to 0.53), not fitted to single rows. Attention stays in 16 bits in all of them."""
+"""How much faster the linear layers of a 5B model run than in bf16, forward and backward, with the quantization that training
+does: FP8 with current scaling on an H200 (delayed scaling 1.69, on a B300 1.39 and 1.64), MXFP8 and NVFP4 on a B300 (NVIDIA,
+TransformerEngine commit 8f2e635, docs/examples/gemm_profiling/gemm_profiling.rst, read 2026-11-27). Attention stays in 16 bits.
+A 4-bit base is unpacked for products in 16 bits (`DEQUANTIZED_BYTES`)."""
 AMPERE_ATTENTION_FRAC = 0.75
 MEGATRON_ATTENTION_FRAC = 0.75
 TORCH_ATTENTION_FRAC = 0.35
