@@ -24,7 +24,7 @@ pytest.importorskip("promql_parser", reason="the extra `check` is not installed 
 
 from trimtab.check import Cluster, Schemas, Severity, check_folder
 from trimtab.check.cluster import cluster_of_bundle
-from trimtab.check.names import timetable
+from trimtab.review.timetables import timetable
 from trimtab.check.promql import read_query
 
 CATALOG = load_catalog()

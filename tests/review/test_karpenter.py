@@ -39,6 +39,12 @@ def with_budgets(*budgets):
     return pool_of(disruption={"consolidateAfter": "1m", "budgets": list(budgets)})
 
 
+def listed_of(budgets):
+    """What of a pool's budgets is listed, and why."""
+    body = {"spec": {"disruption": {"budgets": budgets}}}
+    return [(what.removeprefix("NodePool gpus: "), why) for what, why in unread_parts("gpus", body)]
+
+
 class TestRules:
     @pytest.mark.parametrize(
         ("change", "price", "expected"),
@@ -82,12 +88,63 @@ class TestRules:
         assert office.held_hours == frozenset(24 * day + hour for day in range(5) for hour in range(9, 17))
         assert always.held_hours == WEEK
 
-    def test_a_schedule_that_is_not_on_the_hour_is_listed_and_not_guessed(self):
+    def test_a_schedule_that_is_not_on_the_hour_holds_through_the_hours_that_it_touches(self):
+        # "should return that a schedule is inactive when the schedule hit is after the duration": not on Sunday at 0:00
         budgets = [{"nodes": "0", "schedule": "30 6 * * SUN", "duration": "6h"}]
-        body = {"spec": {"disruption": {"budgets": budgets}}}
 
-        assert [what for what, _ in unread_parts("gpus", body)] == ["NodePool gpus: budget at 30 6 * * SUN"]
-        assert with_budgets(*budgets).held_hours == frozenset()
+        assert with_budgets(*budgets).held_hours == frozenset(24 * 6 + hour for hour in range(6, 13))
+        assert listed_of(budgets) == [("budget at 30 6 * * SUN", "replayed over the whole hours that it touches")]
+
+    @pytest.mark.parametrize(
+        "budget",
+        [
+            # "should return zero values if a schedule is invalid"
+            {"nodes": "10", "schedule": "@wrongly", "duration": "1h"},
+            # "should return zero values if a nodes value is invalid"
+            {"nodes": "1000a%", "schedule": "* * * * *", "duration": "1h"},
+            # "should return an error indicating why the cron fails to parse"
+            {"nodes": "10", "schedule": "0 0 * * tue-mon", "duration": "6h"},
+        ],
+    )
+    def test_a_budget_that_karpenter_cannot_read_lets_no_node_go_for_any_reason(self, budget):
+        """`GetAllowedDisruptionsByReason` fails for all reasons, and `MustGetAllowedDisruptions` makes 0 of that."""
+        pool = with_budgets(budget | {"reasons": ["Drifted"]})
+
+        assert (pool.elastic, pool.consolidates) == (False, False)
+        ((_, why),) = listed_of([budget])
+        assert why.endswith("Karpenter then lets no node of the pool go by choice, and it is replayed so")
+
+    def test_a_schedule_of_some_days_of_a_month_is_listed_and_not_guessed(self):
+        # "should return that a schedule is inactive" (@yearly, in June)
+        yearly = [{"nodes": "0", "schedule": "@yearly", "duration": "24h"}]
+
+        assert with_budgets(*yearly).held_hours == frozenset()
+        assert listed_of(yearly) == [
+            ("budget at @yearly", "only times that are the same in every week are read: taken as if it never were")
+        ]
+
+    def test_how_many_nodes_go_at_once_is_listed(self):
+        assert [what for what, _ in listed_of([{"nodes": "10%"}, {"nodes": "3"}, {"nodes": "100%"}])] == [
+            "budget of 10%", "budget of 3",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("types", "policy", "said"), [
+    # "cannot replace spot with spot if less than minimum InstanceTypes flexibility": 15 cheaper ones are asked for
+    (15, "WhenEmptyOrUnderutilized", False), (16, "WhenEmptyOrUnderutilized", True), (16, "WhenEmpty", False),
+])  # fmt: skip
+def test_spot_nodes_that_cheaper_spot_nodes_may_replace_are_listed(types, policy, said):
+    """kubernetes-sigs/karpenter v1.9.1, pkg/controllers/disruption/consolidation_test.go."""
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [f"g{n}.xlarge" for n in range(types)]},
+    ]
+    template = {"spec": {"requirements": requirements}}
+    body = {"spec": {"template": template, "disruption": {"consolidationPolicy": policy}}}
+
+    listed = [what for what, _ in unread_parts("gpus", body)]
+
+    assert listed == (["NodePool gpus: spot nodes replaced by cheaper spot nodes"] if said else [])
 
 
 def test_a_pool_that_never_consolidates_gives_no_node_back():

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trimtab.check.faults import FieldFault, Severity, join, nearest
-from trimtab.check.names import LABEL_LENGTH, amount, time_zone, timetable
+from trimtab.check.names import LABEL_LENGTH, amount, time_zone
 from trimtab.check.pods import at_least, one_of
+from trimtab.review.timetables import timetable
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 SCALED_APIS = {

@@ -1,7 +1,7 @@
-"""How Kubernetes spells names, labels, quantities, durations, timetables and time zones: each with what is wrong, or None.
+"""How Kubernetes spells names, labels, quantities, durations and time zones: each with what is wrong, or None.
 
 Sources: kubernetes.io, Object Names and IDs; Labels and Selectors; apimachinery pkg/util/validation/validation.go and
-pkg/api/resource/quantity.go (v1.34); robfig/cron v3 parser.go, which CronJob and KEDA read timetables with.
+pkg/api/resource/quantity.go (v1.34).
 """
 
 from __future__ import annotations
@@ -19,19 +19,6 @@ CRON_JOB_LENGTH = 52
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
-    )
-}
-_DAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
-_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
-    ("minute", 0, 59, {}), ("hour", 0, 23, {}), ("day of the month", 1, 31, {}), ("month", 1, 12, _MONTHS),
-    ("day of the week", 0, 6, _DAYS),
-)  # fmt: skip
-_MACROS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
-_PART = re.compile(r"(?P<first>\*|\?|[0-9a-z]+)(-(?P<last>[0-9a-z]+))?(/(?P<step>[0-9]+))?")
 
 
 def dns_label(text: str, length: int = LABEL_LENGTH) -> str | None:
@@ -82,48 +69,6 @@ def amount(value: object) -> str | None:
             "is no quantity: a number with n, u, m, k, M, G, T, P, E or Ki, Mi, Gi, Ti, Pi, Ei behind it, not below 0"
         )
     return None
-
-
-@cache
-def timetable(text: str) -> str | None:
-    """Say what is wrong with a cron expression of five fields, or None.
-
-    >>> timetable("55 23 * * 5"), timetable("60 * * * *")
-    (None, 'is no timetable: the minute 60 is not in 0-59')
-    """
-    if text in _MACROS or re.fullmatch(r"@every ([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+", text):
-        return None
-    parts = text.split()
-    if len(parts) != len(_FIELDS):
-        return f"is no timetable: {len(parts)} fields, and minute, hour, day, month and weekday are asked for"
-    for part, (name, low, high, words) in zip(parts, _FIELDS, strict=True):
-        wrong = next((said for item in part.split(",") if (said := _item(item, name, low, high, words))), None)
-        if wrong:
-            return f"is no timetable: {wrong}"
-    return _impossible_day(parts[2], parts[3])
-
-
-def _item(item: str, name: str, low: int, high: int, words: dict[str, int]) -> str | None:
-    found = _PART.fullmatch(item.lower())
-    if found is None:
-        return f"the {name} {item!r} is neither a number, a range, a step nor *"
-    ends = [found["first"], found["last"] or found["first"]]
-    if ends[0] in ("*", "?"):
-        ends = [str(low), str(high)]
-    values = [words.get(end, int(end) if end.isdigit() else None) for end in ends]
-    if any(value is None or not low <= value <= high for value in values):
-        return f"the {name} {item} is not in {low}-{high}"
-    if (values[0] or 0) > (values[1] or 0):
-        return f"the {name} {item} runs backwards"
-    return f"the {name} {item} has a step of 0" if found["step"] and not int(found["step"]) else None
-
-
-def _impossible_day(days: str, months: str) -> str | None:
-    """Say that a day never comes, such as 30 February, where both are plain numbers."""
-    if not (days.isdigit() and all(month.isdigit() for month in months.split(","))):
-        return None
-    longest = max(29 if int(month) == 2 else 30 if int(month) in (4, 6, 9, 11) else 31 for month in months.split(","))
-    return f"never comes: day {days} of month {months}" if int(days) > longest else None
 
 
 @cache

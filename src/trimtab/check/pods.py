@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from trimtab.check.cluster import TEMPLATES
 from trimtab.check.faults import FieldFault, join, nearest
-from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, label_value, time_zone, timetable
+from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, label_value, time_zone
 from trimtab.check.resource_claims import pod_claim_faults
+from trimtab.review.timetables import timetable
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 RESTARTS = {"Job": ("Never", "OnFailure"), "CronJob": ("Never", "OnFailure"), "Pod": ("Always", "OnFailure", "Never")}

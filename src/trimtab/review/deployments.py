@@ -25,7 +25,6 @@ from trimtab.deployment.effects import (
     UseOffering,
 )
 from trimtab.deployment.placement import resolve
-from trimtab.emit.manifests.cron_files import moments
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
@@ -51,6 +50,7 @@ from trimtab.review.placing import (
 from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NodePool
 from trimtab.review.queues import ClusterQueue, QueuedRuns, deferral_of, only_flavor, waits_s
 from trimtab.review.replicas import most_wanted, room_on, scale_replicas
+from trimtab.review.timetables import moments
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trimtab.emit.manifests.cron_files import moments
 from trimtab.fleet.market import Offering
 from trimtab.review.pools import (
     CAPACITY_TYPE_LABEL,
@@ -28,6 +27,7 @@ from trimtab.review.pools import (
     object_at,
     whole_number,
 )
+from trimtab.review.timetables import minutes_of_week, moments, never_comes, timetable
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
@@ -49,8 +49,10 @@ _EXPIRES_S = 720 * S_PER_HR
 """What `expireAfter` is where a pool does not say."""
 _DURATION = re.compile(r"(\d+)(h|m|s)")
 _DURATION_S = {"h": S_PER_HR, "m": S_PER_MIN, "s": 1}
-_EVERY_MINUTE = "* * * * *"
-_NAMED_SCHEDULES = {"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@hourly": _EVERY_MINUTE}
+_USUAL_BUDGET = "10%"
+"""How many nodes may go at once where a budget does not say."""
+_CHEAPER_SPOT_TYPES = 15
+"""How many types must be cheaper than a spot node's for another spot node to take its place."""
 _WHOLE_WEEK = frozenset(range(HR_PER_WEEK))
 _READ_LIMITS = frozenset({GPU, _NODES})
 
@@ -121,29 +123,77 @@ def _blocked_hours(disruption: Object, reason: str) -> frozenset[int]:
     """Return the hours of the week in which the budgets let no node go for a reason; those not on the hour are rounded up.
 
     Of several budgets that are active the least counts, and one without reasons is for all of them. A share is rounded up, so
-    that only 0 lets none go (nodepool.go, GetAllowedDisruptionsByReason).
+    that only 0 lets none go; a budget that cannot be read lets none go for any reason, whatever its own are (nodepool.go,
+    GetAllowedDisruptionsByReason and MustGetAllowedDisruptions).
     """
     blocked = frozenset[int]()
     for budget in listed(disruption, "budgets"):
+        if budget_fault(budget):
+            return _WHOLE_WEEK
         reasons = at(budget, "reasons")
-        if isinstance(reasons, list) and reasons and reason not in reasons:
+        if isinstance(reasons, list) and reason not in reasons:
             continue
-        if text(budget, "nodes") in ("0", "0%"):
+        if _lets_none_go(budget):
             blocked |= _active_hours(budget) or frozenset()
     return blocked
 
 
+def _lets_none_go(budget: Object) -> bool:
+    return bool(re.fullmatch(r"0+%?", text(budget, "nodes") or _USUAL_BUDGET))
+
+
+def budget_fault(budget: Object) -> str:
+    """Say why Karpenter cannot read a disruption budget; empty where it can."""
+    nodes, schedule = text(budget, "nodes") or _USUAL_BUDGET, at(budget, "schedule")
+    if not re.fullmatch(r"[0-9]+%?", nodes):
+        return f"nodes: {nodes} is neither a whole number nor a percentage"
+    if schedule is None:
+        return "it has a duration and no schedule" if at(budget, "duration") is not None else ""
+    return "" if never_comes(str(schedule)) else timetable(str(schedule)) or ""
+
+
 def _active_hours(budget: Object) -> frozenset[int] | None:
-    """Return the hours of the week in which a budget is active; None where its schedule cannot be read."""
+    """Return the hours of the week in which a budget is active for a while; None where not every week is alike.
+
+    It is active while the next time after that of its duration ago is not still to come (nodepool.go, IsActive). One without
+    any such time has the zero time of Go, which is long past.
+    """
     schedule = text(budget, "schedule")
-    schedule = _NAMED_SCHEDULES.get(schedule, schedule)
-    if schedule in ("", _EVERY_MINUTE):
+    if not schedule or never_comes(schedule):
         return _WHOLE_WEEK
-    starts, length_s = moments(schedule), duration_s(text(budget, "duration"))
-    if starts is None or length_s is None:
+    starts, length_s = minutes_of_week(schedule), duration_s(text(budget, "duration")) or 0.0
+    if starts is None:
         return None
-    length = math.ceil(length_s / S_PER_HR)
-    return frozenset((start + hour) % HR_PER_WEEK for start in starts for hour in range(min(length, HR_PER_WEEK)))
+    if length_s >= HR_PER_WEEK * S_PER_HR:
+        return _WHOLE_WEEK
+    hours: set[int] = set()
+    for start_s in (minute * S_PER_MIN for minute in starts):
+        hours |= set(range(start_s // S_PER_HR, math.ceil((start_s + length_s) / S_PER_HR)))
+    return frozenset(hour % HR_PER_WEEK for hour in hours)
+
+
+def _replaces_spot(spec: Object, name: str) -> Iterator[tuple[str, str]]:
+    """Yield that a pool's spot nodes may be replaced by cheaper spot ones, where so many types may be that cheap.
+
+    Karpenter does so for one node where at least 15 types are cheaper than its own, and only with its feature gate
+    SpotToSpotConsolidation, which is off unless it is set (pkg/controllers/disruption/consolidation.go,
+    computeSpotToSpotConsolidation; pkg/operator/options/options.go). Here a node stays what it was started as.
+    """
+    needs = {need.key: need for need in _needs(object_at(spec, "template", "spec"))}
+    types = next(
+        (needs[key].values for key in INSTANCE_TYPE_LABELS if key in needs and needs[key].operator == "In"), None
+    )
+    ways = needs.get(CAPACITY_TYPE_LABEL)
+    # the type that a node has is one of them, and is not cheaper than itself
+    many = types is None or len(types) > _CHEAPER_SPOT_TYPES
+    moves = text(spec, "disruption", "consolidationPolicy") != "WhenEmpty"
+    if many and moves and ways is not None and ways.operator == "In" and "spot" in ways.values:
+        count = "any number of" if types is None else f"{len(types)}"
+        yield (
+            f"NodePool {name}: spot nodes replaced by cheaper spot nodes",
+            f"not modelled: with the feature gate SpotToSpotConsolidation a node goes where {_CHEAPER_SPOT_TYPES} types are "
+            f"cheaper, and this pool may start {count} types",
+        )
 
 
 def unread_parts(name: str, body: Object) -> Iterator[tuple[str, str]]:
@@ -166,10 +216,24 @@ def unread_parts(name: str, body: Object) -> Iterator[tuple[str, str]]:
             yield f"NodePool {name}: limit of {resource}", "only limits of GPUs and of nodes are modelled"
     if text(spec, "disruption", "consolidationPolicy") == "Balanced":
         yield f"NodePool {name}: consolidationPolicy Balanced", "taken as WhenEmptyOrUnderutilized, which moves more"
+    yield from _replaces_spot(spec, name)
     for budget in listed(spec, "disruption", "budgets"):
-        if text(budget, "nodes") in ("0", "0%") and _active_hours(budget) is None:
-            why = "only times on the hour, of days of the week, are read: taken as if it never were"
-            yield f"NodePool {name}: budget at {text(budget, 'schedule')}", why
+        yield from _unread_of_budget(name, budget)
+
+
+def _unread_of_budget(name: str, budget: Object) -> Iterator[tuple[str, str]]:
+    """Yield what of a disruption budget is not replayed as it is."""
+    nodes, schedule = text(budget, "nodes") or _USUAL_BUDGET, text(budget, "schedule")
+    what = f"NodePool {name}: budget at {schedule}" if schedule else f"NodePool {name}: budget of {nodes}"
+    if why := budget_fault(budget):
+        yield what, f"{why}. Karpenter then lets no node of the pool go by choice, and it is replayed so"
+    elif not _lets_none_go(budget):
+        if nodes != "100%":
+            yield what, f"how many nodes go at once ({nodes}) is not modelled: each goes as soon as any may"
+    elif (hours := _active_hours(budget)) is None:
+        yield what, "only times that are the same in every week are read: taken as if it never were"
+    elif hours != _WHOLE_WEEK and (moments(schedule) is None or (duration_s(text(budget, "duration")) or 0) % S_PER_HR):
+        yield what, "replayed over the whole hours that it touches"
 
 
 def by_weight(pools: Sequence[NodePool]) -> list[NodePool]:

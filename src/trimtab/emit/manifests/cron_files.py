@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,35 +98,6 @@ def _cron(second_of_day: int, days: Sequence[int]) -> str:
     # cron counts days from Sunday = 0; the week here starts on Monday
     on = sorted({(day + day_on + 1) % DAYS_PER_WEEK for day in days})
     return f"{rest // S_PER_MIN} {hour} * * {','.join(map(str, on)) if len(on) < DAYS_PER_WEEK else '*'}"
-
-
-_ON_THE_HOUR = re.compile(
-    r"0 (?P<hour>\d+) \* \* (?P<days>\*|(?:[0-7]|[a-z]{3})(?:[-,](?:[0-7]|[a-z]{3}))*)", re.IGNORECASE
-)
-_CRON_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-
-
-def moments(cron: str) -> list[int] | None:
-    """Return the hours of the week (Monday 00:00 is 0) at which a cron expression fires; None where it fires at others.
-
-    >>> moments("0 8 * * 1-2,7"), moments("0 8 * * sun"), moments("30 8 * * *")
-    ([8, 32, 152], [152], None)
-    """
-    found = _ON_THE_HOUR.fullmatch(cron)
-    if found is None or int(found["hour"]) >= HR_PER_DAY:
-        return None
-    days: set[int] = set()
-    for part in ("0-6" if found["days"] == "*" else found["days"]).split(","):
-        first, _, last = part.partition("-")
-        if not all(day.isdigit() or day.lower() in _CRON_DAYS for day in (first, last or first)):
-            return None
-        days |= set(range(_cron_day(first), _cron_day(last or first) + 1))
-    # cron counts days from Sunday = 0 (or 7); the week here starts on Monday
-    return sorted({(day - 1) % DAYS_PER_WEEK * HR_PER_DAY + int(found["hour"]) for day in days})
-
-
-def _cron_day(spelling: str) -> int:
-    return int(spelling) if spelling.isdigit() else _CRON_DAYS.index(spelling.lower())
 
 
 KUBECTL = "registry.k8s.io/kubectl:v1.34.0"
