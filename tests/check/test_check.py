@@ -24,8 +24,8 @@ pytest.importorskip("promql_parser", reason="the extra `check` is not installed 
 
 from trimtab.check import Cluster, Schemas, Severity, check_folder
 from trimtab.check.cluster import cluster_of_bundle
-from trimtab.review.timetables import timetable
 from trimtab.check.promql import read_query
+from trimtab.review.timetables import timetable
 
 CATALOG = load_catalog()
 celpy.Environment()  # raises the recursion limit once, which hypothesis would take for the test's doing

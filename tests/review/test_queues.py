@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 from tests.emit.cluster_example import example_facts
+from tests.fleets import FleetRows
 from tests.review.test_emitted import of_effect
 from tests.review.test_review import nightly_runs as nightly_runs, on_pool, reviewed, stops
 
@@ -16,7 +17,7 @@ from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.cron_files import cluster_queue_objects, deferral_objects
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.review import read_objects
-from trimtab.review.queues import Admission, QueuedRuns, deferral_of, waits_s
+from trimtab.review.queues import Admission, QueuedRuns, admit, deferral_of
 
 
 def runs(*each):
@@ -25,8 +26,8 @@ def runs(*each):
 
 def alone(waiting, quotas, *, strict):
     """The waits in one queue of no cohort."""
-    (found,) = waits_s([(waiting, Admission.of(quotas, strict=strict))])
-    return found
+    (found,) = admit([(waiting, Admission.of(quotas, strict=strict))])
+    return found.waits_s
 
 
 def test_older_runs_that_do_not_fit_block_newer_ones_in_strict_order_alone():
@@ -132,10 +133,124 @@ def test_a_queue_that_is_not_among_the_objects_is_named(nightly_runs):
     assert any("ClusterQueue elsewhere, which is not among these objects" in note for note in run.notes)
 
 
-def test_what_of_a_queue_is_not_modelled_is_listed(nightly_runs):
-    found = reviewed(nightly_runs, queued(1, "preemption: {withinClusterQueue: LowerPriority}"))
+@pytest.mark.parametrize(
+    ("preemption", "listed"),
+    [
+        ("{withinClusterQueue: LowerPriority, reclaimWithinCohort: Never}", []),
+        ("{reclaimWithinCohort: Any}", ["ClusterQueue team: preemption.reclaimWithinCohort"]),
+        ("{borrowWithinCohort: {policy: LowerPriority}}", ["ClusterQueue team: preemption.borrowWithinCohort"]),
+    ],
+)
+def test_what_of_a_queue_is_not_modelled_is_listed(nightly_runs, preemption, listed):
+    found = reviewed(nightly_runs, queued(1, f"preemption: {preemption}"))
 
-    assert [one.what for one in found.unread] == ["ClusterQueue team: preemption"]
+    assert [one.what for one in found.unread] == listed
+
+
+# name -> priorities and sizes at work, those of the run that comes, and who is taken back for it; the quota is 6
+PREEMPTIONS = {
+    "preempt lowest priority": ({"low": (-1, 2), "mid": (0, 2), "high": (1, 2)}, (1, 2), {"low"}),
+    "preempt multiple": ({"low": (-1, 2), "mid": (0, 2), "high": (1, 2)}, (1, 3), {"low", "mid"}),
+    "no preemption for low priority": ({"low": (-1, 3), "mid": (0, 3)}, (-1, 1), set()),
+    "not enough low priority workloads": ({"low": (-1, 3), "mid": (0, 3)}, (0, 4), set()),
+    "some free quota, preempt low priority": ({"low": (-1, 1), "mid": (0, 1), "high": (1, 3)}, (1, 2), {"low"}),
+    "minimal set excludes low priority": ({"low": (-1, 1), "mid": (0, 2), "high": (1, 3)}, (1, 2), {"mid"}),
+}
+
+
+@pytest.mark.parametrize("case", PREEMPTIONS)
+def test_runs_are_taken_back_for_those_of_higher_priority_as_in_kueue(case):
+    """kubernetes-sigs/kueue v0.19.2, pkg/scheduler/preemption/preemption_test.go, `TestPreemption`."""
+    at_work, (priority, gpus), taken_back = PREEMPTIONS[case]
+    queue = Admission.of([6.0], strict=False, preempts="LowerPriority")
+    lines = [(runs((0, 100, size))._replace(priority=each), queue) for each, size in at_work.values()]
+
+    *old, new = admit([*lines, (runs((10, 100, gpus))._replace(priority=priority), queue)])
+
+    assert {name for name, part in zip(at_work, old, strict=True) if part.lost_s[0]} == taken_back
+    assert {part.lost_s[0] for part in old} <= {0.0, 10.0}
+    assert (new.waits_s[0] == 0) == bool(taken_back)
+
+
+@pytest.mark.parametrize(
+    ("preempts", "waits", "lost"), [("LowerOrNewerEqualPriority", 10, 4), ("LowerPriority", 105, 0)]
+)
+def test_newer_runs_of_equal_priority_are_taken_back_where_the_queue_says_so(preempts, waits, lost):
+    """The same file, "preempt newer workloads with the same priority": of two newer ones the one let in last."""
+    queue = Admission.of([6.0], strict=False, preempts=preempts)
+    high, older = runs((0, 20, 3))._replace(priority=2), runs((10, 50, 4))._replace(priority=1)
+    newer = runs((15, 100, 1), (16, 100, 2))._replace(priority=1)
+
+    _, first, later = admit([(high, queue), (older, queue), (newer, queue)])
+
+    assert (first.waits_s.tolist(), later.lost_s.tolist()) == ([waits], [0, lost])
+
+
+def test_a_higher_priority_stands_before_older_runs_in_its_queue():
+    """Kueue v0.19.2, cluster_queue.md: "by priority first, and then by creation time"."""
+    queue = Admission.of([2.0], strict=True)
+    low, high = runs((0, 10, 2), (1, 10, 2)), runs((2, 10, 2))._replace(priority=5)
+
+    first, second = admit([(low, queue), (high, queue)])
+
+    assert (first.waits_s.tolist(), second.waits_s.tolist()) == ([0, 19], [8])
+
+
+@pytest.fixture
+def nights_and_urgent_runs():
+    """A run of four hours every night at two, and another of one hour every night at three."""
+    rows = FleetRows(7).node("n0", "g5.xlarge").node("n1", "g5.xlarge")
+    for name, node, start, end in (("nightly", "n0", 2, 6), ("urgent", "n1", 3, 4)):
+        rows.hold(f"lab/{name}", node, [0], owner_kind="Job")
+        for day in range(7):
+            rows.use(f"lab/{name}", node, 0, range(24 * day + start, 24 * day + end), sm=0.9)
+            begins, ends = 24.0 * day + start, 24.0 * day + end
+            rows.job(f"lab/{name}", begins, begins, ends, 1, name=f"{name}-{day}")
+        rows.workloads |= {f"lab/{name}": {"kind": "batch"}}
+    return rows.bundle()
+
+
+PRIORITY = """
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: above}
+value: 100
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 100
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "policy", "taken_back"),
+    [
+        ("labels: {kueue.x-k8s.io/priority-class: urgent, ", "LowerPriority", True),
+        ("labels: {kueue.x-k8s.io/priority-class: urgent, ", "Never", False),
+        ("labels: {", "LowerPriority", False),
+    ],
+)
+def test_what_is_taken_back_is_said_with_the_work_that_it_loses(nights_and_urgent_runs, says, policy, taken_back):
+    urgent = JOB.partition("---")[0].replace("name: nightly,", "name: urgent,").replace("labels: {", says)
+    said = queued(1, f"preemption: {{withinClusterQueue: {policy}}}") + "---" + urgent + PRIORITY
+
+    found = reviewed(nights_and_urgent_runs, said)
+
+    lines = [fault.what for fault in found.findings if "taken back" in fault.what]
+    assert [line.partition(" for")[0] for line in lines] == (["7 of 7 runs are taken back"] if taken_back else [])
+    assert all("after 7 h of work in all" in line for line in lines)
+
+
+def test_a_priority_that_no_object_here_says_is_noted(nights_and_urgent_runs):
+    said = queued(1, "preemption: {withinClusterQueue: LowerPriority}")
+    found = reviewed(
+        nights_and_urgent_runs, said.replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: gone, ")
+    )
+
+    (run,) = [each for each in found.workloads if each.workload == "lab/nightly"]
+    assert "priority class gone is not among these objects: taken as 0 in its queue" in run.notes
 
 
 # cohorts and queues as (name, cohort above, nominal, borrowing, lending), and what each queue can have
@@ -226,18 +341,18 @@ def test_gpus_that_one_queue_of_a_cohort_borrows_are_gone_for_the_other():
     queues = admissions_of([], [("team", "all", 4, None, None), ("other", "all", 4, None, None)])
     long, late = runs((0, 100, 8)), runs((1, 10, 4))
 
-    waits = waits_s([(long, queues["team"]), (late, queues["other"])])
+    found = admit([(long, queues["team"]), (late, queues["other"])])
 
-    assert [part.tolist() for part in waits] == [[0], [99]]
+    assert [part.waits_s.tolist() for part in found] == [[0], [99]]
 
 
 def test_of_two_queues_the_run_that_borrows_nothing_is_let_in_first():
     queues = admissions_of([], [("team", "all", 2, None, None), ("other", "all", 4, None, None)])
     borrows, within = runs((0, 10, 4)), runs((0, 10, 4))
 
-    waits = waits_s([(borrows, queues["team"]), (within, queues["other"])])
+    found = admit([(borrows, queues["team"]), (within, queues["other"])])
 
-    assert [part.tolist() for part in waits] == [[10], [0]]
+    assert [part.waits_s.tolist() for part in found] == [[10], [0]]
 
 
 def test_a_flavor_says_on_which_nodes_its_runs_go(nightly_runs):

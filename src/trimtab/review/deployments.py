@@ -28,7 +28,6 @@ from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
-from trimtab.ledger.arrays import FloatArray
 from trimtab.levers import gpu_count, idle_release, schedule, sharing
 from trimtab.policies.deferral import start_s
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -48,7 +47,7 @@ from trimtab.review.placing import (
     with_fewer_gpus,
 )
 from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NodePool
-from trimtab.review.queues import ClusterQueue, QueuedRuns, deferral_of, only_flavor, waits_s
+from trimtab.review.queues import AdmittedRuns, ClusterQueue, QueuedRuns, admit, deferral_of, only_flavor
 from trimtab.review.replicas import most_wanted, room_on, scale_replicas
 from trimtab.review.timetables import moments
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
@@ -142,22 +141,30 @@ def _admit(cases: Mapping[str, Case], manifests: Manifests, found: Mapping[str, 
     }
     names = [name for name, queue in queues.items() if queue in admissions and admissions[queue].quotas]
     capacities = {queue: [quota.available() for quota in admission.quotas] for queue, admission in admissions.items()}
-    waits = waits_s(
-        [(_queued_runs(cases[name], manifests.pods[name], found[name]), admissions[queues[name]]) for name in names]
-    )
-    for name, part in zip(names, waits, strict=True):
+    made = admit([(_queued_runs(cases[name], manifests, found[name]), admissions[queues[name]]) for name in names])
+    for name, part in zip(names, made, strict=True):
         queue = manifests.queues.cluster[queues[name]]
         _say_waits(name, part, queue, capacities[queue.name], manifests, found[name])
+        _say_priority(name, queue, manifests, found[name])
+
+
+def _say_priority(name: str, queue: ClusterQueue, manifests: Manifests, found: Proposed) -> None:
+    pods = manifests.pods[name]
+    if queue.preempts != "Never" and manifests.queue_priority_of(pods) is None:
+        found.notes.append(
+            f"priority class {pods.queue_priority or pods.priority_class} is not among these objects: taken as 0 in its queue"
+        )
 
 
 def _say_waits(
     name: str,
-    waits: FloatArray,
+    made: AdmittedRuns,
     queue: ClusterQueue,
     capacities: Sequence[float],
     manifests: Manifests,
     found: Proposed,
 ) -> None:
+    waits = made.waits_s
     found.waits_s = tuple(waits.tolist())
     never, longest = int(np.isinf(waits).sum()), waits[np.isfinite(waits)].max(initial=0.0)
     files = (*manifests.pods[name].files, queue.file)
@@ -177,6 +184,14 @@ def _say_waits(
             "had not: later, and as much",
             "raise the quota if their targets need it",
         )  # fmt: skip
+    if lost := int((made.lost_s > 0).sum()):
+        found.warn(
+            name, files,
+            f"{lost} of {len(waits)} runs are taken back for others of ClusterQueue {queue.name} "
+            f"(withinClusterQueue: {queue.preempts}) after {made.lost_s.sum() / S_PER_HR:.2g} h of work in all, which is lost "
+            "unless they save it, and is not billed here",
+            "save and resume, raise the quota, or set withinClusterQueue: Never",
+        )  # fmt: skip
 
 
 def _queue_of(name: str, manifests: Manifests) -> str:
@@ -188,7 +203,7 @@ def _queue_of(name: str, manifests: Manifests) -> str:
     return "" if local is None else local.cluster_queue
 
 
-def _queued_runs(case: Case, pods: DeclaredPods, found: Proposed) -> QueuedRuns:
+def _queued_runs(case: Case, manifests: Manifests, found: Proposed) -> QueuedRuns:
     """Return the runs of a workload as they come into its queue, once a clock that holds them has let them go."""
     jobs = case.workload.jobs
     if jobs is None:
@@ -198,8 +213,10 @@ def _queued_runs(case: Case, pods: DeclaredPods, found: Proposed) -> QueuedRuns:
     deferred = next((effect.policy for _, effect in found.changes if isinstance(effect, DeferRuns)), None)
     if deferred is not None:
         submit_s = np.array([start_s(deferred, midnight_s + float(at_s)) - midnight_s for at_s in submit_s])
+    pods = manifests.pods[case.workload.name]
     gpus = np.asarray(jobs.gpus if pods.gpus is None else jobs.pods * float(pods.gpus), dtype=np.float64)
-    return QueuedRuns(submit_s, np.nan_to_num(jobs.end_s - jobs.start_s), gpus)
+    priority = manifests.queue_priority_of(pods) or 0.0
+    return QueuedRuns(submit_s, np.nan_to_num(jobs.end_s - jobs.start_s), gpus, priority)
 
 
 def _beside_one_another(cases: Mapping[str, Case], market: Market, manifests: Manifests) -> dict[str, Proposed]:

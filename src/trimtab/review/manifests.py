@@ -31,7 +31,7 @@ from trimtab.review.karpenter import (
 )
 from trimtab.review.node_groups import GROUP_KINDS, is_block_group, node_groups, ranks_groups
 from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
-from trimtab.review.queues import QUEUE_KINDS, Queues
+from trimtab.review.queues import PRIORITY_LABEL, QUEUE_KINDS, Queues
 from trimtab.review.shares import MIG_SLICE, sharing_configs
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, selects, text
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
@@ -98,6 +98,8 @@ class DeclaredPods:
     """How new pods take the place of old ones; None: as its kind does by itself."""
     queue: str = ""
     """The LocalQueue of Kueue that its pods wait in."""
+    queue_priority: str = ""
+    """The WorkloadPriorityClass by which they stand in it; empty: they stand by their own class."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -124,6 +126,7 @@ class DeclaredPods:
             stays_put=self.stays_put or other.stays_put,
             rollout=self.rollout or other.rollout,
             queue=self.queue or other.queue,
+            queue_priority=self.queue_priority or other.queue_priority,
         )
 
     def with_claims(self, claimed: Mapping[str, AskedGpus]) -> DeclaredPods:
@@ -220,6 +223,16 @@ class Manifests:
         """Return the PodDisruptionBudgets that select a workload's pods, by the labels that these objects give them."""
         namespace, labels = pods.workload.partition("/")[0], dict(pods.labels)
         return tuple(budget for budget in self.budgets if labels and budget.selects(namespace, labels))
+
+    def queue_priority_of(self, pods: DeclaredPods) -> float | None:
+        """Return the priority of pods in their queue; None where no object here says it.
+
+        A WorkloadPriorityClass comes before the class of the pods, and without either it is 0 (Kueue v0.19.2,
+        pkg/util/priority/priority.go).
+        """
+        if pods.queue_priority:
+            return self.queues.priorities.get(pods.queue_priority)
+        return self.priorities.get(pods.priority_class) if pods.priority_class else 0.0
 
     def is_placeholder(self, pods: DeclaredPods) -> bool:
         """Return whether pods only hold a node until others take their place: a timetable of the lowest priority."""
@@ -419,6 +432,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         stays_put=any(text(meta, "annotations", key) == value for key, value in _STAYS_PUT.items()),
         rollout=rollout_of(kind, body),
         queue=text(body, "metadata", "labels", QUEUE_LABEL),
+        queue_priority=text(body, "metadata", "labels", PRIORITY_LABEL),
     )
 
 

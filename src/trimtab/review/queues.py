@@ -4,12 +4,19 @@ As Kueue v0.19.2 has it (site/content/en/docs/concepts/cluster_queue.md): a Loca
 admits one once a flavor has as much quota left as all of its pods ask for, the first such flavor of its list. A run that asks
 for more than a flavor's capacity never gets it (pkg/scheduler/flavorassigner, "> maximum capacity"). `StrictFIFO` lets older
 runs that do not fit block newer ones, `BestEffortFIFO`, the default, does not. Queues of a tree of cohorts share what they lend
-and borrow (pkg/cache/scheduler/resource_node.go); of their oldest runs those that borrow nothing are let in first, then the
-older ones (pkg/scheduler/scheduler.go, makeClassicalIterator). Only GPUs are counted.
+and borrow (pkg/cache/scheduler/resource_node.go); of their first runs those that borrow nothing are let in first, then those of
+higher priority, then the older ones (pkg/scheduler/scheduler.go, makeClassicalIterator). In a queue too higher priorities come
+first, then older runs. Only GPUs are counted.
+
+A run that finds no room takes that of runs of its own ClusterQueue where `preemption.withinClusterQueue` says so: of those of
+lower priority, or as high and newer, the lowest and of equals the one let in last goes first, until there is room; those that
+need not have gone stay (pkg/scheduler/preemption: preemption.go, classicalPreemptions, fillBackWorkloads; common/ordering.go).
+What is taken back goes to its old place in the queue, and is taken to begin again.
 """
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 import re
@@ -22,13 +29,12 @@ import numpy as np
 from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.review.pools import GPU, Taint, object_at
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, quantity, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 _GROUP = "kueue.x-k8s.io"
-QUEUE_KINDS = frozenset({"ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort"})
+QUEUE_KINDS = frozenset({"ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "WorkloadPriorityClass"})
 _UNREAD = {
-    "preemption": "no run is taken back for another",
     "flavorFungibility": "a run takes the first flavor that has room",
     "fairSharing": "runs are let in as they come",
     "admissionChecks": "every check is taken to pass at once",
@@ -37,6 +43,13 @@ _UNREAD = {
     "concurrentAdmissionPolicy": "runs do not move between flavors",
 }
 """Fields of a ClusterQueue that are not modelled, and what is taken instead."""
+_UNREAD_PREEMPTION = {
+    "reclaimWithinCohort": "no run is taken back for one of another queue",
+    "borrowWithinCohort": "no run is taken back for one that borrows in another queue",
+}
+_NEVER = "Never"
+PRIORITY_LABEL = f"{_GROUP}/priority-class"
+"""Of a workload: the WorkloadPriorityClass that counts in queues, whatever the priority of its pods."""
 _DAILY = re.compile(r"(?P<minute>\d+)(?:,\d+)* (?P<hour>\d+) \* \* \*")
 _STOPPED = re.compile(r'"stopPolicy": ?"(?P<policy>None|Hold|HoldAndDrain)"')
 
@@ -61,6 +74,8 @@ class ClusterQueue:
     cohort: str
     strict: bool
     stopped: bool
+    preempts: str
+    """Which runs of its own it takes back for others (`withinClusterQueue`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +145,13 @@ class Admission:
 
     quotas: tuple[SharedQuota, ...]
     strict: bool
+    preempts: str = _NEVER
 
     @classmethod
-    def of(cls, quotas: Sequence[float], *, strict: bool) -> Admission:
+    def of(cls, quotas: Sequence[float], *, strict: bool, preempts: str = _NEVER) -> Admission:
         """Return a queue of no cohort."""
         alone = [SharedQuota(nominal=gpus, borrows=None, lends=None, subtree=gpus) for gpus in quotas]
-        return cls(quotas=tuple(alone), strict=strict)
+        return cls(quotas=tuple(alone), strict=strict, preempts=preempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +180,8 @@ class Queues:
     """By namespace and name."""
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     flavors: dict[str, Flavor] = field(default_factory=dict)
+    priorities: dict[str, float] = field(default_factory=dict)
+    """Of WorkloadPriorityClasses, by name."""
     turns: dict[str, dict[str, int]] = field(default_factory=dict)
     """Namespace and name of a LocalQueue -> the second of the day (UTC) at which a clock sets each stop policy."""
 
@@ -176,11 +194,18 @@ class Queues:
                 )
             case "ResourceFlavor":
                 self.flavors[name] = _flavor(body)
+            case "WorkloadPriorityClass":
+                self.priorities[name] = number(body, "value") or 0.0
             case "ClusterQueue":
                 self.cluster[name] = _cluster_queue(name, file, body)
                 for key, taken in _UNREAD.items():
                     if at(body, "spec", key):
                         yield f"ClusterQueue {name}: {key}", f"not modelled: {taken}"
+                for key, taken in _UNREAD_PREEMPTION.items():
+                    stated = at(body, "spec", "preemption", key)
+                    policy = stated if isinstance(stated, str) else text(stated, "policy")
+                    if policy not in ("", _NEVER):
+                        yield f"ClusterQueue {name}: preemption.{key}", f"not modelled: {taken}"
             case _:
                 # `parent` in v1alpha1
                 parent = text(body, "spec", "parentName") or text(body, "spec", "parent")
@@ -211,7 +236,7 @@ class Queues:
             for leaf, quota in zip(leaves, queue.quotas, strict=True):
                 if queue.cohort:
                     leaf.join(self._cohort(queue.cohort, quota.flavor, cohorts))
-            found[queue.name] = Admission(quotas=leaves, strict=queue.strict)
+            found[queue.name] = Admission(quotas=leaves, strict=queue.strict, preempts=queue.preempts)
         for cohort in list(self.cohorts):
             # a cohort without queues still lends what it has
             for flavor in {flavor for _, flavor in cohorts}:
@@ -289,6 +314,7 @@ def _cluster_queue(name: str, file: str, body: Object) -> ClusterQueue:
         cohort=text(body, "spec", "cohortName") or text(body, "spec", "cohort"),
         strict=text(body, "spec", "queueingStrategy") == "StrictFIFO",
         stopped=_is_stopped(body),
+        preempts=text(body, "spec", "preemption", "withinClusterQueue") or _NEVER,
     )
 
 
@@ -307,63 +333,132 @@ def deferral_of(turns: Mapping[str, int]) -> DeferPolicy | str:
 
 
 class QueuedRuns(NamedTuple):
-    """Runs in a queue, in any order (n_runs,): when each is submitted, how long it runs, the GPUs of all its pods."""
+    """Runs in a queue, in any order (n_runs,): when each is submitted, how long it runs, the GPUs of all its pods; and how they
+    stand to other runs."""
 
     submit_s: FloatArray
     run_s: FloatArray
     gpus: FloatArray
+    priority: float = 0.0
 
 
-def waits_s(lines: Sequence[tuple[QueuedRuns, Admission]]) -> list[FloatArray]:
-    """Return how long each run of some lists waits for quota, `(n_runs,)` each; infinite where it never gets it.
+class AdmittedRuns(NamedTuple):
+    """What a queue makes of runs (n_runs,): how long each waits, and how long it worked for nothing until it was taken back."""
+
+    waits_s: FloatArray
+    """All the times that it waits; infinite where it is never let in, or never again."""
+    lost_s: FloatArray
+
+
+def admit(lines: Sequence[tuple[QueuedRuns, Admission]]) -> list[AdmittedRuns]:
+    """Return what queues make of some lists of runs.
 
     Lists of one queue name the same admission. Of equal submissions the first in the order given comes first. A run that ends
     frees its quota before others are let in.
 
     >>> runs = QueuedRuns(np.array([0.0, 1.0, 2.0]), np.array([10.0, 10.0, 10.0]), np.array([2.0, 4.0, 2.0]))
-    >>> [waits_s([(runs, Admission.of([4.0], strict=strict))])[0].tolist() for strict in (False, True)]
+    >>> [admit([(runs, Admission.of([4.0], strict=strict))])[0].waits_s.tolist() for strict in (False, True)]
     [[0.0, 11.0, 0.0], [0.0, 9.0, 18.0]]
     """
     if not lines:
         return []
-    runs = QueuedRuns(*(np.concatenate([np.asarray(part[column]) for part, _ in lines]) for column in range(3)))
-    sizes = [len(part.submit_s) for part, _ in lines]
-    queue_of = [admission for (_, admission), size in zip(lines, sizes, strict=True) for _ in range(size)]
-    wait_s = np.full(len(queue_of), np.inf)
-    order = np.argsort(runs.submit_s, kind="stable").tolist()
-    ends: list[tuple[float, int, SharedQuota]] = []
-    pending: dict[Admission, list[int]] = {admission: [] for _, admission in lines}
-    coming = 0
-    while coming < len(order) or (any(pending.values()) and ends):
-        now = min(runs.submit_s[order[coming]] if coming < len(order) else math.inf, ends[0][0] if ends else math.inf)
+    runs = [
+        _Run(
+            submit_s=float(part.submit_s[run]), run_s=float(part.run_s[run]), gpus=float(part.gpus[run]),
+            priority=part.priority, queue=queue,
+        )
+        for part, queue in lines
+        for run in range(len(part.submit_s))
+    ]  # fmt: skip
+    _play(runs)
+    cuts = np.cumsum([len(part.submit_s) for part, _ in lines])[:-1]
+    waits_s, lost_s = (
+        np.split(np.array(column), cuts) for column in ([r.wait_s for r in runs], [r.lost_s for r in runs])
+    )
+    return [AdmittedRuns(*both) for both in zip(waits_s, lost_s, strict=True)]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """One run on its way through a queue."""
+
+    submit_s: float
+    run_s: float
+    gpus: float
+    priority: float
+    queue: Admission
+    quota: SharedQuota | None = None
+    """What it uses while it is at work."""
+    since_s: float = 0.0
+    """When it was let in."""
+    place: int = 0
+    """The how-manieth it was to be let in."""
+    lost_s: float = 0.0
+    wait_s: float = math.inf
+
+    @property
+    def before(self) -> tuple[float, float]:
+        """Return what those that come first in a queue have the least of."""
+        return -self.priority, self.submit_s
+
+    def yields_to(self, other: _Run) -> bool:
+        """Return whether it is taken back for another run of its queue (common/preemption_policy.go)."""
+        if self.priority < other.priority:
+            return self.queue.preempts != _NEVER
+        newer = self.priority == other.priority and other.submit_s < self.submit_s
+        return newer and self.queue.preempts == "LowerOrNewerEqualPriority"
+
+
+def _play(runs: Sequence[_Run]) -> None:
+    """Let runs in as their queues do, until none is left or no event is to come."""
+    order = sorted(runs, key=lambda run: run.submit_s)
+    pending: dict[Admission, list[_Run]] = {run.queue: [] for run in runs}
+    at_work: dict[Admission, list[_Run]] = {run.queue: [] for run in runs}
+    ends: list[tuple[float, int, _Run]] = []
+    coming = places = 0
+    while coming < len(order) or ends:
+        now = min(order[coming].submit_s if coming < len(order) else math.inf, ends[0][0] if ends else math.inf)
         while ends and ends[0][0] <= now:
-            _, run, quota = heapq.heappop(ends)
-            quota.give_back(float(runs.gpus[run]))
-        while coming < len(order) and runs.submit_s[order[coming]] <= now:
-            pending[queue_of[order[coming]]].append(order[coming])
+            _, place, run = heapq.heappop(ends)
+            # one that was taken back meanwhile does not end then
+            if run.quota is not None and run.place == place:
+                run.quota.give_back(run.gpus)
+                run.quota = None
+                at_work[run.queue].remove(run)
+        while coming < len(order) and order[coming].submit_s <= now:
+            bisect.insort(pending[order[coming].queue], order[coming], key=lambda run: run.before)
             coming += 1
-        for run, quota in _let_in(pending, runs):
-            wait_s[run] = now - runs.submit_s[run]
-            heapq.heappush(ends, (now + float(runs.run_s[run]), run, quota))
-    return np.split(wait_s, np.cumsum(sizes)[:-1])
+        for run, quota in _let_in(pending, at_work, now):
+            places += 1
+            run.quota, run.since_s, run.place = quota, now, places
+            run.wait_s = now - run.submit_s - run.lost_s
+            at_work[run.queue].append(run)
+            heapq.heappush(ends, (now + run.run_s, places, run))
 
 
-def _let_in(pending: dict[Admission, list[int]], runs: QueuedRuns) -> Iterator[tuple[int, SharedQuota]]:
+def _let_in(
+    pending: Mapping[Admission, list[_Run]], at_work: Mapping[Admission, list[_Run]], now: float
+) -> Iterator[tuple[_Run, SharedQuota]]:
     """Yield the runs that are let in now, each with the quota that it then uses; the others stay pending."""
     tried = dict.fromkeys(pending, 0)
     while True:
         heads = [
-            (_asked(queue, float(runs.gpus[left[tried[queue]]])), left[tried[queue]], queue)
+            (_asked(queue, left[tried[queue]].gpus), left[tried[queue]], queue)
             for queue, left in pending.items()
             if tried[queue] < len(left)
         ]
         if not heads:
             return
-        # those that borrow come last, and of equals the older one first
-        (_, quota), run, queue = min(heads, key=lambda head: (head[0][0], runs.submit_s[head[1]], head[1]))
+        # those that borrow come last, then the higher priority comes first, and of equals the older one
+        (_, quota), run, queue = min(heads, key=lambda head: (head[0][0], head[1].before))
+        if quota is None and (victims := _victims(run, at_work[queue])):
+            for victim in victims:
+                _take_back(victim, pending[queue], at_work[queue], now)
+            _, quota = _asked(queue, run.gpus)
         if quota is not None:
-            pending[queue].pop(tried[queue])
-            quota.take(float(runs.gpus[run]))
+            # those that were taken back stand behind it, or they would not have been
+            pending[queue].remove(run)
+            quota.take(run.gpus)
             yield run, quota
         else:
             # a run that does not fit blocks those behind it in a strict queue
@@ -374,6 +469,44 @@ def _asked(queue: Admission, gpus: float) -> tuple[bool, SharedQuota | None]:
     """Return whether a run would borrow, and the first quota that has room for it; none where none has."""
     quota = next((quota for quota in queue.quotas if gpus <= quota.available()), None)
     return quota is not None and quota.used + gpus > quota.nominal, quota
+
+
+def _victims(run: _Run, at_work: Sequence[_Run]) -> list[_Run]:
+    """Return the runs of its queue that make room for a run, in the first flavor where that is enough; none where none is."""
+    if run.queue.preempts == _NEVER:
+        return []
+    for quota in run.queue.quotas:
+        candidates = [other for other in at_work if other.quota is quota and other.yields_to(run)]
+        candidates.sort(key=lambda other: (other.priority, -other.since_s, -other.place))
+        taken: list[_Run] = []
+        for other in candidates:
+            quota.give_back(other.gpus)
+            taken.append(other)
+            if run.gpus <= quota.available():
+                break
+        enough = bool(taken) and run.gpus <= quota.available()
+        needed = taken[-1:]
+        for other in reversed(taken[:-1] if enough else taken):
+            quota.take(other.gpus)
+            if enough and run.gpus > quota.available():
+                quota.give_back(other.gpus)
+                needed.append(other)
+        if enough:
+            for other in needed:
+                quota.take(other.gpus)
+            return needed
+    return []
+
+
+def _take_back(run: _Run, pending: list[_Run], at_work: list[_Run], now: float) -> None:
+    """Stop a run and put it where it stood in its queue."""
+    if run.quota is None:
+        raise ValueError("a run that is not at work cannot be taken back")
+    run.quota.give_back(run.gpus)
+    run.quota, run.wait_s = None, math.inf
+    run.lost_s += now - run.since_s
+    at_work.remove(run)
+    bisect.insort(pending, run, key=lambda other: other.before)
 
 
 def only_flavor(queues: Queues, queue: str) -> Flavor | None:
