@@ -7,6 +7,7 @@ import pytest
 import yaml
 from tests.review.test_review import bundle as bundle, hpa, on_pool, pods_metric, reviewed
 
+from trimtab.policies.scaling import Tolerance, average_value
 from trimtab.review.manifests import read_objects
 from trimtab.review.scaling import PAUSED, PAUSED_REPLICAS, Fallback, Replica, paused, paused_at, scaling_of
 
@@ -176,11 +177,65 @@ def test_metrics_over_different_windows_are_noted():
     assert any("slow averages over 300 s" in note for note in policy(trigger(DEMAND, 3), slow).notes)
 
 
-def test_a_formula_over_triggers_is_not_guessed():
-    assert (
-        "scalingModifiers"
-        in policy(trigger(DEMAND), more="advanced: {scalingModifiers: {formula: load * 2, target: '5'}}").refused
-    )
+def modifiers(formula, target, more=""):
+    return f"advanced: {{scalingModifiers: {{formula: '{formula}', target: '{target}'{more}}}}}"
+
+
+ARRIVING, WAITING = 'sum(rate(http_requests_total{pod=~"api-.+"}[1m]))', 'sum(http_requests_waiting{pod=~"api-.+"})'
+
+
+@pytest.mark.parametrize(
+    ("formula", "target", "alone"),
+    [
+        ("load", 5, trigger(ARRIVING, 5)),
+        ("load * 2", 10, trigger(ARRIVING, 5)),
+        ("2 * load", 10, trigger(ARRIVING, 5)),
+        ("load / 4", 1, trigger(ARRIVING, 4)),
+        ("load + waiting / 15", 5, trigger(DEMAND, 5)),
+        ("(load + waiting / 15) / 5", 1, trigger(DEMAND, 5)),
+    ],
+)
+def test_a_formula_scales_as_the_query_that_it_amounts_to(formula, target, alone):
+    triggers = trigger(ARRIVING, 1000), trigger(WAITING, 1000, "waiting")
+
+    assert policy(*triggers, more=modifiers(formula, target)).policy == policy(alone).policy
+
+
+def test_of_the_parts_of_a_maximum_each_stands_for_a_trigger():
+    triggers = trigger(ARRIVING, 1000), trigger(WAITING, 1000, "waiting")
+
+    found = policy(*triggers, more=modifiers("max([load, waiting / 10])", 5)).policy
+
+    assert found == policy(trigger(ARRIVING, 5), trigger(WAITING, 50, "waiting")).policy
+    assert found.others.queue_replica_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(("values", "replicas"), [((3, 2), 3), ((2, 2), 2)])
+def test_a_formula_asks_for_as_many_replicas_as_keda_does(values, replicas):
+    """kedacore/keda v2.20.2, tests/internals/scaling_modifiers: two triggers are summed, and the target is 2."""
+    triggers = trigger(ARRIVING, 1000), trigger(ARRIVING.replace("total", "count"), 1000, "other")
+    hpa = policy(*triggers, more=modifiers("load + other", 2)).policy
+    # a replica here serves 10 requests a second
+    wanted = sum(values) / REPLICA.capacity_req_s / hpa.target_frac
+
+    assert average_value(wanted, 1, Tolerance(0.1, 0.1)) == replicas
+
+
+def test_a_formula_is_active_above_its_own_target():
+    found = policy(trigger(ARRIVING), more=modifiers("load / 10", 1, ", activationTarget: '2'"))
+
+    assert found.activation.load == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    # the second is that of KEDA's own test
+    ["load > 5 ? load : 2", "count([load,waiting],{#>1}) > 1 ? 5 : 0", "load + 1", "load - waiting", "load * waiting", "other"],
+)  # fmt: skip
+def test_a_formula_of_another_form_is_not_guessed(formula):
+    triggers = trigger(ARRIVING), trigger(WAITING, 5, "waiting")
+
+    assert f"of the formula {formula} (scalingModifiers)" in policy(*triggers, more=modifiers(formula, 5)).refused
 
 
 def test_what_is_passed_over_is_noted():

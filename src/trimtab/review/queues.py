@@ -11,7 +11,7 @@ first, then older runs. Only GPUs are counted.
 A run that finds no room takes that of runs of its own ClusterQueue where `preemption.withinClusterQueue` says so: of those of
 lower priority, or as high and newer, the lowest and of equals the one let in last goes first, until there is room; those that
 need not have gone stay (pkg/scheduler/preemption: preemption.go, classicalPreemptions, fillBackWorkloads; common/ordering.go).
-What is taken back goes to its old place in the queue, and is taken to begin again.
+What is taken back goes to its old place in the queue, and is assumed to begin again.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
 from trimtab.review.forecasts import Forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
-from trimtab.review.signals import Kind, Signal, signals_of
+from trimtab.review.signals import Kind, Signal, formula_of, formula_queries, signals_of
 from trimtab.sources.kubernetes.objects import at, listed, number, quantity, text
 
 _AT = "autoscaling.keda.sh/"
@@ -109,8 +109,10 @@ def may_go_to_none(scaler: Scaler) -> bool:
 
 def not_modelled(scaler: Scaler) -> str:
     """Say which part of an autoscaler decides how many replicas there are and is not modelled; empty where none does."""
-    if at(scaler.spec, "advanced", "scalingModifiers", "formula"):
-        return "a formula over its triggers (scalingModifiers) decides, which is not modelled"
+    if (formula := formula_of(scaler)) and formula_queries(scaler) is None:
+        return (
+            f"of the formula {formula} (scalingModifiers) only sums of Prometheus triggers and their maximum are read"
+        )
     return ""
 
 
@@ -175,6 +177,8 @@ class Replica:
 
 def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSeries]) -> Scaling:
     """Return what an autoscaler does to a service of such replicas."""
+    if unmodelled := not_modelled(scaler):
+        return Scaling(policy=None, refused=unmodelled)
     signals = signals_of(scaler, records)
     if mistake := next((signal.mistake for signal in signals if signal.mistake), ""):
         cure = "sum over all of its pods, or compare their mean with a value (metricType: Value, target.value)"
@@ -183,8 +187,6 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
     if not signals or unknown:
         names = ", ".join(signal.name for signal in unknown) or "nothing"
         return Scaling(policy=None, refused=f"it follows {names}, which this history does not hold")
-    if unmodelled := not_modelled(scaler):
-        return Scaling(policy=None, refused=unmodelled)
     leading = _leading(signals, replica)
     if not leading:
         return Scaling(

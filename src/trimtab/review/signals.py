@@ -9,6 +9,7 @@ asks for a few replicas, however many are busy.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections import Counter
@@ -132,7 +133,9 @@ def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, 
 def signals_of(scaler: Scaler, recorded: Sequence[RecordedSeries]) -> list[Signal]:
     """Return what each metric of an autoscaler follows."""
     records = _records_of(scaler, recorded)
-    return list((_triggers if scaler.kind == "ScaledObject" else _metrics)(scaler, records))
+    if scaler.kind != "ScaledObject":
+        return list(_metrics(scaler, records))
+    return list((_composite if formula_of(scaler) else _triggers)(scaler, records))
 
 
 def _metrics(scaler: Scaler, records: Records) -> Iterator[Signal]:
@@ -163,6 +166,103 @@ def _triggers(scaler: Scaler, records: Records) -> Iterator[Signal]:
             yield replace(found, activation=active_above or 0.0)
         else:
             yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
+
+
+def formula_of(scaler: Scaler) -> str:
+    """Return the formula over its triggers by which a ScaledObject scales; empty where each counts by itself."""
+    return text(scaler.spec, "advanced", "scalingModifiers", "formula") if scaler.kind == "ScaledObject" else ""
+
+
+def _composite(scaler: Scaler, records: Records) -> Iterator[Signal]:
+    """Yield what a formula follows, beside the triggers on CPU and memory, which stay as they are.
+
+    Its value is the one metric, an average value unless it says otherwise, and is active above its own `activationTarget`
+    (kedacore/keda v2.20.2, controllers/keda/hpa.go and pkg/scaling/modifiers/formula.go). Of a maximum each part may stand
+    for itself, since the highest recommendation counts.
+    """
+    for trigger in listed(scaler.spec, "triggers"):
+        if text(trigger, "type") in ("cpu", "memory"):
+            yield Signal(kind=Kind.UNKNOWN, name=f"{text(trigger, 'type')} of its pods", target=0.0)
+    formula, body = formula_of(scaler), at(scaler.spec, "advanced", "scalingModifiers")
+    queries = formula_queries(scaler)
+    target = quantity(at(body, "target"))
+    targets = (None, target) if text(body, "metricType") == "Value" else (target, None)
+    for query in queries or ():
+        found = _compared(
+            query, targets, scaler, records, f"the formula {formula}" if len(queries or ()) == 1 else query
+        )
+        yield replace(found, activation=quantity(at(body, "activationTarget")) or 0.0)
+
+
+def formula_queries(scaler: Scaler) -> tuple[str, ...] | None:
+    """Return a formula as queries, of which the one that asks for most counts; None where it is no such.
+
+    Read are weighted sums of Prometheus triggers and the highest of several: their values are numbers, so that a sum of them is
+    the query that sums what they query.
+    """
+    queries = {
+        text(trigger, "name"): text(trigger, "metadata", "query")
+        for trigger in listed(scaler.spec, "triggers")
+        if text(trigger, "type") == "prometheus"
+    }
+    try:
+        parsed = ast.parse(formula_of(scaler).strip(), mode="eval").body
+        sums = [_weights(part) for part in _highest_of(parsed)]
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return None
+    if not all(part and part.keys() <= queries.keys() and min(part.values()) > 0 for part in sums):
+        return None
+    return tuple(_summed_query(part, queries) for part in sums)
+
+
+def _highest_of(node: ast.expr) -> list[ast.expr]:
+    """Return what an expression is the highest of: itself, where it is no `max`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
+        parts = [part for given in node.args for part in (given.elts if isinstance(given, ast.List) else [given])]
+        return [part for given in parts for part in _highest_of(given)]
+    return [node]
+
+
+def _weights(node: ast.expr) -> dict[str, float]:
+    """Return the weight of each name in a sum of them; raises ValueError for any other expression.
+
+    >>> _weights(ast.parse("(load + 2 * waiting / 15) / 8 + load", mode="eval").body)
+    {'load': 1.125, 'waiting': 0.016666666666666666}
+    """
+    match node:
+        case ast.Name():
+            return {node.id: 1.0}
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return dict(sum((Counter(_weights(side)) for side in (left, right)), Counter()))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            by, of = (left, right) if _number(left) is not None else (right, left)
+            return {name: weight * _known(by) for name, weight in _weights(of).items()}
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return {name: weight / _known(right) for name, weight in _weights(left).items()}
+        case _:
+            raise ValueError("no sum of triggers")
+
+
+def _number(node: ast.expr) -> float | None:
+    return float(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else None
+
+
+def _known(node: ast.expr) -> float:
+    value = _number(node)
+    if value is None:
+        raise ValueError("no number")
+    return value
+
+
+def _summed_query(weights: Mapping[str, float], queries: Mapping[str, str]) -> str:
+    """Return a weighted sum as one query, with the first weight as a factor on all."""
+    first = next(iter(weights.values()))
+    parts = [
+        f"({queries[name]})" if weight == first else f"({queries[name]}) * {weight / first:.12g}"
+        for name, weight in weights.items()
+    ]
+    whole = parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
+    return queries[next(iter(weights))] if len(parts) == 1 and first == 1.0 else f"{whole} * {first:.12g}"
 
 
 def _compared(
