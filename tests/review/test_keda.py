@@ -201,6 +201,12 @@ def test_a_formula_scales_as_the_query_that_it_amounts_to(formula, target, alone
     assert policy(*triggers, more=modifiers(formula, target)).policy == policy(alone).policy
 
 
+def test_requests_that_wait_are_counted_as_their_query_divides_them():
+    tenth = trigger(f"{WAITING} / 10", 5, "waiting")
+
+    assert policy(trigger(ARRIVING, 5), tenth).policy == policy(trigger(ARRIVING, 5), trigger(WAITING, 50, "w")).policy
+
+
 def test_of_the_parts_of_a_maximum_each_stands_for_a_trigger():
     triggers = trigger(ARRIVING, 1000), trigger(WAITING, 1000, "waiting")
 

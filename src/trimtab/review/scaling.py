@@ -218,7 +218,9 @@ def _leading(signals: Sequence[Signal], replica: Replica) -> list[Signal]:
 
 def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:
     target, tops_out = _target(first, replica)
-    waits = [signal.target / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING]
+    waits = [
+        signal.target * signal.divided_by / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING
+    ]
     beside = [signal for signal in signals if signal.kind in (Kind.SERVED, Kind.ACTIVITY) and signal is not first]
     low, high = bounds(scaler)
     notes = [note for signal in signals for note in signal.notes]
@@ -266,7 +268,11 @@ def _activation(signals: Sequence[Signal], replica: Replica) -> Activation:
         return Activation(load=0.0, window_s=SYNC_S, backlog_replica_s=0.0)
     first = min(asking, key=lambda signal: (_activation_load(signal, replica), -signal.window_s))
     load = _activation_load(first, replica)
-    waits = [signal.activation / replica.capacity_req_s for signal in signals if signal.kind is Kind.WAITING]
+    waits = [
+        signal.activation * signal.divided_by / replica.capacity_req_s
+        for signal in signals
+        if signal.kind is Kind.WAITING
+    ]
     waits += [_activation_load(signal, replica) * SYNC_S for signal in asking if signal.kind is Kind.DEMAND]
     waits += [0.0] if load == 0.0 else []
     return Activation(load=load, window_s=first.window_s, backlog_replica_s=min(waits, default=math.inf))

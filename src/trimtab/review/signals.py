@@ -406,7 +406,14 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
         )
     if _WAITING.search(written):
         outlives = rests_on_replicas(written) is None
-        return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes, outlives=outlives)
+        return Signal(
+            kind=Kind.WAITING,
+            name=said,
+            target=target,
+            divided_by=_divisor(written),
+            notes=notes,
+            outlives=outlives,
+        )
     return Signal(kind=Kind.UNKNOWN, name=said, target=target)
 
 
