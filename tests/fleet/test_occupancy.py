@@ -107,4 +107,6 @@ def test_what_nodes_of_other_days_held_is_no_fault_of_the_history():
 
     fleet = build_fleet(rows.bundle(), Settings(), Window(start=MONDAY, hours=48))
 
-    assert fleet.coverage.counts == {"nodes up on other days only": 1}
+    assert fleet.coverage.counts == {
+        "a node that was up only outside the days planned on: in neither the bill nor the plan": 1
+    }

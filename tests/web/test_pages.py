@@ -667,6 +667,24 @@ def test_the_picker_lists_what_serves_a_model(client):
     assert "80% interval" in text
 
 
+def test_the_picker_hides_nothing_that_its_picture_shows_and_says_what_stands_last(client):
+    text = client.get("/fit", params={"model": "llama-3-8b", "rate": "5"}).text
+    table, _, picture = text.partition("Cost against time")
+
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    assert "licensed for data centres" in rows[-1]
+    labelled = set(re.findall(r"\dx (RTX-\d+)<", picture))
+    assert labelled
+    assert all(any(name in row for row in rows) for name in labelled)
+
+
+def test_a_scenario_shows_its_four_headline_figures(client):
+    text = answered(client, "/audits/1/what-if?no_spot=1").text
+
+    names = re.findall(r'<div class="name">(.*?)</div>', text)
+    assert names == ["Bill as the fleet runs today", "Bill under the plan", "Saving", "Engineer-weeks"]
+
+
 @pytest.mark.parametrize("query", ["rate=0", "rate=nan", "rate=inf", "rate=-1", "input=1e99", "tpot=x", "output=0"])
 def test_the_picker_refuses_what_is_no_load(client, query):
     assert client.get(f"/fit?model=llama-3-8b&{query}").status_code == 400

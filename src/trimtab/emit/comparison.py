@@ -13,6 +13,11 @@ from trimtab.plan.proof.scenario import ByDeadline, Outlook, WhatIf, WithinBudge
 
 PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budget", "deadline"
 
+BILL_TODAY, BILL_UNDER_PLAN, SAVING, WORK = (
+    "bill as the fleet runs today", "bill under the plan", "saving", "engineer-weeks",
+)  # fmt: skip
+HEADLINE_FIGURES = (BILL_TODAY, BILL_UNDER_PLAN, SAVING, WORK)
+"""The figures that matter most."""
 _APART = ", "
 _SPAN = 3
 """Runs of at least this many consecutive ids are shown as a range."""
@@ -112,13 +117,13 @@ def _plans(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
             scenario=None if other is None else _rounded(getattr(other, figure), unit),
         )
 
-    yield row("bill as the fleet runs today", FigureUnit.USD_MO, "before_usd_mo")
-    yield row("bill under the plan", FigureUnit.USD_MO, "after_usd_mo")
+    yield row(BILL_TODAY, FigureUnit.USD_MO, "before_usd_mo")
+    yield row(BILL_UNDER_PLAN, FigureUnit.USD_MO, "after_usd_mo")
     yield row("bill plus the amortized work of the plan", FigureUnit.USD_MO, "whole_usd_mo")
     yield row("lower bound of any plan's cost", FigureUnit.USD_MO, "bound_usd_mo")
-    yield row("saving", FigureUnit.USD_MO, "saving_usd_mo")
+    yield row(SAVING, FigureUnit.USD_MO, "saving_usd_mo")
     yield row("saving, share of the bill", FigureUnit.FRAC, "saving_frac")
-    yield row("engineer-weeks", FigureUnit.WEEKS, "effort_weeks")
+    yield row(WORK, FigureUnit.WEEKS, "effort_weeks")
     yield row("commitments, paid whether used or not", FigureUnit.USD_MO, "committed_usd_mo")
     yield row("node-hours on spot", FigureUnit.FRAC, "spot_frac")
     yield row("saving on unseen history", FigureUnit.FRAC, "proof_saving_frac")

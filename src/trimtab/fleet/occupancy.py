@@ -61,7 +61,9 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     lives, kept, counts = _lives(nodes)
     node_seconds = _seconds_per_hour(nodes, kept, lives, window)
     alive = node_seconds.any(axis=1)
-    counts["nodes up on other days only"] = int((~alive).sum())
+    counts["a node that was up only outside the days planned on: in neither the bill nor the plan"] = int(
+        (~alive).sum()
+    )
     lives = [lives[index] for index in np.flatnonzero(alive)]
     node_seconds = node_seconds[alive]
     pools = tuple(sorted({life.pool for life in lives}))

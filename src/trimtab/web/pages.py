@@ -108,7 +108,7 @@ def _first_actions(name: str, document: AuditDocument) -> Html:
         tag(
             "li",
             tag("a", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"),
-            f": {safe(action.effect)} ",
+            f": {safe(action.effect)}; ",
             tag("span", f"saves {dollars(action.saving_usd_mo)} a month", class_="tone-good"),
         )
         for action in actions[:_TOP_ACTIONS]

@@ -22,7 +22,6 @@ from trimtab.web.questions import BadQuestion, number, word
 from trimtab.web.tables import DECIMAL, MONEY, SMALL_MONEY, DataColumn, DataTable, Row, Value
 
 _MOST_ANSWERS = 64
-_MOST_ROWS = 25
 _FIRST_MODEL = "llama-3-8b"
 
 
@@ -98,7 +97,7 @@ def picker_page(asked: ServingWanted | None, ways: tuple[ServingOption, ...]) ->
         panel(
             "What works, cheapest first",
             short_table(ways_table(ways)),
-            lead="The best way on each GPU; cost with its 80% interval.",
+            lead="The best way on each GPU; cost with its 80% interval. What has a caveat stands last, even if it costs less.",
         ),
         tag("div", panel("Cost against time", picture), class_="wide"),
     )
@@ -116,8 +115,11 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             "usd_hr": way.usd_hr,
             "tpot_ms": way.tpot_s.value * MS_PER_S,
             "where": shown.where,
+            "caveat": "; ".join(caveat.value for caveat in way.caveats) or None,
         }
         best.setdefault(way.gpu.name, row)
+    rows = list(best.values())
+    caveats = (DataColumn(key="caveat", title="but", less=True),) if any(row["caveat"] for row in rows) else ()
     return DataTable(
         key="ways",
         title="Ways to serve",
@@ -129,8 +131,9 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             DataColumn(key="tpot_ms", title="ms a token", format=DECIMAL, less=True),
             DataColumn(key="setup", title="how", less=True),
             DataColumn(key="where", title="where"),
+            *caveats,
         ),
-        rows=list(best.values())[:_MOST_ROWS],
+        rows=rows,
     )
 
 

@@ -64,7 +64,7 @@ def year(
         _order_panel(name, document, shown, order, faults, ready),
         panel(
             "The bill through the year",
-            _year_keys(shown is not roadmap),
+            _year_keys(shown is not roadmap, any(step.quick_win for step in shown.course.steps)),
             both(_picture(shown, document), _picture(shown, document, width=PHONE_WIDTH)),
         ),
         file_links(f"{audit_path(name)}/tables/year", {"order": ",".join(order)} if found else {}),
@@ -75,10 +75,12 @@ def _picture(shown: RoadmapPart, document: AuditDocument, **width: float) -> Htm
     return year_picture(shown, document.plan.actions, **width)
 
 
-def _year_keys(own_order: bool) -> Html:
+def _year_keys(own_order: bool, wins: bool) -> Html:
     first = "in your order" if own_order else "in the plan's order"
     keys = (("key-after", first), ("key-before", "in the fixed order of guides"))
-    return tag("ul", *(tag("li", tag("span", class_=f"key {key}"), words) for key, words in keys), class_="keys")
+    star = [tag("li", "★ a quick win: little work, low risk, paid back within a month")] if wins else []
+    lines = (tag("li", tag("span", class_=f"key {key}"), words) for key, words in keys)
+    return tag("ul", *lines, *star, class_="keys")
 
 
 def _year_figures(plan: RoadmapPart, shown: RoadmapPart) -> Html:
@@ -296,7 +298,10 @@ def _slider(name: str, number: int, service: ServiceLimitPrices) -> Html:
         tag("input", type="range", id=ident, min="0", max=str(len(service.prices) - 1), step="1", value="0"),
         class_="slider",
         hidden="hidden",
-        data_stops=";".join(f"{price.limit_s:g} s|{dollars(price.saves_usd_mo)}" for price in service.prices),
+        data_stops=";".join(
+            f"{price.limit_s:g} s|{dollars(price.saves_usd_mo) if price.saves_usd_mo else 'nothing'}"
+            for price in service.prices
+        ),
     )
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="data few")
     return tag(

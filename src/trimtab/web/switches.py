@@ -15,6 +15,7 @@ from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import plan_note
 from trimtab.emit.writers.html import section_html
 from trimtab.levers.registry import title_of
+from trimtab.safe_text import for_terminal
 from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.layout import Place, audit_path, both, page, panel, safe, steer, waiting
 
@@ -41,7 +42,7 @@ def plan(name: str, document: AuditDocument, off: Collection[str], found: Switch
         _instead(answer),
         _picture(document, answer),
         _missed(answer),
-        Html() if off else tag("p", safe(plan_note(document.plan)), class_="soft"),
+        Html() if off else tag("p", for_terminal(plan_note(document.plan)), class_="soft"),
     )
 
 
@@ -173,7 +174,7 @@ def _instead(answer: SwitchedPart | None) -> Html:
         tag(
             "li",
             tag("strong", safe(action.subject)),
-            f": {title_of(action.lever)}, {safe(action.effect)} ",
+            f": {title_of(action.lever)}, {safe(action.effect)}; ",
             tag("span", f"saves {dollars(action.saving_usd_mo)} a month", class_="tone-good"),
         )
         for action in fresh

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, compared_notes, shown
+from trimtab.emit.comparison import HEADLINE_FIGURES, ComparedFigure, FigureUnit, compared, compared_notes, shown
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars
@@ -281,14 +281,11 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
     return panel("What is different", form, lead="What is left empty stays as it is.")
 
 
-_HEADLINE_FIGURES = ("bill as the fleet is run today", "bill under the plan", "saving", "engineer-weeks")
-
-
 def _compared_figures(figures: tuple[ComparedFigure, ...]) -> Html:
     """Return the figures that matter most, each with what it is today."""
     parts = []
     for row in figures:
-        if row.what in _HEADLINE_FIGURES:
+        if row.what in HEADLINE_FIGURES:
             name = f"{row.what[:1].upper()}{row.what[1:]}"
             note = f"{shown(row.base, row.unit)} as it is"
             parts.append(

@@ -195,13 +195,13 @@ def action_part(
 
 
 def effect_words(changes: Sequence[Change]) -> str:
-    """Say what changes come to: the first of each kind, and how many more there are like it."""
+    """Say what changes come to: the first of each kind, and how many similar ones there are."""
     by_kind: dict[type, list[str]] = {}
     for change in changes:
         words = by_kind.setdefault(type(change.effect), [])
         if change.effect.describe() not in words:
             words.append(change.effect.describe())
-    texts = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
+    texts = [words[0] if len(words) == 1 else f"{words[0]}, and {len(words) - 1} similar" for words in by_kind.values()]
     return "; ".join(texts)
 
 

@@ -175,7 +175,7 @@ document.addEventListener("keydown", (event) => {
 function slide(control) {
   const input = control.querySelector("input");
   const [limit, saves] = control.dataset.stops.split(";")[Number(input.value)].split("|");
-  const words = limit + ": saves " + saves + " a month";
+  const words = limit + ": saves " + saves + (saves === "nothing" ? "" : " a month");
   control.querySelector("output").textContent = words;
   input.setAttribute("aria-valuetext", words);
 }
