@@ -151,4 +151,6 @@ def training_of(row: MemoryRow) -> Training:
         offload_states="offload" in row.method or torchtune,
         steps_in_backward=torchtune,
         gathers_whole=sharded_lit and _method(row) is not Method.FULL,
+        # what litgpt and fms-acceleration's scenarios adapt, or less
+        adapts_all=False,
     )

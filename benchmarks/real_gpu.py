@@ -29,6 +29,7 @@ from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.predict import predict_training, times_of
 from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.training import (
+    WIDE_ADAPTER_BITS,
     Method,
     Optimizer,
     Recompute,
@@ -106,6 +107,8 @@ def training_of(label: str, way: Mapping[str, Any]) -> tuple[Architecture, Train
         micro_batch=way["micro_batch"],
         sequence=way["sequence"],
         lora_rank=way.get("lora_rank", 16),
+        # PEFT's default where the record does not say
+        adapter_bits=way.get("adapter_bits", WIDE_ADAPTER_BITS),
     )
 
 
@@ -125,8 +128,8 @@ def training_speed(record: Record, board: Gpu, *, lora: bool) -> Iterator[Row]:
                 micro_batch=training.micro_batch,
                 framework="HF SFTTrainer/fms-acceleration",
                 lora_rank=training.lora_rank,
-                # PEFT's default; no LoRA run of the records is under autocast (benchmarks.gpu_models)
-                adapter_bits=run["way"].get("adapter_bits", 32),
+                adapter_bits=training.adapter_bits,
+                # no LoRA run of the records is under autocast (benchmarks.gpu_models)
                 autocast=False,
             )
         )

@@ -17,7 +17,7 @@ def test_full_training_of_7b_on_24_gb_needs_adapters_and_says_what_they_cost():
     )
 
     assert change.startswith("LoRA")
-    assert "0.19% of the weights" in change
+    assert "0.58% of the weights" in change
 
 
 def test_the_cheapest_change_comes_first():

@@ -65,6 +65,13 @@ def test_lora_of_rank_16_trains_about_17_million_of_7_billion():
     assert adapter_params(SEVEN, 16) == 16_777_216
 
 
+def test_adapters_on_all_linear_layers_are_those_that_peft_counts():
+    # Llama-3.1-8B, rank 16, "all-linear": PEFT prints 41,943,040 trainable parameters
+    assert adapter_params(model_named("llama-3.1-8b"), 16, all_layers=True) == 41_943_040
+    mixture = model_named("mixtral-8x7b")
+    assert adapter_params(mixture, 16, all_layers=True) == adapter_params(mixture, 16)
+
+
 def test_the_vocabulary_term_is_what_a_fused_loss_saves():
     eager = training_footprint(Training(model=model_named("llama-3-8b"), method=Method.LORA, sequence=4096))
     fused = training_footprint(

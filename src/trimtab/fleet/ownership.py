@@ -117,7 +117,11 @@ def training_cost(way: TrainingOption, settings: Settings, *, setup_hr: float, t
     stranded = way.stranded_gpus / (way.gpus + way.stranded_gpus)
     own = settings.ownership
     weights_gib = weight_bytes(way.plan.model, way.plan.stored) / BYTES_PER_GIB
-    trained = way.plan.model.params if way.plan.trains_all else adapter_params(way.plan.model, way.plan.lora_rank)
+    trained = (
+        way.plan.model.params
+        if way.plan.trains_all
+        else adapter_params(way.plan.model, way.plan.lora_rank, all_layers=way.plan.adapts_all)
+    )
     checkpoint_gib = trained * CHECKPOINT_BYTES_PER_PARAM / BYTES_PER_GIB
     kept_gib = (
         way.nodes * (weights_gib + own.image_gib)

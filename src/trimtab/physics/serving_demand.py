@@ -244,7 +244,7 @@ def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> st
     """
     # no recomputation and plain AdamW: each change is made to this plan alone
     base = plans_of(model, gpu, 1, demand)[0]
-    share = adapter_params(model, base.lora_rank) / model.params
+    share = adapter_params(model, base.lora_rank, all_layers=base.adapts_all) / model.params
     few = f"trains {share:.2%} of the weights, so it can learn less"
     quantized = replace(base, method=Method.QLORA, stored=WeightFormat.NF4)
     half = replace(base, sequence=max(1, base.sequence // 2))

@@ -86,10 +86,24 @@ class Adapters:
             raise InputError(f"adapters need a number and a rank from 1 and a slowdown from 0 on, got {self}")
 
 
-def adapter_params(model: Architecture, rank: int) -> float:
-    """Return LoRA's parameters on the four attention matrices: r (d_in + d_out) each."""
+def adapted_widths(model: Architecture, *, all_layers: bool) -> tuple[int, int]:
+    """Return the sums of inputs and of outputs of layers with an adapter: the attention's four, or all linear ones of blocks.
+
+    In a mixture of experts these are the same: its experts are one tensor in transformers (since 5.0), which PEFT's
+    "all-linear" passes over.
+    """
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    return model.layers * rank * (2 * (model.hidden + queries) + 2 * (model.hidden + keys))
+    inputs, outputs = 3 * model.hidden + queries, queries + 2 * keys + model.hidden
+    if all_layers and not model.is_moe:
+        ways_up = 2 if model.gated else 1
+        inputs += ways_up * model.hidden + model.ffn
+        outputs += ways_up * model.ffn + model.hidden
+    return model.layers * inputs, model.layers * outputs
+
+
+def adapter_params(model: Architecture, rank: int, *, all_layers: bool = False) -> float:
+    """Return LoRA's parameters: r (d_in + d_out) for each matrix."""
+    return rank * sum(adapted_widths(model, all_layers=all_layers))
 
 
 def adapters_bytes(model: Architecture, adapters: Adapters | None) -> float:

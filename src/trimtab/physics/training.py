@@ -33,7 +33,7 @@ from trimtab.physics.fitted import Floats, Keys, MemoryFit, Terms, memory_fit
 from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, Item, Parallel, weight_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.serving_query import adapter_params, chip_of
+from trimtab.physics.serving_query import adapted_widths, adapter_params, chip_of
 from trimtab.physics.transfer import BANDWIDTH_REACH
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
@@ -106,7 +106,8 @@ class Training:
     micro-batches. `steps_in_backward` applies the optimizer layer by layer, so that two layers' gradients live at a time.
     `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force. `adapter_bits` is the
     width of LoRA's weights: PEFT makes them 32 bits wide unless `autocast_adapter_dtype=False` is given (huggingface/peft 0.17,
-    src/peft/tuners/tuners_utils.py:cast_adapter_dtype).
+    src/peft/tuners/tuners_utils.py:cast_adapter_dtype). `adapts_all` means adapters on all linear layers of the blocks
+    ("all-linear", which is pasted), otherwise on the attention's four.
     """
 
     model: Architecture
@@ -122,6 +123,7 @@ class Training:
     sequence: int = 2048
     lora_rank: int = 16
     adapter_bits: int = WIDE_ADAPTER_BITS
+    adapts_all: bool = True
     fused_loss: bool = False
     fused_optimizer: bool = True
     upcast_base: bool = False
@@ -155,7 +157,7 @@ def _state_bytes(training: Training) -> dict[Item, float]:
     model = training.model
     full_width = 4 if training.stored is WeightFormat.FP32 else 2
     if not training.trains_all:
-        trained = adapter_params(model, training.lora_rank)
+        trained = adapter_params(model, training.lora_rank, all_layers=training.adapts_all)
         if training.adapter_bits == NARROW_ADAPTER_BITS:
             # weights, gradients and each of Adam's two moments have 16 bits, and there is no copy of 32
             return {
@@ -321,8 +323,8 @@ RECOMPUTE_SHARE: dict[Recompute, float] = {Recompute.NONE: 0.0, Recompute.SELECT
 class TrainingQuery:
     """One question: tokens per second per GPU of this model, trained so, on these GPUs.
 
-    `adapter_bits` as in `Training`. `autocast` says whether products run in 16 bits all the same, as transformers' `bf16=True`
-    has it. `adapts_all` means adapters on all linear layers of the blocks ("all-linear"), otherwise on the attention's four.
+    `adapter_bits` and `adapts_all` as in `Training`. `autocast` says whether products run in 16 bits all the same, as
+    transformers' `bf16=True` has it.
     """
 
     model: Architecture
@@ -363,6 +365,7 @@ def query_of(plan: Training, gpu: Gpu, *, framework: str, global_batch: int | No
         global_batch=global_batch,
         lora_rank=plan.lora_rank,
         adapter_bits=plan.adapter_bits,
+        adapts_all=plan.adapts_all,
     )
 
 
@@ -509,20 +512,6 @@ def _dequantizing_ratio(query: TrainingQuery) -> float:
     return unpacked_s / (flops / (_peak_flop_s(query) * PLANNED_UTILISATION))
 
 
-def _adapted_widths(query: TrainingQuery) -> tuple[int, int]:
-    """Return the sum of the inputs of all layers with an adapter that a token passes, and the sum of their outputs."""
-    model = query.model
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    inputs, outputs = 3 * model.hidden + queries, queries + 2 * keys + model.hidden
-    if query.adapts_all:
-        experts = model.experts_per_token + model.shared_experts if model.is_moe else 1
-        width = model.expert_ffn if model.is_moe else model.ffn
-        ways_up = 2 if model.gated else 1
-        inputs += experts * (ways_up * model.hidden + width)
-        outputs += experts * (ways_up * width + model.hidden)
-    return model.layers * inputs, model.layers * outputs
-
-
 def wide_adapter_s(query: TrainingQuery) -> float:
     """Return the seconds a token that LoRA's adapters of 32 bits take longer than those of 16 bits; 0 for other methods.
 
@@ -539,7 +528,7 @@ def wide_adapter_s(query: TrainingQuery) -> float:
     """
     if query.method is not Method.LORA or query.adapter_bits == NARROW_ADAPTER_BITS:
         return 0.0
-    inputs, outputs = _adapted_widths(query)
+    inputs, outputs = adapted_widths(query.model, all_layers=query.adapts_all)
     byte_s = BANDWIDTH_REACH * query.gpu.mem_bw_gb_s * BYTES_PER_GB
     forwards = 1 + RECOMPUTE_SHARE[query.recompute]
     if query.autocast:
