@@ -414,3 +414,12 @@ spec:
 
 def test_a_queue_that_opens_every_other_day_is_not_guessed():
     assert "not those of one hour of every day" in deferral_of({"None": -1, "Hold": 0})
+
+
+@pytest.mark.parametrize(("default", "priority"), [("true", 100.0), ("false", 0.0)])
+def test_runs_without_a_class_have_the_priority_of_the_default_one(default, priority):
+    """Kueue v0.19.2, pkg/util/priority/priority.go, `getDefaultPriority`."""
+    said = queued(1) + PRIORITY.replace("value: 100\n---", f"value: 100\nglobalDefault: {default}\n---")
+    found = read_objects(("a.yaml", document) for document in yaml.safe_load_all(said) if document)
+
+    assert found.queue_priority_of(found.pods["lab/nightly"]) == priority

@@ -204,7 +204,7 @@ class Manifests:
     records: list[RecordedSeries] = field(default_factory=list)
     patches: list[UntargetedPatch] = field(default_factory=list)
     priorities: dict[str, float] = field(default_factory=dict)
-    """Of priority classes, by name."""
+    """Of priority classes, by name; of the one that is the default also by no name."""
     unread: list[Unread] = field(default_factory=list)
     claimed: dict[str, AskedGpus] = field(default_factory=dict)
     """`kind name` of a ResourceClaim or a template of one -> what it asks for."""
@@ -227,12 +227,12 @@ class Manifests:
     def queue_priority_of(self, pods: DeclaredPods) -> float | None:
         """Return the priority of pods in their queue; None where no object here says it.
 
-        A WorkloadPriorityClass comes before the class of the pods, and without either it is 0 (Kueue v0.19.2,
-        pkg/util/priority/priority.go).
+        A WorkloadPriorityClass comes before the class of the pods; without either it is that of the default class, or
+        0 (Kueue v0.19.2, pkg/util/priority/priority.go).
         """
         if pods.queue_priority:
             return self.queues.priorities.get(pods.queue_priority)
-        return self.priorities.get(pods.priority_class) if pods.priority_class else 0.0
+        return self.priorities.get(pods.priority_class, None if pods.priority_class else 0.0)
 
     def is_placeholder(self, pods: DeclaredPods) -> bool:
         """Return whether pods only hold a node until others take their place: a timetable of the lowest priority."""
@@ -329,6 +329,8 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         found.sharing |= dict(sharing_configs(body))
     elif kind == "PriorityClass":
         found.priorities[name] = number(body, "value") or 0.0
+        if at(body, "globalDefault") is True:
+            found.priorities[""] = found.priorities[name]
     elif kind == "PrometheusRule":
         for group in listed(body, "spec", "groups"):
             for rule in listed(group, "rules"):
