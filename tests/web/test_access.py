@@ -259,6 +259,11 @@ def test_nothing_can_be_changed(client, method, path):
     assert client.request(method, path).status_code == 405
 
 
+def test_a_refusal_names_the_methods_that_are_taken(client):
+    assert client.put("/api/computations/x").headers["allow"] == "GET, HEAD, DELETE, POST"
+    assert client.delete("/api/audits/1").headers["allow"] == "GET, HEAD"
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("DELETE", "/api/computations/x"), ("POST", "/api/computations/x"), ("POST", "/audits/1/plan")]
 )

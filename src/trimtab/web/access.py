@@ -37,7 +37,7 @@ _MINUTE_S = 60.0
 LOGIN, STATIC = "/login", "/static/"
 COMPUTATIONS = "/api/computations/"
 """Below it stand the computations that can be cancelled."""
-_STEERED = {COMPUTATIONS: frozenset({"DELETE", "POST"}), "/audits/": frozenset({"POST"})}
+_STEERED = {COMPUTATIONS: ("DELETE", "POST"), "/audits/": ("POST",)}
 """Where more than reading may be asked for: a page of an audit takes the form that cancels what it waits for."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 Network = IPv4Network | IPv6Network
@@ -138,8 +138,10 @@ class AccessGate:
         if method == "POST" and path == LOGIN and self.rules.token is not None:
             return await self._logged_in(headers, receive)
         if method not in ("GET", "HEAD"):
-            if not any(path.startswith(below) and method in methods for below, methods in _STEERED.items()):
-                return PlainTextResponse("this server only reads\n", 405, {"Allow": "GET, HEAD"})
+            steering = next((methods for below, methods in _STEERED.items() if path.startswith(below)), ())
+            if method not in steering:
+                allowed = ", ".join(("GET", "HEAD", *steering))
+                return PlainTextResponse("this server only reads\n", 405, {"Allow": allowed})
             if _from_elsewhere(headers):
                 return PlainTextResponse("this was sent from another site\n", 403)
         if (

@@ -325,6 +325,11 @@ def _text(name: str) -> Schema:
     return {"type": "string", "maxLength": MOST_CHARS, "pattern": PATTERNS[name]}
 
 
+def _text_or_none(name: str) -> Schema:
+    """Return the form of a value that may be empty, which counts as left out: forms send it so."""
+    return {**_text(name), "pattern": f"^$|{PATTERNS[name]}"}
+
+
 _WORKED_OUT_TABLES = ("allocation", "capacity", "commitments", "gpus", "limit-prices", "verified", "what-if", "year")
 _ORDER = _parameter(
     "order",
@@ -351,10 +356,10 @@ _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("deadline", "A month, or a day up to its 28th: 2027-03.", _text("deadline")),
 )
 _ALLOCATION_PARAMETERS: Sequence[Schema] = (
-    _parameter("by", "team, workload, namespace, kind, model or `label:KEY`.", _text("by")),
-    _parameter("cost", "What is charged.", {"type": "string", "enum": [name for name in BASES if name]}),
-    _parameter("idle", "Idle nodes and unused commitments.", {"type": "string", "enum": list(RULES)}),
-    _parameter("shared", "Tax, credits, charges without an owner.", {"type": "string", "enum": list(RULES)}),
+    _parameter("by", "team, workload, namespace, kind, model or `label:KEY`; empty: team.", _text_or_none("by")),
+    _parameter("cost", "What is charged.", {"type": "string", "enum": list(BASES)}),
+    _parameter("idle", "Idle nodes and unused commitments.", {"type": "string", "enum": ["", *RULES]}),
+    _parameter("shared", "Tax, credits, charges without an owner.", {"type": "string", "enum": ["", *RULES]}),
 )
 _TABLE_PARAMETERS: Sequence[Schema] = (
     _parameter("q", "Rows that hold this text.", {"type": "string", "maxLength": MOST_CHARS}),
