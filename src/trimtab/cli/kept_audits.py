@@ -24,13 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trimtab.emit.audit_data import parse_document, render_json
-from trimtab.emit.document import AuditDocument
 from trimtab.errors import InputError, UnknownName
 from trimtab.inputs.files import read_bytes, read_text
 from trimtab.units import S_PER_HR
 
 if TYPE_CHECKING:
+    from trimtab.emit.document import AuditDocument
     from trimtab.emit.kept_plan import KeptPlan
 
 STATE_VARIABLE = "TRIMTAB_STATE"
@@ -149,6 +148,7 @@ def kept_audits(state: Path | None = None) -> list[Path]:
 
 def keep(document: AuditDocument, plan: KeptPlan) -> Path:
     """Add an audit to the history: write it aside, then rename it to the next number. Returns its folder. Raises OSError."""
+    from trimtab.emit.audit_data import render_json
     from trimtab.emit.kept_plan import render_kept_plan  # heavy, and `explain` and `diff` need no plan
 
     prepared_folder()
@@ -169,6 +169,8 @@ def keep(document: AuditDocument, plan: KeptPlan) -> Path:
 
 def recall(path: Path | None = None) -> AuditDocument:
     """Return an audit from a folder of the history or a file, by default the last one. Raises InputError if there is none."""
+    from trimtab.emit.audit_data import parse_document  # heavy, and who plans again from what is kept needs none
+
     path = path or _last()
     folder = path.parent if path.name == KEPT else path
     return parse_document(_parts(folder)[0] if folder.is_dir() else read_text(path), where=str(path))

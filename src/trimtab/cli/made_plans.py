@@ -7,6 +7,7 @@ history to the byte, settings, rates, day and program, so it is never stale. Del
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import hmac
 import io
@@ -134,11 +135,22 @@ def read_made(file: Path, user: bytes, digest: bytes, store: OutcomeStore | None
         if content[SEAL_BYTES:start] != digest:
             return None
         with pa.CompressedInputStream(pa.BufferReader(content[start:]), _CODEC) as packed:
-            found = _Unpickler(io.BufferedReader(packed, BYTES_PER_MIB), store).load()
+            found = _loaded(_Unpickler(io.BufferedReader(packed, BYTES_PER_MIB), store))
     except (InputError, *_UNREADABLE) as error:
         log.info("the kept plan cannot be read, and the fleet is planned again: %s", error)
         return None
     return found if isinstance(found, ProvenPlan) else None
+
+
+def _loaded(unpickler: pickle.Unpickler) -> object:
+    """Return what is pickled; garbage is not looked for among a million new objects, which took as long as they did."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return unpickler.load()
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _write(stream: BinaryIO, user: bytes, digest: bytes, made: ProvenPlan) -> None:
