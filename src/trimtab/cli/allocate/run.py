@@ -96,8 +96,11 @@ def charged_back(options: AllocateOptions, tell: Tell) -> tuple[str, ChargeBack]
     if uses and not options.show_tokens:
         raise UsageError("--token-use divides what --tokens shows: add --tokens")
     choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
+    tell("opening the fleet", 0.0)
     history = open_history(choice, tell)
+    tell("reading who held what, and what it cost", 0.3)
     found = _split(options, terms, history)
+    tell("splitting the bill", 0.8)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
     answer = replace(_answer(rows, found, budgets), tokens=_token_rows(found, terms, uses))
