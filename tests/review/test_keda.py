@@ -236,7 +236,9 @@ def test_a_formula_is_active_above_its_own_target():
 @pytest.mark.parametrize(
     "formula",
     # the second is that of KEDA's own test
-    ["load > 5 ? load : 2", "count([load,waiting],{#>1}) > 1 ? 5 : 0", "load + 1", "load - waiting", "load * waiting", "other"],
+    ["load > 5 ? load : 2", "count([load,waiting],{#>1}) > 1 ? 5 : 0", "load + 1", "load - waiting", "load * waiting", "other",
+     "load * 1e999", "load * 1" + "0" * 400, " + ".join(["load"] * 20_000), "(" * 500 + "load" + ")" * 500],
+    ids=str.__len__,
 )  # fmt: skip
 def test_a_formula_of_another_form_is_not_guessed(formula):
     triggers = trigger(ARRIVING), trigger(WAITING, 5, "waiting")

@@ -39,7 +39,7 @@ DEMO_PREFIX = "demo "
 """Begins the name of a demonstration, which the program makes alike each time."""
 _FILE = "made.plan"
 _MOST_MIB = 512
-"""A plan of more than this, packed, is not kept: about a thousand workloads."""
+"""A plan of more than this, packed, is not kept; one of 60 workloads has 12 (docs/benchmarks/plan.md)."""
 _CODEC = "zstd"
 _STORE = "store"
 _UNREADABLE = (
@@ -55,6 +55,7 @@ _UNREADABLE = (
     pa.ArrowException,
     pickle.UnpicklingError,
 )
+"""What a pickle may raise that another version of a library wrote: the seal says who wrote it, not with which libraries."""
 log = logging.getLogger(__name__)
 
 

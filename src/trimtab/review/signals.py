@@ -208,7 +208,7 @@ def formula_queries(scaler: Scaler) -> tuple[str, ...] | None:
     try:
         parsed = ast.parse(formula_of(scaler).strip(), mode="eval").body
         sums = [_weights(part) for part in _highest_of(parsed)]
-    except (SyntaxError, ValueError, ZeroDivisionError):
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError):  # what no person writes is no sum either
         return None
     if not all(part and part.keys() <= queries.keys() and min(part.values()) > 0 for part in sums):
         return None
@@ -249,7 +249,7 @@ def _number(node: ast.expr) -> float | None:
 
 def _known(node: ast.expr) -> float:
     value = _number(node)
-    if value is None:
+    if value is None or not math.isfinite(value):
         raise ValueError("no number")
     return value
 

@@ -12,6 +12,7 @@ import pytest
 from packages.runtime.tests.batcher.callers import Model, held_batcher, wrapped
 
 from trimtab_runtime import batch
+from trimtab_runtime.batcher import threads
 from trimtab_runtime.errors import (
     UsageError,
 )
@@ -80,6 +81,20 @@ def test_callers_in_threads_share_batches_of_a_function_that_keeps_the_interpret
     assert answers == [[item] * 15 for item in range(16)]
     late = sizes[len(sizes) // 3 :]
     assert sum(late) / len(late) > 10
+
+
+@pytest.mark.parametrize("account", [b"0 0 0\n", b"", None])
+def test_a_kernel_that_keeps_no_account_of_threads_leaves_their_time_on_a_processor(account, tmp_path, monkeypatch):
+    file = tmp_path / "schedstat"
+    if account is not None:
+        file.write_bytes(account)
+    monkeypatch.setattr(threads, "_ACCOUNT", str(file))
+
+    before_s = time.thread_time()
+    while time.thread_time() - before_s < 0.01:
+        pass
+
+    assert before_s + 0.01 <= threads._ready_s() <= time.thread_time()
 
 
 def test_an_async_function_serves_coroutines_and_threads():

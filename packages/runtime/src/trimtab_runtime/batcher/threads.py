@@ -30,6 +30,8 @@ KEPT_FRAC = 0.7
 GIVEN_FRAC = 0.25
 """The most of a run's time that is given to other threads after it."""
 TURN_S = 100e-6
+_ACCOUNT = "/proc/thread-self/schedstat"
+"""Nanoseconds on a processor and waiting for one, and how often it got one (Linux, Documentation/scheduler/sched-stats.rst)."""
 _HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
 """False in a free-threaded Python, where no run keeps anyone waiting."""
 
@@ -164,8 +166,9 @@ def _ready_s() -> float:
     A thread that a busy machine or the limit of a pod takes off its processor keeps the interpreter's lock while it waits.
     """
     try:
-        with open("/proc/thread-self/schedstat", "rb", buffering=0) as account:
+        with open(_ACCOUNT, "rb", buffering=0) as account:
             on_ns, waited_ns, _ = map(int, account.read(64).split())
-    except (OSError, ValueError):  # another system, or a kernel that keeps no such account
+    except (OSError, ValueError):  # another system
         return thread_time()
-    return (on_ns + waited_ns) / NS_PER_S
+    # a kernel that keeps no account has zeros (fs/proc/base.c, proc_pid_schedstat)
+    return (on_ns + waited_ns) / NS_PER_S if on_ns else thread_time()
