@@ -193,9 +193,9 @@ class InstanceType:
         return self.gpu_count * self.gpu_frac
 
 
-def load_instance_types(rows: Iterable[Row] | None = None) -> tuple[InstanceType, ...]:
+def load_instance_types() -> tuple[InstanceType, ...]:
     """Read the packaged instance types."""
-    return tuple(_instance_type(row) for row in (packaged_rows("instances.csv") if rows is None else rows))
+    return tuple(_instance_type(row) for row in packaged_rows("instances.csv"))
 
 
 def _instance_type(row: Row) -> InstanceType:

@@ -19,7 +19,7 @@ makes counting boards a matter of sums. The least of the measures that say this 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
@@ -133,9 +133,9 @@ def _place_rest(
     return False
 
 
-def load_mig(rows: Iterable[Row] | None = None) -> MigTable:
+def load_mig() -> MigTable:
     """Read the packaged MIG profiles."""
-    return MigTable(tuple(_profile(row) for row in (packaged_rows("mig_profiles.csv") if rows is None else rows)))
+    return MigTable(tuple(_profile(row) for row in packaged_rows("mig_profiles.csv")))
 
 
 def _profile(row: Row) -> MigProfile:

@@ -215,9 +215,9 @@ def _latest(rows: tuple[Price, ...], at: date | None) -> Price | None:
     return next((row for row in reversed(rows) if at is None or row.as_of <= at), None)
 
 
-def load_prices(rows: Iterable[Row] | None = None) -> tuple[Price, ...]:
+def load_prices() -> tuple[Price, ...]:
     """Read the packaged prices."""
-    return tuple(_price(row) for row in (packaged_rows("prices.csv") if rows is None else rows))
+    return tuple(_price(row) for row in packaged_rows("prices.csv"))
 
 
 _OPTIONS = {option.value: option for option in BuyingOption}

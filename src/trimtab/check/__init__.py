@@ -150,8 +150,8 @@ class Difference:
     fields: tuple[FieldChange, ...] = ()
 
 
-def differences(folder: Folder, cluster: Cluster, *, everything: bool = False) -> list[Difference]:
-    """Return what applying a folder would change; `everything`: objects that are only there count whoever manages them."""
+def differences(folder: Folder, cluster: Cluster) -> list[Difference]:
+    """Return what applying a folder would change, and objects that trimtab manages there and the folder lacks."""
     mine: dict[Key, tuple[str, Object]] = {
         key_of(document.body): (document.file, document.body) for document in folder.objects if document.kind
     }
@@ -171,7 +171,7 @@ def differences(folder: Folder, cluster: Cluster, *, everything: bool = False) -
             )
         )
     for key, there in cluster.objects.items():
-        if key not in mine and (everything or _is_ours(there)):
+        if key not in mine and _is_ours(there):
             found.append(Difference(object=_called(key), file="", change=ObjectChange.ONLY_THERE))
     return sorted(found, key=lambda difference: (list(ObjectChange).index(difference.change), difference.object))
 

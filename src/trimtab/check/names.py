@@ -21,9 +21,9 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-def dns_label(text: str, length: int = LABEL_LENGTH) -> str | None:
+def dns_label(text: str) -> str | None:
     """Say what is wrong with a DNS-1123 label (lower case, digits, `-`), or None."""
-    return _dns(text, _LABEL, length)
+    return _dns(text, _LABEL, LABEL_LENGTH)
 
 
 def dns_subdomain(text: str, length: int = SUBDOMAIN_LENGTH) -> str | None:
@@ -83,7 +83,7 @@ def time_zone(text: str) -> str | None:
     return None
 
 
-def whole_or_percent(value: object, *, most: int = 100) -> str | None:
+def whole_or_percent(value: object) -> str | None:
     """Say what is wrong with a count or a percentage such as `10%`, or None."""
     if isinstance(value, bool):
         return "is neither a whole number nor a percentage"
@@ -92,4 +92,4 @@ def whole_or_percent(value: object, *, most: int = 100) -> str | None:
     found = re.fullmatch(r"([0-9]+)%?", str(value))
     if found is None:
         return "is neither a whole number nor a percentage such as 10%"
-    return f"is over {most}%" if str(value).endswith("%") and int(found[1]) > most else None
+    return "is over 100%" if str(value).endswith("%") and int(found[1]) > 100 else None

@@ -200,8 +200,8 @@ def inference_footprint(serving: Serving) -> Footprint:
     return Footprint(bytes_by_item=items)
 
 
-def resident_requests(serving: Serving, gpu: Gpu, *, utilization_frac: float = MEMORY_UTILIZATION_FRAC) -> int:
+def resident_requests(serving: Serving, gpu: Gpu) -> int:
     """Return how many requests of the context fit at once under the engine's budget; 0 when the weights do not fit."""
     # the utilization bounds weights, activations and cache together, as in vLLM
-    budget = gpu.memory_gib * BYTES_PER_GIB * utilization_frac - sum(_fixed_items(serving).values())
+    budget = gpu.memory_gib * BYTES_PER_GIB * MEMORY_UTILIZATION_FRAC - sum(_fixed_items(serving).values())
     return requests_that_fit(budget, _cache_bytes_per_gpu(serving, 1)) if budget > 0 else 0

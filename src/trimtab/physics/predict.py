@@ -180,9 +180,9 @@ def predict_training(query: TrainingQuery, model: Model | None = None) -> Estima
     return model.intervals.estimate(speed, training_classes(query, model.tables), because=model.source)
 
 
-def with_interval(query: ServingQuery, asked: Quantity, predicted: float, model: Model | None = None) -> Estimate:
+def with_interval(query: ServingQuery, asked: Quantity, predicted: float) -> Estimate:
     """Wrap a serving time or rate of the model in its 80 % interval."""
-    model = model or packaged("serving")
+    model = packaged("serving")
     return model.intervals.estimate(predicted, serving_classes(query, asked, model.tables), because=model.source)
 
 

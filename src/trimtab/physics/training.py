@@ -283,14 +283,14 @@ def _peak_items(training: Training, fit: MemoryFit, *, keeps_gradients: bool) ->
     return items | max(backward, step, key=lambda part: sum(part.values()))
 
 
-def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reserve_frac: float = KEPT_FREE_FRAC) -> int:
+def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096) -> int:
     """Return the largest micro-batch that fits, 0 when not even one sequence does (bisection up to `most`)."""
     low, high = 0, most
     while low < high:
         # rounded up: with the lower middle, two neighbours would never close
         middle = (low + high + 1) // 2
         # memory rises with the micro-batch, which bisection rests on
-        fits = training_footprint(replace(training, micro_batch=middle)).fits(gpu, reserve_frac=reserve_frac)
+        fits = training_footprint(replace(training, micro_batch=middle)).fits(gpu, reserve_frac=KEPT_FREE_FRAC)
         low, high = (middle, high) if fits else (low, middle - 1)
     return low
 

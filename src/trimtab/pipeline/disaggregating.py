@@ -85,7 +85,7 @@ def serve_disaggregated(
         if _pools_key(pair) in tried:
             continue
         tried.add(_pools_key(pair))
-        load, tpot_s = replayed_pair(pair, demand, engine, scale=scale)
+        load, tpot_s = replayed_pair(pair, demand, scale=scale)
         missed = _missed(pair, load, tpot_s, demand)
         if missed is None:
             return PoolsAnswer(pair=pair, load=load, tpot_s=tpot_s, rejected=tuple(misses))
@@ -107,7 +107,7 @@ def _pools_key(pair: DisaggregatedOption) -> tuple[object, ...]:
 
 
 def replayed_pair(
-    pair: DisaggregatedOption, demand: Demand, engine: str, *, scale: float = 1.0
+    pair: DisaggregatedOption, demand: Demand, *, scale: float = 1.0
 ) -> tuple[ReplayedLoad | None, float]:
     """Replay the asked rate through both pools; return first tokens with intervals, and the mean time per token."""
     number = max(REQUESTS, REQUESTS_PER_REPLICA * max(pair.prefill.replicas, pair.decode.replicas))

@@ -111,7 +111,7 @@ class Answers:
     def __init__(self, **series):
         self.by_name = series
 
-    def matching(self, matchers):
+    def matching(self, *matchers):
         return f"{{{matchers}}}"
 
     def series(self, selectors, start_s, end_s):
@@ -124,7 +124,7 @@ def told(pods, **series):
         {"namespace": "ml", "pod": pod, "created_by_kind": kind, "created_by_name": name}
         for pod, (kind, name) in pods.items()
     ]
-    return collect_owners(Answers(kube_pod_info=pod_info, **series), 0.0, 1.0, ())
+    return collect_owners(Answers(kube_pod_info=pod_info, **series), 0.0, 1.0)
 
 
 def who(owners, pod):

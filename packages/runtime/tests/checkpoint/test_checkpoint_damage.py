@@ -33,7 +33,7 @@ def newest(folder):
 
 def read(folder):
     files = FileOperations()
-    return read_whole(files, folder, 0, read_commit(files, folder))
+    return read_whole(files, folder, read_commit(files, folder))
 
 
 def test_every_one_of_a_thousand_flipped_bits_is_noticed(memory_path):

@@ -57,11 +57,14 @@ def _interval(estimate: Estimate, digits: int, factor: float = 1.0) -> str:
     return f"{estimate.low * factor:,.{digits}f}–{estimate.high * factor:,.{digits}f}"
 
 
-def _memory_bar(used_gib: float, total_gib: float, width: int = 8) -> str:
+_BAR_WIDTH = 8
+
+
+def _memory_bar(used_gib: float, total_gib: float) -> str:
     """Return a bar of the memory that is used, such as `█████░░░ 61%`."""
     share = min(max(used_gib / total_gib, 0.0), 1.0)
-    full = round(share * width)
-    return "█" * full + "░" * (width - full) + f" {share:.0%}"
+    full = round(share * _BAR_WIDTH)
+    return "█" * full + "░" * (_BAR_WIDTH - full) + f" {share:.0%}"
 
 
 def _buying(usd: Mapping[BuyingOption, float], unit: str, digits: int) -> dict[str, Cell]:
@@ -366,7 +369,7 @@ def best_per_gpu(found: Sequence[T], limit: int, every: bool) -> list[T]:
     return list(kept.values())[:limit]
 
 
-def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> list[str]:
+def reject_lines(rejected: Sequence[Rejected]) -> list[str]:
     """Return the nearest misses, one a GPU, and how many more there are."""
     ranked = sorted(rejected, key=lambda reject: (NEAREST_FIRST.index(reject.reason), reject.miss_frac, reject.gpu))
     first: dict[str, Rejected] = {}
@@ -374,7 +377,7 @@ def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> lis
         first.setdefault(reject.gpu, reject)
     lines = [
         f"rejected: {reject.gpu} {reject.what}: {reject.reason.value}: {reject.because}"
-        for reject in list(first.values())[:most]
+        for reject in list(first.values())[:SHOWN_REJECTS]
     ]
     more = len(rejected) - len(lines)
     return [*lines, f"rejected: {more} more {MORE}"] if more > 0 and lines else lines

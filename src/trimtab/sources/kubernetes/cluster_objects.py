@@ -68,7 +68,7 @@ def _hpa(autoscaler: Object) -> Row:
     cpu_percent = number(autoscaler, "spec", "targetCPUUtilizationPercentage")
     if cpu_percent is not None:
         triggers.append(f"cpu {cpu_percent:g} %")
-    return _scaler(autoscaler, "scaleTargetRef") | {
+    return _scaler(autoscaler) | {
         "kind": "HorizontalPodAutoscaler",
         "min_replicas": 1.0 if least is None else least,
         "max_replicas": number(autoscaler, "spec", "maxReplicas"),
@@ -80,7 +80,7 @@ def _hpa(autoscaler: Object) -> Row:
 def _scaled_object(scaler: Object) -> Row:
     least, most = number(scaler, "spec", "minReplicaCount"), number(scaler, "spec", "maxReplicaCount")
     triggers = [_trigger_words(trigger) for trigger in listed(scaler, "spec", "triggers")]
-    return _scaler(scaler, "scaleTargetRef") | {
+    return _scaler(scaler) | {
         "kind": "ScaledObject",
         "min_replicas": 0.0 if least is None else least,
         "max_replicas": 100.0 if most is None else most,
@@ -88,8 +88,8 @@ def _scaled_object(scaler: Object) -> Row:
     }
 
 
-def _scaler(scaler: Object, target: str) -> Row:
-    namespace, name = text(scaler, "metadata", "namespace"), text(scaler, "spec", target, "name")
+def _scaler(scaler: Object) -> Row:
+    namespace, name = text(scaler, "metadata", "namespace"), text(scaler, "spec", "scaleTargetRef", "name")
     return {
         "namespace": namespace or None,
         "name": text(scaler, "metadata", "name"),

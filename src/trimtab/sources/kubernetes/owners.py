@@ -186,28 +186,27 @@ def _with_groups(pods: Mapping[tuple[str, str], tuple[str, str]]) -> dict[tuple[
     }
 
 
-def collect_owners(server: Prometheus, start_s: float, end_s: float, namespaces: Iterable[str]) -> Owners:
-    """Ask kube-state-metrics for the owners of all pods in the namespaces, and KubeRay for those of RayClusters."""
-    within = namespace_matchers(namespaces)
+def collect_owners(server: Prometheus, start_s: float, end_s: float) -> Owners:
+    """Ask kube-state-metrics for the owners of all pods, and KubeRay for those of RayClusters."""
     pods: dict[tuple[str, str], tuple[str, str]] = {}
     for name, kind_label, name_label in (
         ("kube_pod_info", "created_by_kind", "created_by_name"),
         ("kube_pod_owner", "owner_kind", "owner_name"),
     ):
-        for labels in server.series(selectors(server, name, within), start_s, end_s):
+        for labels in server.series([name + server.matching()], start_s, end_s):
             kind, owner = labels.get(kind_label, ""), labels.get(name_label, "")
             if kind not in _NOBODY:
                 pods[subject(labels, "pod")] = (kind, owner)
     parents: dict[tuple[str, str, str], tuple[str, str]] = {}
     for metric, kind, child in _OWNER_SERIES:
-        for labels in server.series(selectors(server, metric, within), start_s, end_s):
+        for labels in server.series([metric + server.matching()], start_s, end_s):
             namespace, name = subject(labels, child)
             owner = labels.get("owner_name", "")
             if kind == "RayCluster" and (matched := _RAY_CLUSTER.match(name)):
                 owner = matched["owner"]
             if labels.get("owner_kind", "") not in _NOBODY and owner:
                 parents[namespace, kind, name] = (labels["owner_kind"], owner)
-    teams, makers = _pod_labels(server, start_s, end_s, within)
+    teams, makers = _pod_labels(server, start_s, end_s)
     return Owners(pods=_with_groups(pods), parents=parents, teams=teams, makers=makers)
 
 
@@ -222,13 +221,13 @@ _OWNER_SERIES = (
 
 
 def _pod_labels(
-    server: Prometheus, start_s: float, end_s: float, within: Sequence[str]
+    server: Prometheus, start_s: float, end_s: float
 ) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], tuple[str, str]]]:
     """Return the teams of pods and namespaces, and the objects of KServe that labels of pods name."""
     teams: dict[tuple[str, str], str] = {}
     makers: dict[tuple[str, str], tuple[str, str]] = {}
     for metric in ("kube_namespace_labels", "kube_pod_labels"):
-        for labels in server.series(selectors(server, metric, within), start_s, end_s):
+        for labels in server.series([metric + server.matching()], start_s, end_s):
             namespace, pod = subject(labels, "pod")
             of_pods = metric == "kube_pod_labels"
             if (team := _team(labels)) is not None:

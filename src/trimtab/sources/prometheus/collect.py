@@ -287,7 +287,7 @@ def collect_prometheus(
     metrics = _gpu_metrics(server, grid, tally)
     watch = kube_watch(server, grid)
     nodes = collect_nodes(server, watch)
-    resolver = _Resolver(owners=collect_owners(server, grid.start_s, grid.end_s, ()), tally=tally)
+    resolver = _Resolver(owners=collect_owners(server, grid.start_s, grid.end_s), tally=tally)
     holdings = PodHoldings(grid=grid, step_s=metrics.step_s)
     usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, journal, report)
     boards = Boards(

@@ -225,7 +225,7 @@ def _rate_mix(table: pa.Table, path: Path) -> RequestMix:
     step_s = float(np.median(np.diff(at)))
     total = np.bincount(place, weights=rate[known]).astype(np.float64)
     burst = np.ones(len(at)) if cv is None else _pooled_cv(rate[known], np.nan_to_num(cv[known], nan=1.0), place, total)
-    return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s", path), None, None)
+    return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s", path))
 
 
 def _pooled_cv(rate: Floats, cv: Floats, place: npt.NDArray[np.intp], total: Floats) -> Floats:
@@ -238,9 +238,8 @@ def _from_rates(
     rate: Floats,
     burst: Floats,
     step_s: float,
-    peaks: Floats | None,
-    tokens: tuple[float | None, float | None] | None,
-    longest: int | None,
+    peaks: Floats | None = None,
+    tokens: tuple[float | None, float | None] = (None, None),
 ) -> RequestMix:
     """Size by the busiest minutes: as recorded, or the mean and the spread that its burstiness gives a minute's count."""
     busiest = peaks if peaks is not None else rate + PEAK_SIGMAS * burst * np.sqrt(rate / S_PER_MIN)
@@ -249,14 +248,14 @@ def _from_rates(
         raise InputError(
             f"the trace holds no requests, or more than {MOST_REQ_S:g} a second (mean {mean:g}, peak {peak:g})"
         )
-    into, out = tokens or (None, None)
+    into, out = tokens
     return RequestMix(
         peak_req_s=max(peak, mean),
         mean_req_s=mean,
         burst_cv=float(np.average(burst, weights=rate)),
         input_tokens=into,
         output_tokens=out,
-        longest_tokens=longest,
+        longest_tokens=None,
         hours=len(rate) * step_s / (S_PER_MIN * S_PER_MIN),
     )
 
@@ -278,7 +277,7 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
         _mean(_floats(table, "input_tokens_mean", folder), arrivals),
         _mean(_floats(table, "output_tokens_mean", folder), arrivals),
     )
-    mix = _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)
+    mix = _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), tokens=tokens)
     return replace(mix, cached_frac=_counted_frac(table, arrivals, folder))
 
 

@@ -38,12 +38,12 @@ class TraceMachine:
         return f"{self.provider} {self.instance_type} in {self.region} ({self.gpu_count} x {self.gpu})"
 
 
-def machine_of(text: str, catalog: Catalog | None = None) -> TraceMachine:
+def machine_of(text: str) -> TraceMachine:
     """Return the machine that `TYPE` or `PROVIDER:TYPE[:REGION]` names; without a region the first that has a rate.
 
     Raises UnknownName with near matches, InputError where a type is not a whole number of boards or has no rate on demand.
     """
-    facts = catalog or load_catalog()
+    facts = load_catalog()
     parts = text.split(":")
     if not 1 <= len(parts) <= 3:
         raise InputError(f"{text!r} is no machine; write TYPE or PROVIDER:TYPE:REGION, as aws:p4d.24xlarge:us-east-1")

@@ -71,9 +71,9 @@ def damage_if_malformed(where: str) -> Iterator[None]:
         raise CheckpointDamaged(f"{where}: the manifest's values cannot be built: {error!r}") from error
 
 
-def read_whole(files: FileOperations, folder: Path, rank: int, marker: Commit) -> SavedState:
-    """Read everything that one rank wrote."""
-    manifest = read_manifest(files, folder, rank, marker)
+def read_whole(files: FileOperations, folder: Path, marker: Commit) -> SavedState:
+    """Read everything that a job of one rank wrote."""
+    manifest = read_manifest(files, folder, 0, marker)
     tensors = read_records(files, folder, manifest, {record.name for record in manifest.records})
     return SavedState(
         parts=with_tensors(part_of_values(manifest, PARTS_KEY, str(folder)), tensors, str(folder)),

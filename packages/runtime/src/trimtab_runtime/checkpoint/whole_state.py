@@ -47,7 +47,7 @@ class WholeState:
                 f"{folder}: written by {marker.world_size} ranks; to resume on one, initialise torch.distributed "
                 "(torchrun --nproc-per-node 1), so that the shards are put together"
             )
-        return read_whole(files, folder, 0, marker)
+        return read_whole(files, folder, marker)
 
     def apply(self, saved: SavedState) -> list[str]:
         """Give the verified state to the parts and return notes on what differs."""
