@@ -28,7 +28,7 @@ from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP
 
 from benchmarks.fuzz import ANSWER
 from benchmarks.fuzz_places import DUMP
-from benchmarks.mutation_inputs import EARLIER, Kind, refusal
+from benchmarks.mutation_kinds import EARLIER, Kind, refusal
 from benchmarks.mutation_wounds import Wound, in_cells, in_json, in_query, in_text
 from trimtab.catalog import load_catalog
 from trimtab.emit.audit_data import parse_document

@@ -1,139 +1,67 @@
-"""Every kind of file that trimtab reads: a valid one, how it is damaged, and the reader or whole command that it meets."""
+"""Every kind of file that trimtab reads. Here are those that people and trimtab write; others' are in `mutation_records`."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.fuzz import BUILT_IN
-from benchmarks.fuzz_places import DUMP, JOBS, NODES
-from benchmarks.mutation_wounds import Wound, in_bytes, in_cells, in_json, in_lines, in_parquet, in_text, in_yaml
-from benchmarks.reference.scrape import read_scrape
+from benchmarks.mutation_kinds import EARLIER, START, Kind, run_command, text_lines, via_file
+from benchmarks.mutation_records import bills, dumps, evaluations, request_logs, scrapes, traces
+from benchmarks.mutation_wounds import in_bytes, in_cells, in_json, in_parquet, in_text, in_yaml
 from trimtab.catalog import load_catalog
 from trimtab.check import Schemas, check_folder, differences, read_cluster
 from trimtab.check.cluster import series_of
 from trimtab.check.documents import read_folder
-from trimtab.cli import root
 from trimtab.cli.allocate.run import read_budgets, read_token_use
 from trimtab.cli.emit.run import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.kept_audits import KEPT, SEAL_BYTES, recall, recall_plan
 from trimtab.cli.made_plans import read_made
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
-from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.running import running_audits
 from trimtab.cli.settings import resolve
-from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
-from trimtab.diagnose.quality import QualityRule, judged, paired
 from trimtab.emit.audit_data import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
 from trimtab.emit.verify_document import parse_verification
-from trimtab.errors import InputError, TrimtabError
 from trimtab.inputs.files import read_text
 from trimtab.monitor.watched import read_thresholds
-from trimtab.pipeline.canary import read_run
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
 from trimtab.sources.bills.commitments import read_inventory, read_owned
-from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.cheap_hours import read_cheap_hours
 from trimtab.sources.clouds.quotas import read_quotas
-from trimtab.sources.demo.trace import read_series
-from trimtab.sources.evaluations import read_evaluation
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.kubernetes.manifests import read_manifests
-from trimtab.sources.kubernetes.objects import read_dumps
-from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.prometheus.dcgm import GpuLabels
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.sources.prometheus.journal import HourSpan, Journal
-from trimtab.sources.slurm import collect_slurm, read_slurm
-from trimtab.sources.traces import read_trace
-from trimtab.sources.traces.batch_files import read_arrivals, read_curve
 from trimtab.sources.traces.profiles import read_torch_trace
-from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.tables.arrow import arrow_schema
-from trimtab.tables.bundle import memory_bundle, parse_meta
-from trimtab.tables.checks import check_bundle, checked_bundle
+from trimtab.tables.bundle import parse_meta
+from trimtab.tables.checks import checked_bundle
 from trimtab.tables.profile_file import checked_profile, profile_values
-from trimtab.tables.quality_evidence import read_evidence
 from trimtab.tables.workloads import read_workloads
 from trimtab.web.app import read_token
 from trimtab.web.reviews import ReviewFolder
-
-OWN = Path(__file__).parent.parent / "tests" / "data"
-EARLIER = OWN / "written_by_0_1_0"
-_START = datetime(2026, 9, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A kind of input: valid ones, how one is damaged, what reads it; `cost` is about how many times a cheap reader's time."""
-
-    name: str
-    seeds: tuple[bytes, ...]
-    wound: Wound
-    read: Callable[[bytes], object]
-    cost: int = 1
 
 
 def file_kinds(folder: Path) -> tuple[Kind, ...]:
     """Return every kind of file; `folder` is where readers find the damaged ones."""
     makers = (
-        _bundles, _declared, _checks, _prices, _commitments, _bills, _traces, _requests, _scrapes, _dumps, _fits,
-        _evaluations, _kept, _collected,
+        _bundles, _declared, _checks, _prices, _commitments, bills, traces, request_logs, scrapes, dumps, _fits,
+        evaluations, _kept, _collected,
     )  # fmt: skip
     return tuple(kind for make in makers for kind in make(folder))
-
-
-def _file(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """Return a reader of bytes through a file of that name."""
-
-    def through(content: bytes) -> object:
-        path = folder / name
-        path.write_bytes(content)
-        return read(path)
-
-    return through
-
-
-def refusal(read: Callable[[], object]) -> str:
-    """Read what is to be refused whole too, and return what is said of it."""
-    try:
-        return str(read())
-    except TrimtabError as error:
-        return str(error)
-
-
-def _command(*arguments: str) -> object:
-    """Run a whole command in this process, its answer thrown away."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return root.main(args=list(arguments), prog_name="trimtab", standalone_mode=False)
-
-
-def _parquet(columns: Mapping[str, object]) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(pa.table(dict(columns)), stream)
-    return stream.getvalue()
-
-
-def _lines(*lines: str) -> bytes:
-    return ("\n".join(lines) + "\n").encode()
 
 
 def _bundles(folder: Path) -> list[Kind]:
@@ -148,7 +76,7 @@ def _bundles(folder: Path) -> list[Kind]:
 
         def allocate(content: bytes, at: Path = copied / file.name) -> object:
             at.write_bytes(content)
-            return _command("allocate", str(at.parent), "-q", "-o", "json")
+            return run_command("allocate", str(at.parent), "-q", "-o", "json")
 
         seeds = (file.read_bytes(),)
         found.append(Kind(name=f"bundle {file.stem}", seeds=seeds, wound=in_parquet, read=read, cost=30))
@@ -188,22 +116,22 @@ def _declared(folder: Path) -> list[Kind]:
         return parse_cluster_file(read_text(path), where=str(path))
 
     return [
-        Kind(name="workloads.yaml", seeds=workloads, wound=in_yaml, read=_file(folder, "workloads.yaml", read_workloads)),
-        Kind(name="bundle.yaml", seeds=(meta,), wound=in_yaml, read=_file(folder, "bundle.yaml", read_meta)),
-        Kind(name="cluster file", seeds=(cluster,), wound=in_yaml, read=_file(folder, "cluster.yaml", read_cluster)),
+        Kind(name="workloads.yaml", seeds=workloads, wound=in_yaml, read=via_file(folder, "workloads.yaml", read_workloads)),
+        Kind(name="bundle.yaml", seeds=(meta,), wound=in_yaml, read=via_file(folder, "bundle.yaml", read_meta)),
+        Kind(name="cluster file", seeds=(cluster,), wound=in_yaml, read=via_file(folder, "cluster.yaml", read_cluster)),
         Kind(
             name="settings", seeds=(settings,), wound=in_text,
-            read=_file(folder, "trimtab.toml", lambda path: resolve(file=path, environ={}, flags=())), cost=5,
+            read=via_file(folder, "trimtab.toml", lambda path: resolve(file=path, environ={}, flags=())), cost=5,
         ),
         Kind(
             name="manifests", seeds=(*manifests[:12], kustomization, shares), wound=in_yaml,
-            read=_file(folder, "manifest.yaml", lambda path: read_objects(read_manifests(path))), cost=5,
+            read=via_file(folder, "manifest.yaml", lambda path: read_objects(read_manifests(path))), cost=5,
         ),
     ]  # fmt: skip
 
 
 def _prices(folder: Path) -> list[Kind]:
-    rates = _lines(
+    rates = text_lines(
         "provider,instance_type,region,option,usd_hr,as_of,note,gpu,gpu_count",
         "aws,p5.48xlarge,us-east-1,on-demand,40.0,2026-01-01,ours,,",
         "lab,box,,on-demand,1.5,,,H100-80GB,8",
@@ -213,36 +141,36 @@ def _prices(folder: Path) -> list[Kind]:
         b"owned:\n- {instance_type: box, capital_usd: 200000, years: 4, power_w: 6000, pue: 1.3, electricity_usd_kwh: 0.1,"
         b" gpu: A100-80GB, gpu_count: 8}\n"
     )
-    uses = _lines(
+    uses = text_lines(
         "service,consumer,input_tokens,output_tokens,cached_tokens",
         "apps/chat,acme,1200000,300000,0",
         "apps/chat,lora-7,5000,800,1000",
     )
-    quotas = _lines(
+    quotas = text_lines(
         "provider,instance_type,region,capacity_type,nodes,limit,unit,per_node,used,quota,code",
         "aws,p4d.24xlarge,us-east-1,on-demand,4,384,vCPU,96,96,Running On-Demand P instances,L-417A185B",
     )
-    hours = _lines("hour,usd_factor", *(f"{hour},{1 + hour / 24}" for hour in range(24)))
+    hours = text_lines("hour,usd_factor", *(f"{hour},{1 + hour / 24}" for hour in range(24)))
 
     def command(path: Path) -> object:
-        return _command("prices", "--prices", str(path), "-o", "csv")
+        return run_command("prices", "--prices", str(path), "-o", "csv")
 
     return [
-        Kind(name="prices.csv", seeds=(rates,), wound=in_cells, read=_file(folder, "p.csv", load_catalog), cost=3),
-        Kind(name="prices.yaml", seeds=(listed,), wound=in_yaml, read=_file(folder, "p.yaml", load_catalog), cost=3),
-        Kind(name="prices (command)", seeds=(rates,), wound=in_cells, read=_file(folder, "pc.csv", command), cost=300),
-        Kind(name="quotas", seeds=(quotas,), wound=in_cells, read=_file(folder, "quotas.csv", read_quotas)),
-        Kind(name="use of tokens", seeds=(uses,), wound=in_cells, read=_file(folder, "uses.csv", read_token_use)),
-        Kind(name="cheap hours", seeds=(hours,), wound=in_cells, read=_file(folder, "hours.csv", read_cheap_hours)),
+        Kind(name="prices.csv", seeds=(rates,), wound=in_cells, read=via_file(folder, "p.csv", load_catalog), cost=3),
+        Kind(name="prices.yaml", seeds=(listed,), wound=in_yaml, read=via_file(folder, "p.yaml", load_catalog), cost=3),
+        Kind(name="prices (command)", seeds=(rates,), wound=in_cells, read=via_file(folder, "pc.csv", command), cost=300),
+        Kind(name="quotas", seeds=(quotas,), wound=in_cells, read=via_file(folder, "quotas.csv", read_quotas)),
+        Kind(name="use of tokens", seeds=(uses,), wound=in_cells, read=via_file(folder, "uses.csv", read_token_use)),
+        Kind(name="cheap hours", seeds=(hours,), wound=in_cells, read=via_file(folder, "hours.csv", read_cheap_hours)),
         Kind(
             name="budgets", seeds=(b"name,usd_mo\nresearch,12000\nassist,500\n",), wound=in_cells,
-            read=_file(folder, "budgets.csv", read_budgets),
+            read=via_file(folder, "budgets.csv", read_budgets),
         ),
     ]  # fmt: skip
 
 
 def _commitments(folder: Path) -> list[Kind]:
-    owned = _lines(
+    owned = text_lines(
         "name,provider,instance_type,region,count,term_years,upfront_usd,usd_hr,start,end",
         "r1,aws,p4d.24xlarge,us-east-1,2,1,0,20,2026-01-01,2027-01-01",
     )
@@ -275,165 +203,10 @@ def _commitments(folder: Path) -> list[Kind]:
         return read_inventory(path, catalog, region="us-east-1", type_of={})
 
     return [
-        Kind(name="owned", seeds=(owned,), wound=in_cells, read=_file(folder, "owned.csv", read_owned)),
+        Kind(name="owned", seeds=(owned,), wound=in_cells, read=via_file(folder, "owned.csv", read_owned)),
         Kind(
             name="inventories", seeds=tuple(json.dumps(one).encode() for one in documents), wound=in_json,
-            read=_file(folder, "held.json", read), cost=2,
-        ),
-    ]  # fmt: skip
-
-
-def _bills(folder: Path) -> list[Kind]:
-    focus, cur = ((OWN / "bills" / name).read_bytes() for name in ("focus_1_2.csv", "cur_2_0.csv"))
-    day = timedelta(days=1)
-    packed = _parquet(
-        {
-            "ChargePeriodStart": [_START, _START + day], "ChargePeriodEnd": [_START + day, _START + 2 * day],
-            "BilledCost": [10.0, -5.0], "EffectiveCost": [9.0, -5.0], "BillingCurrency": ["USD", "USD"],
-            "ChargeCategory": ["Usage", "Credit"], "ResourceId": ["i-0abc", None], "Tags": ['{"team": "a"}', None],
-        }
-    )  # fmt: skip
-
-    def read(path: Path) -> object:
-        costs = read_bills([path]).table.select(COLUMNS)
-        return [charges_of(costs, basis, {"EUR": 1.1, "GBP": 1.2}) for basis in ChargeBasis]
-
-    return [
-        Kind(name="bill FOCUS", seeds=(focus,), wound=in_cells, read=_file(folder, "focus.csv", read), cost=30),
-        Kind(name="bill CUR", seeds=(cur,), wound=in_cells, read=_file(folder, "cur.csv", read), cost=30),
-        Kind(name="bill Parquet", seeds=(packed,), wound=in_parquet, read=_file(folder, "bill.parquet", read), cost=30),
-        Kind(name="bill gzip", seeds=(_gzip(focus),), wound=in_bytes, read=_file(folder, "bill.csv.gz", read), cost=30),
-    ]
-
-
-def _gzip(content: bytes) -> bytes:
-    import gzip
-
-    return gzip.compress(content, mtime=0)
-
-
-def _traces(folder: Path) -> list[Kind]:
-    count = 40
-    seconds = [float(60 * n) for n in range(count)]
-    requests = {"t_s": seconds, "input_tokens": [100.0] * count, "output_tokens": [50.0] * count}
-    rates = {"t_s": seconds, "requests_per_s": [1.0 + n % 5 for n in range(count)], "model": ["m"] * count}
-    philly = {
-        "submit_utc": [_START + timedelta(hours=n) for n in range(count)], "duration_s": [3600.0] * count,
-        "num_gpus": [4] * count, "virtual_cluster": ["vc"] * count,
-    }  # fmt: skip
-    openb = {
-        "name": [f"p{n}" for n in range(count)], "num_gpu": [1] * count, "gpu_milli": [500] * count,
-        "qos": ["LS", "BE"] * (count // 2),
-        "pod_phase": ["Succeeded"] * count, "creation_time": [100 * n for n in range(count)],
-        "scheduled_time": [100 * n + 1 for n in range(count)], "deletion_time": [100 * n + 5000 for n in range(count)],
-    }  # fmt: skip
-    gentd = {"pod": ["p"] * count, "t_s": seconds, "gpu_util_pct": [50.0] * count, "gpu_mem_used_bytes": [1e9] * count}
-    dlrm = {
-        "instance_sn": [f"i{n}" for n in range(count)], "app_name": ["a"] * count, "gpu_request": [1] * count,
-        "creation_time": [100 * n for n in range(count)], "deletion_time": [100 * n + 5000 for n in range(count)],
-    }  # fmt: skip
-    zones = {"zone": ["a", "b"] * (count // 2), "t_s": seconds, "available_nodes": [1, 0] * (count // 2)}
-    as_csv = _lines("t_s,input_tokens,output_tokens", *(f"{second},100,50" for second in seconds))
-    return [
-        Kind(
-            name="traces of jobs and pods", wound=in_parquet,
-            seeds=(_parquet(philly), _parquet(openb), _parquet(gentd), _parquet(dlrm)),
-            read=_file(folder, "trace.parquet", read_trace), cost=20,
-        ),
-        Kind(
-            name="traces of requests", seeds=(_parquet(requests), _parquet(rates)), wound=in_parquet,
-            read=_file(folder, "requests.parquet", lambda path: (read_request_mix(path), read_series(path))), cost=10,
-        ),
-        Kind(
-            name="traces as CSV", seeds=(as_csv,), wound=in_cells, read=_file(folder, "requests.csv", read_request_mix),
-            cost=5,
-        ),
-        Kind(
-            name="spot availability", seeds=(_parquet(zones),), wound=in_parquet,
-            read=_file(folder, "zones.parquet", read_availability), cost=10,
-        ),
-    ]  # fmt: skip
-
-
-def _requests(folder: Path) -> list[Kind]:
-    log = _lines("start_s,latency_s,status", *(f"{n * 0.1},{0.2 + n % 7 / 100},200" for n in range(120)))
-    bench = {
-        "ttfts": [0.1] * 120, "itls": [[0.01, 0.01]] * 120, "start_times": [n * 0.1 for n in range(120)], "errors": [""] * 120,
-        "duration": 12.0,
-    }  # fmt: skip
-    curve = _lines("batch,ms", *(f"{size},{5 + size}" for size in (1, 2, 4, 8)))
-    arrivals = _lines("t_s", *(f"{n / 10}" for n in range(50)))
-    return [
-        Kind(
-            name="request logs", seeds=(log,), wound=in_cells,
-            read=_file(folder, "log.csv", lambda path: read_run(path, 2.0)), cost=10,
-        ),
-        Kind(
-            name="request logs of vLLM", seeds=(json.dumps(bench).encode(),), wound=in_json,
-            read=_file(folder, "bench.json", lambda path: read_run(path, 2.0)), cost=5,
-        ),
-        Kind(name="batch times", seeds=(curve,), wound=in_cells, read=_file(folder, "curve.csv", read_curve)),
-        Kind(name="batch arrivals", seeds=(arrivals,), wound=in_cells, read=_file(folder, "arrivals.csv", read_arrivals)),
-    ]  # fmt: skip
-
-
-def _scrapes(_folder: Path) -> list[Kind]:
-    def scrape(content: bytes) -> object:
-        return read_scrape(content.decode("utf-8", "replace"))
-
-    openmetrics = (
-        "# TYPE vllm:time_to_first_token_seconds histogram\n# UNIT vllm:time_to_first_token_seconds seconds\n"
-        'vllm:time_to_first_token_seconds_bucket{le="0.5",model_name="m"} 12 # {trace_id="a"} 0.4 1788200000.1\n'
-        'vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 15\nvllm:time_to_first_token_seconds_sum 6.5\n'
-        "vllm:time_to_first_token_seconds_count 15\nvllm:request_success_total 15 1788200000000\n# EOF\n"
-    )
-    dcgm = (
-        "# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles.\n# TYPE DCGM_FI_PROF_SM_ACTIVE gauge\n"
-        'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-80GB",namespace="n",pod="p"} 0.61\n'
-        'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-1",pod="say \\"hi\\""} NaN\n'
-    )
-    seeds = (*(f"{line}\n" for line in BUILT_IN.splitlines()), openmetrics, dcgm)
-    return [Kind(name="scrapes", seeds=tuple(seed.encode() for seed in seeds), wound=in_text, read=scrape)]
-
-
-def _dumps(folder: Path) -> list[Kind]:
-    import yaml
-
-    def cluster(path: Path) -> object:
-        objects = read_dumps([path])
-        end = snapshot_moment(objects)
-        made = collect_snapshot(objects, end - timedelta(days=14), end, source="fuzz")
-        return check_bundle(memory_bundle(made.tables, made.meta))
-
-    def slurm(path: Path) -> object:
-        found = read_slurm([path, folder / "nodes.txt"], ZoneInfo("Europe/Berlin"))
-        first, last = found.span
-        if not first < last:
-            raise InputError("no time passes in the dump")
-        made = collect_slurm(found, first, last, gpu_names={}, source="fuzz")
-        return check_bundle(memory_bundle(made.tables, made.meta))
-
-    (folder / "nodes.txt").write_text(NODES)
-    records = {
-        "jobs": [
-            {
-                "job_id": 1, "name": "train", "user": "ana", "account": "vision", "partition": "gpu",
-                "state": {"current": ["COMPLETED"]}, "time": {"submission": 1788200000, "start": 1788201000, "end": 1788300000},
-                "tres": {"allocated": [{"type": "gres", "name": "gpu:a100", "count": 8}]}, "nodes": "gpu01",
-            }
-        ]
-    }  # fmt: skip
-    text = yaml.safe_dump(json.loads(DUMP)).encode()
-    return [
-        Kind(name="Kubernetes dumps", seeds=(DUMP.encode(),), wound=in_json, read=_file(folder, "dump.json", cluster), cost=30),
-        Kind(name="Kubernetes dumps as YAML", seeds=(text,), wound=in_yaml, read=_file(folder, "dump.yaml", cluster), cost=40),
-        Kind(
-            name="Slurm records", seeds=(JOBS.encode(), (OWN / "slurm" / "jobs.txt").read_bytes()[:4000]), wound=in_text,
-            read=_file(folder, "jobs.txt", slurm), cost=30,
-        ),
-        Kind(
-            name="Slurm records as JSON", seeds=(json.dumps(records).encode(),), wound=in_json,
-            read=_file(folder, "jobs.json", slurm), cost=30,
+            read=via_file(folder, "held.json", read), cost=2,
         ),
     ]  # fmt: skip
 
@@ -464,19 +237,19 @@ def _fits(folder: Path) -> list[Kind]:
     return [
         Kind(
             name="profiles", seeds=(json.dumps(profile).encode(),), wound=in_json,
-            read=_file(folder, "profile.json", read_profile),
+            read=via_file(folder, "profile.json", read_profile),
         ),
         Kind(
             name="calibrations", seeds=tuple(json.dumps(one).encode() for one in measured), wound=in_json,
-            read=_file(folder, "measured.json", read_measured),
+            read=via_file(folder, "measured.json", read_measured),
         ),
         Kind(
             name="model configurations", seeds=(json.dumps(config).encode(),), wound=in_json,
-            read=_file(folder, "config.json", lambda path: model_of(str(path), None)),
+            read=via_file(folder, "config.json", lambda path: model_of(str(path), None)),
         ),
         Kind(
             name="traces of torch", seeds=(json.dumps({"traceEvents": events}).encode(),), wound=in_json,
-            read=_file(folder, "torch.json", read_torch_trace),
+            read=via_file(folder, "torch.json", read_torch_trace),
         ),
     ]  # fmt: skip
 
@@ -494,7 +267,7 @@ def _kept(folder: Path) -> list[Kind]:
         return parse_kept_plan(read_text(path), where=str(path))
 
     def explain(path: Path) -> object:
-        return _command("explain", "--audit", str(path))
+        return run_command("explain", "--audit", str(path))
 
     def read_outcome(content: bytes) -> object:
         connection = sqlite3.connect(":memory:")
@@ -542,112 +315,29 @@ def _kept(folder: Path) -> list[Kind]:
     progress = {"fleet": "fleet/", "started": "2026-11-20T10:00:00+00:00", "stage": "replaying", "done_frac": 0.4}
     (folder / "running").mkdir(exist_ok=True)
     return [
-        Kind(name="audits", seeds=(audit,), wound=in_json, read=_file(folder, "audit.json", read_audit), cost=20),
+        Kind(name="audits", seeds=(audit,), wound=in_json, read=via_file(folder, "audit.json", read_audit), cost=20),
         Kind(
-            name="kept plans", seeds=(plan, fresh), wound=in_json, read=_file(folder, "plan.json", read_plan), cost=20
+            name="kept plans", seeds=(plan, fresh), wound=in_json, read=via_file(folder, "plan.json", read_plan), cost=20
         ),
-        Kind(name="explain (command)", seeds=(audit,), wound=in_json, read=_file(folder, "a.json", explain), cost=60),
+        Kind(name="explain (command)", seeds=(audit,), wound=in_json, read=via_file(folder, "a.json", explain), cost=60),
         Kind(name="kept outcomes", seeds=(outcome,), wound=in_bytes, read=read_outcome),
         Kind(
             name="made plans", seeds=(bytes(2 * SEAL_BYTES) + outcome,), wound=in_bytes,
-            read=_file(folder, "made.plan", read_unsealed),
+            read=via_file(folder, "made.plan", read_unsealed),
         ),
         Kind(name="kept audit with its plan", seeds=(both,), wound=in_text, read=read_kept, cost=30),
         Kind(name="listing of emitted files", seeds=(listing,), wound=in_text, read=read_listing, cost=5),
         Kind(
             name="verifications", seeds=((EARLIER / "verify.json").read_bytes(),), wound=in_json,
-            read=_file(folder, "verify.json", read_verified),
+            read=via_file(folder, "verify.json", read_verified),
         ),
         Kind(
             name="reviews", seeds=(json.dumps(review).encode(),), wound=in_json,
-            read=_file(folder, "review.json", read_review),
+            read=via_file(folder, "review.json", read_review),
         ),
         Kind(
             name="progress of audits", seeds=(json.dumps(progress).encode(),), wound=in_json,
-            read=_file(folder, "running/1.json", read_running),
-        ),
-    ]  # fmt: skip
-
-
-def _evaluations(folder: Path) -> list[Kind]:
-    count = 120
-    plain = _lines(
-        *(json.dumps({"id": n, "score": n % 3 == 0, "subject": f"s{n % 2}", "task": "t"}) for n in range(count))
-    )
-    harness = _lines(
-        *(
-            json.dumps(
-                {"doc_id": n, "doc": {"category": f"c{n % 3}"}, "filter": "none", "metrics": ["acc"], "acc": n % 2,
-                 "doc_hash": f"h{n}"}
-            )
-            for n in range(count)
-        )
-    )  # fmt: skip
-    results = {"results": {"law": {"acc,none": 0.5}}, "versions": {"law": 1}, "n-shot": {"law": 5},
-               "higher_is_better": {"law": {"acc": True}}}  # fmt: skip
-    helm = [
-        {"instance_id": f"id{n}", "train_trial_index": 0, "stats": [{"name": {"name": "exact_match"}, "mean": n % 2}]}
-        for n in range(count)
-    ]  # fmt: skip
-    verdict = {
-        "kind": "trimtab-quality", "schema_version": 1, "verdict": "accept", "because": "b", "format": "fp8",
-        "decided_on": "2026-11-20", "look": 1, "alpha_frac": 0.05, "margin_frac": 0.02, "pairs": 500, "tasks": ["t"],
-        "baseline_frac": 0.7, "candidate_frac": 0.695, "loss_frac": 0.005, "low_frac": -0.004, "high_frac": 0.013,
-        "method": "m", "seen": ["a"],
-    }  # fmt: skip
-
-    def against(name: str, whole: bytes) -> Callable[[Path], object]:
-        """Return what reads a folder and pairs it with what was there before it was damaged."""
-        baseline = folder / f"baseline-{name}" / "run"
-        baseline.mkdir(parents=True)
-        (baseline / name).write_bytes(whole)
-
-        def read(path: Path) -> object:
-            pairs = paired(read_evaluation(baseline, slice_fields=()), read_evaluation(path), drop_unpaired=True)
-            return judged(pairs, QualityRule(margin_frac=0.02))
-
-        return read
-
-    def beside(path: Path) -> object:
-        (path.parent / "samples_law_2026-11-20T10-00-00.1.jsonl").write_bytes(harness)
-        return read_evaluation(path.parent, slice_fields=("category",))
-
-    def means(path: Path) -> object:
-        return refusal(lambda: read_evaluation(path))
-
-    def command(path: Path) -> object:
-        return _command(
-            "quality", "--baseline", str(folder / "baseline-a.jsonl"), "--candidate", str(path), "-o", "json"
-        )
-
-    run = folder / "run"
-    run.mkdir()
-    (folder / "harness").mkdir()
-    samples = "samples_law_2026-11-20T10-00-00.1.jsonl"
-    stats = json.dumps(helm).encode()
-    reading = against("a.jsonl", plain)
-    stated = json.dumps(results).encode()
-    return [
-        Kind(name="evaluations as JSONL", seeds=(plain,), wound=in_lines, read=_file(folder, "b.jsonl", reading), cost=20),
-        Kind(
-            name="evaluations of the harness", seeds=(harness,), wound=in_lines,
-            read=_file(folder, samples, against(samples, harness)), cost=20,
-        ),
-        Kind(
-            name="results of the harness", seeds=(stated,), wound=in_json,
-            read=_file(folder / "harness", "results_2026-11-20T10-00-00.1.json", beside), cost=10,
-        ),
-        Kind(name="means of the harness", seeds=(stated,), wound=in_json, read=_file(folder, "results.json", means)),
-        Kind(
-            name="evaluations of HELM", seeds=(stats,), wound=in_json,
-            read=_file(run, "per_instance_stats.json", against("per_instance_stats.json", stats)), cost=10,
-        ),
-        Kind(
-            name="verdicts", seeds=(json.dumps(verdict).encode(),), wound=in_json,
-            read=_file(folder, "verdict.json", read_evidence),
-        ),
-        Kind(
-            name="quality (command)", seeds=(plain,), wound=in_lines, read=_file(folder, "c.jsonl", command), cost=80
+            read=via_file(folder, "running/1.json", read_running),
         ),
     ]  # fmt: skip
 
@@ -679,7 +369,7 @@ def _checks(folder: Path) -> list[Kind]:
                 "size": {"type": "integer", "minimum": 1}, "name": {"type": "string", "pattern": "^[a-z]+$"}},
                 "x-kubernetes-validations": [{"rule": "self.size < 10", "message": "small"}]}}}}}]},
     }  # fmt: skip
-    series = _lines("DCGM_FI_DEV_GPU_UTIL", "vllm:num_requests_running")
+    series = text_lines("DCGM_FI_DEV_GPU_UTIL", "vllm:num_requests_running")
     named = b'{"status": "success", "data": ["up", "DCGM_FI_DEV_GPU_UTIL"]}'
     catalog = load_catalog()
     checked, own = folder / "checked", folder / "own"
@@ -704,27 +394,27 @@ def _checks(folder: Path) -> list[Kind]:
     (folder / "patched").mkdir()
     return [
         Kind(
-            name="thresholds", seeds=(thresholds,), wound=in_yaml, read=_file(folder, "thresholds.yaml", read_thresholds)
+            name="thresholds", seeds=(thresholds,), wound=in_yaml, read=via_file(folder, "thresholds.yaml", read_thresholds)
         ),
         Kind(
-            name="emit --check", seeds=(*manifests, config, scaler), wound=in_yaml, read=_file(checked, "m.yaml", check),
+            name="emit --check", seeds=(*manifests, config, scaler), wound=in_yaml, read=via_file(checked, "m.yaml", check),
             cost=60,
         ),
         Kind(
             name="emit --check of patches", seeds=(kustomization,), wound=in_yaml,
-            read=_file(folder / "patched", "kustomization.yaml", patched), cost=60,
+            read=via_file(folder / "patched", "kustomization.yaml", patched), cost=60,
         ),
         Kind(
             name="schemas of a cluster", seeds=(json.dumps(crd).encode(),), wound=in_json,
-            read=_file(folder, "crds.json", crds), cost=60,
+            read=via_file(folder, "crds.json", crds), cost=60,
         ),
         Kind(
-            name="emit --diff", seeds=manifests, wound=in_yaml, read=_file(folder, "against.yaml", against), cost=10
+            name="emit --diff", seeds=manifests, wound=in_yaml, read=via_file(folder, "against.yaml", against), cost=10
         ),
         Kind(
-            name="names of series", seeds=(series, named), wound=in_text, read=_file(folder, "series.txt", series_of)
+            name="names of series", seeds=(series, named), wound=in_text, read=via_file(folder, "series.txt", series_of)
         ),
-        Kind(name="token files", seeds=(b"t" * 40 + b"\n",), wound=in_text, read=_file(folder, "token", read_token)),
+        Kind(name="token files", seeds=(b"t" * 40 + b"\n",), wound=in_text, read=via_file(folder, "token", read_token)),
     ]  # fmt: skip
 
 
@@ -747,7 +437,7 @@ def _collected(folder: Path) -> list[Kind]:
     pod = dict.fromkeys(arrow_schema("pods").names)
     claim = {"place": 0, "name": "gpu", "template": "t", "api_version": "resource.k8s.io/v1", "spec": {"devices": {}}}
     pod |= {
-        "workload": plan.facts.workloads[0].name, "namespace": "prod", "pod": "chat-0", "created": _START,
+        "workload": plan.facts.workloads[0].name, "namespace": "prod", "pod": "chat-0", "created": START,
         "gpu_containers": "0:limits", "gpu_claims": json.dumps([claim]), "gpus_requested": 1.0, "phase": "Running",
     }  # fmt: skip
     pods = pa.Table.from_pylist([pod], schema=arrow_schema("pods"))

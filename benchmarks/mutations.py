@@ -35,7 +35,8 @@ from types import FrameType
 import click
 
 from benchmarks.mutation_answers import answer_kinds
-from benchmarks.mutation_inputs import Kind, damaged_input, file_kinds
+from benchmarks.mutation_inputs import damaged_input, file_kinds
+from benchmarks.mutation_kinds import Kind
 from trimtab.errors import TrimtabError
 from trimtab.units import BYTES_PER_KIB, BYTES_PER_MIB, MIB_PER_GIB
 
