@@ -8,8 +8,8 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 from tests.emit.cluster_example import example_facts
+from tests.emit.emitted import CHAT, PLAN, RUNS, knowing, of_action, text_of
 from tests.emit.example import P3_SMALL
-from tests.emit.test_in_a_cluster import CHAT, PLAN, RUNS, knowing, of_action, text_of
 from tests.emit.test_sharing_manifests import PLAN as SHARING, SLICE, unisolated
 
 from trimtab.catalog.kinds import Isolation
