@@ -176,7 +176,7 @@ def test_searches_that_wait_find_what_all_of_them_find(fleet, monkeypatch):
     waited = Counter[bool]()
 
     def at_once(admitted, search):
-        waited[bool(search.least)] += 1
+        waited[bool(search.lower_bounds)] += 1
         admitted._made(search)
 
     monkeypatch.setattr(module._Admitted, "consider", at_once)
@@ -363,7 +363,7 @@ def test_images_pulled_before_admit_only_what_the_measured_start_does_not():
     before, after = (Evaluator(case=case) for case in (found.asked_of, found.case))
     ask = LeverRequest(evaluator=after, market=market(), among_largest=False)
 
-    ways = [way for search in found.ways(ask) for way in search.found(lambda _: True)]
+    ways = [way for search in found.ways(ask) for way in search.find(lambda _: True)]
 
     needed = [way for way in ways if found.needs(way)]
     assert all(not before.keeps_targets(way) for way in needed)

@@ -86,8 +86,11 @@ def object_faults(kind: str, body: Object, catalog: Catalog, *, partial: bool = 
         yield from pod_faults(kind, body, partial=partial)
     elif kind in ("HorizontalPodAutoscaler", "ScaledObject"):
         yield from scaler_faults(kind, body)
-    elif kind in ("NodePool", "NodeOverlay"):
-        yield from _node_pool(kind, body, catalog)
+    elif kind == "NodePool":
+        yield from _node_pool(body, catalog)
+    elif kind == "NodeOverlay":
+        yield from _requirements(at(body, "spec"), "spec", catalog)
+        yield from _overlay(at(body, "spec"))
     elif kind in _BY_KIND:
         yield from _BY_KIND[kind](body)
 
@@ -116,10 +119,29 @@ def _name(kind: str, name: str) -> str | None:
     return dns_subdomain(name, LABEL_LENGTH) if kind in _LABEL_NAMED else dns_subdomain(name)
 
 
-def _node_pool(kind: str, body: Object, catalog: Catalog) -> Iterator[FieldFault]:
-    pool = kind == "NodePool"
-    path = "spec.template.spec" if pool else "spec"
+def _node_pool(body: Object, catalog: Catalog) -> Iterator[FieldFault]:
+    path = "spec.template.spec"
     spec = at(body, *path.split("."))
+    yield from _requirements(spec, path, catalog)
+    yield from label_faults(at(body, "spec", "template", "metadata"), "spec.template.metadata")
+    for place, taint in enumerate([*listed(spec, "taints"), *listed(spec, "startupTaints")]):
+        yield from _taint(taint, join(path, "taints", place))
+    for name, value in _stated(at(body, "spec", "limits")):
+        if fault := _limit(name, value):
+            what, cure = fault
+            yield FieldFault(field=join("spec.limits", name), value=value, what=what, cure=cure)
+    yield from _node_class(at(spec, "nodeClassRef"), join(path, "nodeClassRef"))
+    for place, budget in enumerate(listed(body, "spec", "disruption", "budgets")):
+        if at(budget, "nodes") is not None and (wrong := whole_or_percent(at(budget, "nodes"))):
+            yield FieldFault(
+                field=join("spec.disruption.budgets", place, "nodes"),
+                value=at(budget, "nodes"),
+                what=wrong,
+                cure="write one such as 10% or '1'",
+            )
+
+
+def _requirements(spec: object, path: str, catalog: Catalog) -> Iterator[FieldFault]:
     seen = set[str]()
     for place, need in enumerate(listed(spec, "requirements")):
         where, key = join(path, "requirements", place), text(need, "key")
@@ -133,59 +155,32 @@ def _node_pool(kind: str, body: Object, catalog: Catalog) -> Iterator[FieldFault
             )
         seen.add(key)
         yield from _requirement(need, where, catalog)
-    if not pool:
-        yield from _overlay(at(body, "spec"))
-        return
-    yield from label_faults(at(body, "spec", "template", "metadata"), "spec.template.metadata")
-    for place, taint in enumerate([*listed(spec, "taints"), *listed(spec, "startupTaints")]):
-        where = join(path, "taints", place)
-        yield from one_of(taint, "effect", EFFECTS, where)
-        near = misspelt_device(text(taint, "key"))
-        if near:
-            what = "is no taint of GPU nodes, and the device plugin tolerates no other"
-            yield FieldFault(field=join(where, "key"), value=text(taint, "key"), what=what, cure=f"write {near}")
-        if wrong := label_key(text(taint, "key")) or label_value(text(taint, "value")):
-            yield FieldFault(
-                field=where, value=text(taint, "key"), what=wrong, cure="spell key and value as labels are"
-            )
-    for name, value in _stated(at(body, "spec", "limits")):
-        if wrong := amount(value):
-            yield FieldFault(field=join("spec.limits", name), value=value, what=wrong, cure="write one such as '8'")
-        elif "/" in name and (quantity(value) or 0) % 1:
-            yield FieldFault(
-                field=join("spec.limits", name), value=value, what="is a share of a device", cure="write a whole number"
-            )
-        elif name != "nodes" and quantity(value) == 0:
-            yield FieldFault(
-                field=join("spec.limits", name),
-                value=value,
-                what="lets the pool start no node",
-                cure="write the most that it may hold",
-            )
-        elif "/" not in name and name not in ("cpu", "memory", "ephemeral-storage", "nodes", "pods"):
-            near = nearest(name, ["cpu", "memory", "nodes", "nvidia.com/gpu"])
-            yield FieldFault(
-                field=join("spec.limits", name),
-                value=value,
-                what="is no resource of nodes",
-                cure=f"write {near or 'nvidia.com/gpu'}",
-            )
-        elif misspelt_device(name) or (name.startswith("nvidia.com/") and not is_device(name)):
-            yield FieldFault(
-                field=join("spec.limits", name),
-                value=value,
-                what="is no device of NVIDIA's plugin",
-                cure="write nvidia.com/gpu",
-            )
-    yield from _node_class(at(spec, "nodeClassRef"), join(path, "nodeClassRef"))
-    for place, budget in enumerate(listed(body, "spec", "disruption", "budgets")):
-        if at(budget, "nodes") is not None and (wrong := whole_or_percent(at(budget, "nodes"))):
-            yield FieldFault(
-                field=join("spec.disruption.budgets", place, "nodes"),
-                value=at(budget, "nodes"),
-                what=wrong,
-                cure="write one such as 10% or '1'",
-            )
+
+
+def _taint(taint: Object, path: str) -> Iterator[FieldFault]:
+    key = text(taint, "key")
+    yield from one_of(taint, "effect", EFFECTS, path)
+    if near := misspelt_device(key):
+        what = "is no taint of GPU nodes, and the device plugin tolerates no other"
+        yield FieldFault(field=join(path, "key"), value=key, what=what, cure=f"write {near}")
+    if wrong := label_key(key) or label_value(text(taint, "value")):
+        yield FieldFault(field=path, value=key, what=wrong, cure="spell key and value as labels are")
+
+
+def _limit(name: str, value: object) -> tuple[str, str] | None:
+    """Return what is wrong with a limit of a node pool and the cure."""
+    if wrong := amount(value):
+        return wrong, "write one such as '8'"
+    if "/" in name and (quantity(value) or 0) % 1:
+        return "is a share of a device", "write a whole number"
+    if name != "nodes" and quantity(value) == 0:
+        return "lets the pool start no node", "write the most that it may hold"
+    if "/" not in name and name not in ("cpu", "memory", "ephemeral-storage", "nodes", "pods"):
+        near = nearest(name, ["cpu", "memory", "nodes", "nvidia.com/gpu"])
+        return "is no resource of nodes", f"write {near or 'nvidia.com/gpu'}"
+    if misspelt_device(name) or (name.startswith("nvidia.com/") and not is_device(name)):
+        return "is no device of NVIDIA's plugin", "write nvidia.com/gpu"
+    return None
 
 
 def _stated(limits: object) -> Iterator[tuple[str, object]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trimtab.catalog.registry import Catalog
 from trimtab.check.cluster import TEMPLATES, WORKLOAD_KINDS, Cluster, key_of
@@ -228,64 +229,20 @@ def _namespace(document: Document, world: World) -> Iterator[FieldFault]:
         )
 
 
+class _Reference(NamedTuple):
+    """A field that names an object."""
+
+    path: str
+    kind: str
+    name: str
+    namespace: str | None = None
+    """None for kinds of the whole cluster."""
+
+
 def _named(document: Document, world: World) -> Iterator[FieldFault]:
     """Yield references by name to objects that are not there."""
-    body, namespace = document.body, document.namespace
-    wanted: list[tuple[str, str, str, str | None]] = []
-    match document.kind:
-        case "RoleBinding" | "ClusterRoleBinding":
-            role = text(body, "roleRef", "kind")
-            wanted.append(("roleRef.name", role, text(body, "roleRef", "name"), namespace if role == "Role" else None))
-            for place, subject in enumerate(listed(body, "subjects")):
-                if text(subject, "kind") == "ServiceAccount":
-                    account = ("ServiceAccount", text(subject, "name"), text(subject, "namespace") or namespace)
-                    wanted.append((join("subjects", place, "name"), *account))
-        case "LocalQueue":
-            wanted.append(("spec.clusterQueue", "ClusterQueue", text(body, "spec", "clusterQueue"), None))
-        case "ClusterQueue":
-            for place, group in enumerate(listed(body, "spec", "resourceGroups")):
-                for number, flavor in enumerate(listed(group, "flavors")):
-                    where = join("spec.resourceGroups", place, "flavors", number, "name")
-                    wanted.append((where, "ResourceFlavor", text(flavor, "name"), None))
-        case "Role":
-            for place, rule in enumerate(listed(body, "rules")):
-                names, resources = at(rule, "resourceNames"), at(rule, "resources")
-                if isinstance(names, list) and resources == ["localqueues"]:
-                    wanted += [
-                        (join("rules", place, "resourceNames"), "LocalQueue", str(name), namespace) for name in names
-                    ]
-        case "NodePool":
-            ref = at(body, "spec", "template", "spec", "nodeClassRef")
-            wanted.append(("spec.template.spec.nodeClassRef.name", text(ref, "kind"), text(ref, "name"), None))
-        case "ScaledObject":
-            for place, trigger in enumerate(listed(body, "spec", "triggers")):
-                ref = at(trigger, "authenticationRef")
-                kind = text(ref, "kind") or "TriggerAuthentication"
-                there = namespace if kind == "TriggerAuthentication" else None
-                wanted.append(
-                    (join("spec.triggers", place, "authenticationRef", "name"), kind, text(ref, "name"), there)
-                )
-        case "ResourceClaim" | "ResourceClaimTemplate":
-            wanted += _device_classes(body)
-    if document.kind in ("NodePool", "NodeOverlay"):
-        path = "spec.template.spec.requirements" if document.kind == "NodePool" else "spec.requirements"
-        for place, need in enumerate(listed(body, *path.split("."))):
-            values = _texts(at(need, "values")) if text(need, "key") == NODE_POOL_LABEL else []
-            wanted += [(join(path, place, "values"), "NodePool", value, None) for value in values]
-    if document.kind in TEMPLATES:
-        wanted += _of_pods(
-            at(body, *TEMPLATES[document.kind], "spec"), join("", *TEMPLATES[document.kind], "spec"), namespace
-        )
-    for path, kind, name, there in wanted:
-        lost = world.missing(kind, name, there)
-        if lost is not None and kind:
-            yield FieldFault(
-                field=path,
-                value=name,
-                what=f"is no {kind} that is known",
-                cure=lost[0],
-                severity=lost[1] if kind != "ConfigMap" else Severity.WARNING,
-            )
+    for reference in _references(document):
+        yield from _missing(reference, world)
     if document.kind == "Role":
         yield from _verbs(document, world)
     yield from _used_requests(document, world)
@@ -294,33 +251,98 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
     yield from _budgeted(document, world)
 
 
-def _of_pods(spec: object, path: str, namespace: str) -> list[tuple[str, str, str, str | None]]:
+def _missing(reference: _Reference, world: World) -> Iterator[FieldFault]:
+    lost = world.missing(reference.kind, reference.name, reference.namespace)
+    if lost is not None and reference.kind:
+        cure, severity = lost
+        yield FieldFault(
+            field=reference.path,
+            value=reference.name,
+            what=f"is no {reference.kind} that is known",
+            cure=cure,
+            severity=severity if reference.kind != "ConfigMap" else Severity.WARNING,
+        )
+
+
+def _references(document: Document) -> Iterator[_Reference]:
+    """Yield what an object names by its kind, by its requirements of nodes and in its pods."""
+    body, namespace = document.body, document.namespace
+    match document.kind:
+        case "RoleBinding" | "ClusterRoleBinding":
+            yield from _of_binding(body, namespace)
+        case "LocalQueue":
+            yield _Reference("spec.clusterQueue", "ClusterQueue", text(body, "spec", "clusterQueue"))
+        case "ClusterQueue":
+            for place, group in enumerate(listed(body, "spec", "resourceGroups")):
+                for number, flavor in enumerate(listed(group, "flavors")):
+                    path = join("spec.resourceGroups", place, "flavors", number, "name")
+                    yield _Reference(path, "ResourceFlavor", text(flavor, "name"))
+        case "Role":
+            for place, rule in enumerate(listed(body, "rules")):
+                names, resources = at(rule, "resourceNames"), at(rule, "resources")
+                if isinstance(names, list) and resources == ["localqueues"]:
+                    path = join("rules", place, "resourceNames")
+                    yield from (_Reference(path, "LocalQueue", str(name), namespace) for name in names)
+        case "NodePool":
+            ref = at(body, "spec", "template", "spec", "nodeClassRef")
+            yield _Reference("spec.template.spec.nodeClassRef.name", text(ref, "kind"), text(ref, "name"))
+            yield from _required_pools(body, "spec.template.spec.requirements")
+        case "NodeOverlay":
+            yield from _required_pools(body, "spec.requirements")
+        case "ScaledObject":
+            for place, trigger in enumerate(listed(body, "spec", "triggers")):
+                ref = at(trigger, "authenticationRef")
+                kind = text(ref, "kind") or "TriggerAuthentication"
+                path = join("spec.triggers", place, "authenticationRef", "name")
+                there = namespace if kind == "TriggerAuthentication" else None
+                yield _Reference(path, kind, text(ref, "name"), there)
+        case "ResourceClaim" | "ResourceClaimTemplate":
+            yield from _device_classes(body)
+    if document.kind in TEMPLATES:
+        template = TEMPLATES[document.kind]
+        yield from _of_pods(at(body, *template, "spec"), join("", *template, "spec"), namespace)
+
+
+def _of_binding(body: Object, namespace: str) -> Iterator[_Reference]:
+    role = text(body, "roleRef", "kind")
+    there = namespace if role == "Role" else None
+    yield _Reference("roleRef.name", role, text(body, "roleRef", "name"), there)
+    for place, subject in enumerate(listed(body, "subjects")):
+        if text(subject, "kind") == "ServiceAccount":
+            path, there = join("subjects", place, "name"), text(subject, "namespace") or namespace
+            yield _Reference(path, "ServiceAccount", text(subject, "name"), there)
+
+
+def _required_pools(body: Object, path: str) -> Iterator[_Reference]:
+    """Yield the node pools that requirements of nodes name."""
+    for place, need in enumerate(listed(body, *path.split("."))):
+        values = _texts(at(need, "values")) if text(need, "key") == NODE_POOL_LABEL else []
+        yield from (_Reference(join(path, place, "values"), "NodePool", value) for value in values)
+
+
+def _of_pods(spec: object, path: str, namespace: str | None = None) -> Iterator[_Reference]:
     account, priority = text(spec, "serviceAccountName"), text(spec, "priorityClassName")
-    found: list[tuple[str, str, str, str | None]] = []
     if account and account != "default":
-        found.append((join(path, "serviceAccountName"), "ServiceAccount", account, namespace))
+        yield _Reference(join(path, "serviceAccountName"), "ServiceAccount", account, namespace)
     if priority and priority not in _FIRST_CLASSES:
-        found.append((join(path, "priorityClassName"), "PriorityClass", priority, None))
+        yield _Reference(join(path, "priorityClassName"), "PriorityClass", priority)
     for place, entry in enumerate(listed(spec, "resourceClaims")):
         for key, kind in _CLAIM_SOURCES.items():
-            found.append((join(path, "resourceClaims", place, key), kind, text(entry, key), namespace))
-    return found
+            yield _Reference(join(path, "resourceClaims", place, key), kind, text(entry, key), namespace)
 
 
-def _device_classes(claim: Object) -> list[tuple[str, str, str, str | None]]:
-    """Return the classes of a claim's requests, but for those that drivers bring themselves."""
+def _device_classes(claim: Object) -> Iterator[_Reference]:
+    """Yield the classes of a claim's requests, but for those that drivers bring themselves."""
     path = "spec.spec" if text(claim, "kind") == "ResourceClaimTemplate" else "spec"
-    found: list[tuple[str, str, str, str | None]] = []
     for place, request in enumerate(listed(claim, *path.split("."), "devices", "requests")):
         where = join(path, "devices", "requests", place)
         parts = [(where, request), (join(where, "exactly"), at(request, "exactly"))]
         choices = enumerate(listed(request, "firstAvailable"))
-        parts += [(join(where, "firstAvailable", number_), choice) for number_, choice in choices]
+        parts += [(join(where, "firstAvailable", number), choice) for number, choice in choices]
         for at_path, part in parts:
             name = text(part, "deviceClassName")
             if name and name not in DRIVER_CLASSES:
-                found.append((join(at_path, "deviceClassName"), "DeviceClass", name, None))
-    return found
+                yield _Reference(join(at_path, "deviceClassName"), "DeviceClass", name)
 
 
 def _used_requests(document: Document, world: World) -> Iterator[FieldFault]:
@@ -519,23 +541,14 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
         ("metadata.labels", mapping(body, "metadata", "labels")),
         ("spec.template.metadata.labels", mapping(body, "spec", "template", "metadata", "labels")),
     ):
-        queue = labels.get(_QUEUE_LABEL)
-        if queue and (lost := world.missing("LocalQueue", queue)):
-            yield FieldFault(
-                field=join(f"{patch.path}:{path}", _QUEUE_LABEL),
-                value=queue,
-                what="is no LocalQueue that is known",
-                cure=lost[0],
-                severity=lost[1],
-            )
+        queue = labels.get(_QUEUE_LABEL, "")
+        yield from _missing(_Reference(join(f"{patch.path}:{path}", _QUEUE_LABEL), "LocalQueue", queue), world)
     pods = pod_spec_path(patch.kind)
-    named = _of_pods(at(body, *pods), f"{patch.path}:{'.'.join(pods)}", "")
+    for reference in _of_pods(at(body, *pods), f"{patch.path}:{'.'.join(pods)}"):
+        yield from _missing(reference, world)
     for place, step in enumerate(patch.operations):
         if source := claim_source(text(step, "path")):
-            named.append((join(patch.path, place, "value"), source, text(step, "value"), None))
-    for path, kind, name, _ in named:
-        if lost := world.missing(kind, name):
-            yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])
+            yield from _missing(_Reference(join(patch.path, place, "value"), source, text(step, "value")), world)
 
 
 def _of_no_kind(patch: Patch, world: World, workloads: Iterable[tuple[str, str]]) -> Iterator[FieldFault]:

@@ -1,7 +1,4 @@
-"""What could be declared of a workload and was not: each permission, what is known of it, and the ways that it would admit.
-
-Only a few ways are tried, those near the plan's own, so that what is found is possible and may not be the most.
-"""
+"""What could be declared of a workload and was not: each permission, what history says of it, and what its owner gives up."""
 
 from __future__ import annotations
 
@@ -18,12 +15,19 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import asked_isolation
 from trimtab.fleet.targets import observed_s, targets_of
-from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, scale_to_zero, sharing
+from trimtab.levers import quantization, right_size, scale_to_zero
 from trimtab.levers.lever import LeverRequest
 from trimtab.physics.formats import WeightFormat
-from trimtab.plan.options.composition import bought, on_demand
-from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.scaling import HpaPolicy
+from trimtab.plan.proof.permitted_ways import (
+    Ways,
+    bought_ways,
+    closed_ways,
+    held_ways,
+    quantized_ways,
+    shared_ways,
+    sleeping_ways,
+    spot_ways,
+)
 from trimtab.replay.outcomes.evaluate import Evaluator, law_of
 from trimtab.replay.outcomes.jobs_outcome import undeclared_checkpoints
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -46,10 +50,6 @@ _PRICED = (8.0, 4.0, 3.0, 2.0, 1.5, 1.2)
 _SHARERS_LOOSER = (8.0, 4.0, None)
 """Likewise of those who share a GPU, where each waits for the others; last, without any limit."""
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)
-_PLACES = 2
-"""Places with a format that are tried, the cheapest for a replica."""
-_SLOTS = 6
-"""Shares of nodes that are tried, the cheapest ones."""
 _BUSY_ALONE = 1.0
 """GPUs at work, on average, beyond which a service gains nothing by sharing one."""
 _KEPT = 2
@@ -83,24 +83,6 @@ class PlannedWorkloadState:
     def place(self) -> Placement:
         """Return where it runs."""
         return self.evaluator.place(self.deployment)
-
-
-Worth = Callable[[Deployment], bool]
-"""Return whether a way might still be of use: where none of those left is, a search ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Search:
-    """Alike ways, of which one is taken if it keeps the targets, with the ways to buy its nodes."""
-
-    least: Sequence[Deployment]
-    """Ways of which one uses no more in any hour than whatever is found; none where no such way is known."""
-    found: Callable[[Worth], Iterator[Deployment]]
-    """Looks for it, by replays."""
-
-
-Ways = Callable[[LeverRequest], Iterator[Search]]
-"""What a permission admits, given the workload as if it were declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,24 +192,13 @@ def _interruptible_runs(case: Case) -> Permission:
         fields=fields,
         known=f"{jobs.count:,} runs, {length_hr:.2g} h at the median, not declared interruptible",
         permits="runs that save and go on elsewhere",
-        ways=_bought,
+        ways=bought_ways,
         needs=lambda way: way.buying is not None,
         price=lambda _, outcome: (
             f"{outcome.interruptions:,} interruptions in {case.window.days:.0f} days, "
             f"{outcome.lost_gpu_hr:,.0f} GPU-hours done twice"
         ),
     )
-
-
-def _bought(ask: LeverRequest) -> Iterator[Search]:
-    """Yield what can be bought in place of every way that keeps the targets, wherever it runs."""
-
-    def found(_: Worth) -> Iterator[Deployment]:
-        for way in on_demand(ask):
-            if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
-                yield from bought(way, ask)
-
-    yield Search(least=(), found=found)
 
 
 def _interruptible_service(now: PlannedWorkloadState) -> Permission:
@@ -238,23 +209,12 @@ def _interruptible_service(now: PlannedWorkloadState) -> Permission:
         fields={"interruptible": True},
         known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, no word on whether one may be lost",
         permits="replicas that may be interrupted",
-        ways=lambda ask: _hedged(ask, now.deployment),
+        ways=lambda ask: spot_ways(ask, now.deployment),
         needs=lambda way: way.buying is not None,
         price=lambda _, outcome: (
             f"in {case.window.days:.0f} days replicas are lost {outcome.interruptions:,} times, with minutes of notice"
         ),
     )
-
-
-def _hedged(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
-    """Yield the plan's own way, and that of today, on spot."""
-
-    def found(_: Worth) -> Iterator[Deployment]:
-        for base in dict.fromkeys((planned.without("buying"), AS_IT_IS)):
-            if ask.evaluator.keeps_targets(base):
-                yield from bought(base, ask)
-
-    yield Search(least=(), found=found)
 
 
 def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permission]:
@@ -281,7 +241,7 @@ def _limit_permissions(
             fields=_limit(now.case, limit_s),
             known=f"p95 {seen_s:.2g} s observed, no latency limit declared",
             permits=f"a limit of {limit_s:g} s",
-            ways=lambda ask: _held(ask, now.deployment, near),
+            ways=lambda ask: held_ways(ask, now.deployment, near),
             needs=lambda way: not now.evaluator.keeps_targets(way),
             price=lambda *_: "p95 may rise to it, and nothing bounds p99",
             is_stricter=True,
@@ -322,7 +282,7 @@ def _one_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Permi
         fields={"min_replicas": 1},
         known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, two kept at all times, for nothing else is said",
         permits="one replica at quiet hours",
-        ways=lambda ask: _held(ask, now.deployment, near),
+        ways=lambda ask: held_ways(ask, now.deployment, near),
         needs=lambda way: _floor(way) == 1,
         price=lambda *_: (
             f"if the last one's node is lost, nothing answers for {cold_start_of(case) / S_PER_MIN:.0f} min"
@@ -346,7 +306,7 @@ def _no_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterat
             fields=fields,
             known=f"up to {idle_hr:.2g} h without a request, a replica kept at all times, for nothing else is said",
             permits="no replica while no requests arrive",
-            ways=lambda ask: _asleep(ask, now.deployment, near),
+            ways=lambda ask: sleeping_ways(ask, now.deployment, near),
             needs=lambda way: isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none,
             price=lambda _, outcome: _who_waits(case, outcome),
         )
@@ -370,20 +330,6 @@ def _who_waits(case: Case, outcome: Outcome) -> str:
         f"who asks first waits up to {cold_start_of(case) / S_PER_MIN:.0f} min for a start{share}; a gateway or a queue must "
         "hold requests and be what the query counts: the one shown is of the KEDA HTTP add-on"
     )
-
-
-def _asleep(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Search]:
-    """Yield, at the plan's place and the cheapest others, by cooldown and window the rule that runs replicas hottest."""
-    for base in dict.fromkeys((_place_of(planned), *_cheapest(near, ask)[:_PLACES])):
-        if ask.evaluator.hopeless(base) is not None:
-            continue
-        alike: dict[tuple[int, int], list[Deployment]] = {}
-        for way in scale_to_zero.LEVER.ways(base, ask):
-            if isinstance(way.scaling, SetReplicaPolicy) and isinstance(way.scaling.policy, KedaPolicy):
-                policy = way.scaling.policy
-                alike.setdefault((policy.cooldown_s, policy.hpa.window_s), []).append(way)
-        for ways in alike.values():
-            yield _hottest(ways, ask)
 
 
 def _floor(way: Deployment) -> int | None:
@@ -411,31 +357,10 @@ def _format(now: PlannedWorkloadState, stored: WeightFormat, known: str) -> Perm
         fields={"quantize": [stored.value]},
         known=known,
         permits=f"weights in {stored.value}",
-        ways=lambda ask: _quantized(ask, now.deployment),
+        ways=lambda ask: quantized_ways(ask, now.deployment),
         needs=lambda way: way.precision is not None,
         price=lambda *_: "answers may change: have them evaluated first",
     )
-
-
-def _quantized(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
-    """Yield ways of holding replicas on the places that are cheapest for what a replica then serves."""
-    formats = quantization.formats_of(ask.workload)
-    if isinstance(formats, str):
-        return
-    found = [where for stored in formats.accepted for where in quantization.places(ask, formats, stored, near=True)]
-    for where in _cheapest(found, ask)[:_PLACES]:
-        yield from _at(where, ask, planned)
-
-
-def _cheapest(found: Sequence[Deployment], ask: LeverRequest) -> list[Deployment]:
-    """Return places on nodes of their own that may keep the targets, by what a replica costs for what it serves."""
-
-    def served_usd(where: Deployment) -> float:
-        place = ask.evaluator.place(where)
-        return ask.market.rate(place.pool) * place.nodes_per_pod / place.pods_per_node / place.speed.value
-
-    fitting = [way for way in found if way.sharing is None and ask.evaluator.hopeless(way) is None]
-    return sorted(fitting, key=served_usd)
 
 
 def _hours(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
@@ -464,7 +389,7 @@ def _hours(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
             fields=fields,
             known=f"nearly all requests come in {best[0]} of the week's {HR_PER_WEEK} hours",
             permits="closing outside them",
-            ways=lambda ask: _closed(ask, now.deployment),
+            ways=lambda ask: closed_ways(ask, now.deployment),
             needs=lambda way: way.holding is not None,
             price=lambda *_: f"requests outside them are refused: {outside}",
         )
@@ -479,105 +404,6 @@ def _requests_by_week_hour(case: Case) -> np.ndarray[tuple[int], np.dtype[np.flo
     counted = np.nan_to_num(service.arrivals)
     came = np.bincount((hours + case.window.first_week_hour) % HR_PER_WEEK, weights=counted, minlength=HR_PER_WEEK)
     return np.asarray(came / max(came.sum(), 1.0), dtype=np.float64)
-
-
-def _closed(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
-    def found(_: Worth) -> Iterator[Deployment]:
-        for base in dict.fromkeys((_place_of(planned), AS_IT_IS)):
-            yield from closed_hours.LEVER.ways(base, ask)
-
-    yield Search(least=(), found=found)
-
-
-def _held(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Search]:
-    """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
-    now = _place_of(planned)
-    place = ask.evaluator.place(now)
-    one_node = place.shared is None and place.pods_per_node >= demand_of(ask.case).most_replicas
-    for base in dict.fromkeys((now, *_cheapest(near, ask)[:_PLACES])):
-        if base != now or not one_node:
-            yield from _at(base, ask, planned)
-
-
-def _place_of(planned: Deployment) -> Deployment:
-    return planned.only("offering", "relocation", "sharing", "precision")
-
-
-def _at(base: Deployment, ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
-    """Yield, at a place, the constant number and the rule that run replicas hottest, on demand and not."""
-    if ask.evaluator.hopeless(base) is not None:
-        return
-    yield _and_bought(Search(least=(base,), found=lambda _: iter((base,))), ask)
-    yield _and_bought(_fewest(base, ask), ask)
-    for forecasts in {False, isinstance(planned.scaling, SetReplicaPolicy) and not _is_hpa(planned)}:
-        alike = [way for way in autoscaling.LEVER.ways(base, ask) if _is_hpa(way) is not forecasts]
-        yield _and_bought(_hottest(alike, ask), ask)
-
-
-def _fewest(base: Deployment, ask: LeverRequest) -> Search:
-    """Return a search for the fewest replicas, the same at all times, that keep the targets at a place."""
-    likely = replica_count.fewest_likely(base, ask)
-
-    def found(worth: Worth) -> Iterator[Deployment]:
-        if likely is None or worth(likely):
-            yield from replica_count.LEVER.ways(base, ask)
-
-    return Search(least=() if likely is None else (likely,), found=found)
-
-
-def _hottest(ways: Sequence[Deployment], ask: LeverRequest) -> Search:
-    """Return a search for the first way that keeps the targets, the hottest first: those after it are taken to keep them too.
-
-    Of rules that differ in their heat alone the hottest holds the fewest replicas.
-    """
-    ordered = sorted(ways, key=_heat)
-    least: dict[object, Deployment] = {}
-    for way in ordered:
-        least.setdefault(_but_for_heat(way), way)
-
-    def found(worth: Worth) -> Iterator[Deployment]:
-        low, high = 0, len(ordered)
-        while low < high:
-            # the first that keeps them is one of these, or there is none
-            if not any(worth(way) for way in ordered[low : high + 1]):
-                return
-            middle = (low + high) // 2
-            if ask.evaluator.keeps_targets(ordered[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        yield from ordered[low : low + 1]
-
-    return Search(least=tuple(least.values()), found=found)
-
-
-def _and_bought(search: Search, ask: LeverRequest) -> Search:
-    """Return a search with the other ways to buy the nodes of what it finds: of these no least use is known."""
-
-    def found(worth: Worth) -> Iterator[Deployment]:
-        for way in search.found(worth):
-            yield way
-            yield from bought(way, ask)
-
-    sold_otherwise = any(True for way in search.least[:1] for _ in bought(way, ask))
-    return Search(least=() if sold_otherwise else search.least, found=found)
-
-
-def _but_for_heat(way: Deployment) -> object:
-    """Return what tells a rule from those of another heat."""
-    scaling = way.scaling
-    if not isinstance(scaling, SetReplicaPolicy):
-        return None
-    hpa, policy = scaling.hpa._replace(target_frac=1.0), scaling.policy
-    return hpa if isinstance(policy, HpaPolicy) else policy._replace(hpa=hpa)
-
-
-def _is_hpa(way: Deployment) -> bool:
-    return isinstance(way.scaling, SetReplicaPolicy) and isinstance(way.scaling.policy, HpaPolicy)
-
-
-def _heat(way: Deployment) -> float:
-    return -way.scaling.hpa.target_frac if isinstance(way.scaling, SetReplicaPolicy) else 0.0
 
 
 def _count(number: int, what: str) -> str:
@@ -666,7 +492,7 @@ def _shorter_start(
         fields={"cold_start_s": round(left_s, 1)},
         known=f"starts of {start_s:.0f} s on a node, of which {' and '.join(lever.known for lever in levers)}",
         permits=f"{' and '.join(lever.permits for lever in levers)} ({left_s:.0f} s)",
-        ways=lambda ask: _held(ask, now.deployment, near),
+        ways=lambda ask: held_ways(ask, now.deployment, near),
         needs=lambda way: not now.evaluator.keeps_targets(way),
         price=lambda *_: price,
     )
@@ -682,23 +508,8 @@ def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
         known="less than one GPU busy on average, kept apart by hardware because nothing else is said",
         permits="sharing GPUs without isolation by hardware"
         + (f", at up to about {looser:g}x the p95 observed" if limit else ""),
-        ways=lambda ask: _shared(ask, now.deployment),
+        ways=lambda ask: shared_ways(ask, now.deployment),
         needs=lambda way: way.sharing is not None,
         price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
         is_stricter=True,
     )
-
-
-def _shared(ask: LeverRequest, planned: Deployment) -> Iterator[Search]:
-    """Yield the cheapest shares of a node for a replica, those of nodes like its own first: others who share are there.
-
-    As replicas are held today and by the hottest rule.
-    """
-    slots = {way: way.sharing for way in sharing.LEVER.ways(AS_IT_IS, ask) if way.sharing is not None}
-
-    def dear(way: Deployment) -> tuple[bool, float]:
-        share = slots[way].slots / slots[way].shared.slots_per_node
-        return slots[way].pool != ask.workload.pool, ask.market.rate(slots[way].pool) * share
-
-    for where in sorted(slots, key=dear)[:_SLOTS]:
-        yield from _at(where, ask, planned)

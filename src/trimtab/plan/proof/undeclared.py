@@ -41,13 +41,13 @@ from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.plan.proof.permissions import (
     Permission,
     PlannedWorkloadState,
-    Search,
     askable,
     latency_ladder,
     observed_p95_s,
     permissions,
     sharers,
 )
+from trimtab.plan.proof.permitted_ways import Search
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
@@ -387,7 +387,7 @@ def _cost(drafted: DraftPlan) -> int:
 class _Admitted:
     """The ways that a permission admits, beside the plan's own: those known to keep the targets, and searches that wait.
 
-    A search waits as a lower bound of what it might find (`Search.least`), and is made where the joint choice asks for that.
+    A search waits as a lower bound of what it might find, and is made where the joint choice asks for that.
     """
 
     permission: Permission
@@ -400,7 +400,7 @@ class _Admitted:
 
     def consider(self, search: Search) -> None:
         """Take a search at a lower bound of what it might find where that is known, else made."""
-        least = [self._at_least(way) for way in search.least]
+        least = [self._at_least(way) for way in search.lower_bounds]
         known = [candidate for candidate in least if candidate is not None]
         if known and len(known) == len(least):
             self.waiting += [(candidate, search) for candidate in known if self._is_cheaper(candidate)]
@@ -428,7 +428,7 @@ class _Admitted:
 
     def _made(self, search: Search) -> list[Candidate]:
         """Make a search, and keep what it finds where only the permission admits it."""
-        found = [self._judged(way) for way in search.found(self._may_pay) if self.permission.needs(way)]
+        found = [self._judged(way) for way in search.find(self._may_pay) if self.permission.needs(way)]
         kept = [candidate for candidate in found if candidate is not None]
         self.kept += kept
         return kept
