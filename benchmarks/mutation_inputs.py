@@ -32,6 +32,7 @@ from trimtab.emit.audit_data import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
+from trimtab.emit.manifests.limit_ranges import containers_of
 from trimtab.emit.verify_document import parse_verification
 from trimtab.inputs.files import read_text
 from trimtab.monitor.watched import read_thresholds
@@ -439,6 +440,7 @@ def _collected(folder: Path) -> list[Kind]:
     pod |= {
         "workload": plan.facts.workloads[0].name, "namespace": "prod", "pod": "chat-0", "created": START,
         "gpu_containers": "0:limits", "gpu_claims": json.dumps([claim]), "gpus_requested": 1.0, "phase": "Running",
+        "containers": json.dumps([{"limits": {"nvidia.com/gpu": 1.0}, "requests": {"cpu": 4.0}, "role": "sidecar"}]),
     }  # fmt: skip
     pods = pa.Table.from_pylist([pod], schema=arrow_schema("pods"))
     stream = io.BytesIO()
@@ -454,7 +456,8 @@ def _collected(folder: Path) -> list[Kind]:
         (copied / "pods.parquet").write_bytes(content)
         bundle = checked_bundle(copied)
         rows = {name: bundle.table(name).to_pylist() for name in ("nodes", "allocations", "pods", "scalers")}
-        return with_cluster(
+        judged = [containers_of(row["containers"]) for row in rows["pods"] if row["containers"]]
+        return judged, with_cluster(
             plan.facts,
             bundle.end,
             nodes=rows["nodes"],

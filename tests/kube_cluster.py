@@ -125,6 +125,13 @@ def cluster():
             "status": {"hard": {f"requests.{GPU}": "4", "requests.memory": "64Gi", "persistentvolumeclaims": "9"},
                        "used": {f"requests.{GPU}": "2", "requests.memory": "32Gi", "persistentvolumeclaims": "1"}},
         },
+        {
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": meta("each", "prod"),
+            "spec": {"limits": [
+                {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}},
+                {"type": "Container", "max": {GPU: "4", "memory": "256Gi"}, "default": {GPU: "0", "cpu": "8"},
+                 "defaultRequest": {"cpu": "500m"}, "maxLimitRequestRatio": {"cpu": "16"}}]},
+        },
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("not-ours", "prod")},
     ]  # fmt: skip
 

@@ -306,7 +306,7 @@ def renamed(page):
 
 
 def quotas(page):
-    """Quotas as kube-state-metrics tells them: one that two of its replicas tell, one that was raised, one of secrets."""
+    """Quotas and a LimitRange as kube-state-metrics tells them: by two of its replicas, raised, beside secrets."""
     gpus = {"resourcequota": "team", "resource": "requests.nvidia.com/gpu"}
     for instance in ("10.0.0.1:8080", "10.0.0.2:8080"):
         page.add("kube_resourcequota", 8.0, **gpus, namespace="ml", type="hard", instance=instance)
@@ -319,7 +319,24 @@ def quotas(page):
     }
     raised = np.where(np.arange(STEPS) < 100, 1.0, 2.0) * 64 * 1024**3
     page.add("kube_resourcequota", raised, **memory, type="hard")
-    page.add("kube_resourcequota", 5.0, namespace="ml", resourcequota="team", resource="secrets", type="hard")
+    for resource, most in (("secrets", 5.0), ("pods", 20.0)):
+        page.add("kube_resourcequota", most, namespace="ml", resourcequota="all", resource=resource, type="hard")
+    stated = {"namespace": "ml", "limitrange": "each", "type": "Container", "resource": "nvidia.com/gpu"}
+    for instance, most in (("10.0.0.1:8080", 4.0), ("10.0.0.2:8080", 2.0)):
+        page.add("kube_limitrange", most, **stated, constraint="max", instance=instance)
+    page.add("kube_limitrange", 1.0, **stated, constraint="defaultRequest")
+    memory = {
+        "namespace": "monitoring",
+        "exported_namespace": "web",
+        "limitrange": "each",
+        "type": "Pod",
+        "resource": "memory",
+    }
+    page.add("kube_limitrange", 2.1 * 1024**3, **memory, constraint="max")
+    page.add("kube_limitrange", 2.0, **memory, constraint="maxLimitRequestRatio")
+    page.add(
+        "kube_limitrange", 1.0, **memory | {"type": "PersistentVolumeClaim", "resource": "storage"}, constraint="max"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -362,13 +379,25 @@ def demand(bundle, workload):
     return table.filter(pc.equal(table["workload"], workload)).to_pylist()
 
 
-def test_quotas_are_those_at_the_end_of_the_window_and_their_scopes_are_not_known(bundle):
+def test_quotas_are_those_at_the_end_of_the_window_and_have_no_scopes_only_where_they_could_have_none(bundle):
+    """An API server refuses a quota of secrets that has scopes; whether the others have some is not told."""
     found = {(row["namespace"], row["resource"]): row for row in bundle.table("resource_quotas").to_pylist()}
 
     assert {key: (row["hard"], row["used"], row["scopes"]) for key, row in found.items()} == {
         ("ml", "requests.nvidia.com/gpu"): (8.0, 6.0, "unknown"),
         ("web", "requests.memory"): (128.0, None, "unknown"),
+        ("ml", "pods"): (20.0, None, None),
     }
+
+
+def test_limit_ranges_are_the_strictest_that_was_told_with_the_defaults_of_an_api_server(bundle):
+    gpus, memory = sorted(bundle.table("limit_ranges").to_pylist(), key=lambda row: row["namespace"])
+
+    assert gpus == {
+        "namespace": "ml", "name": "each", "place": None, "type": "Container", "resource": "nvidia.com/gpu",
+        "min": None, "max": 2.0, "default_limit": 2.0, "default_request": 1.0, "max_ratio": None,
+    }  # fmt: skip
+    assert (memory["namespace"], memory["type"], memory["max"], memory["max_ratio"]) == ("web", "Pod", 2.1, 2.0)
 
 
 def test_a_pod_that_asks_for_gpus_under_another_name_holds_them_and_is_no_stray(bundle):

@@ -1,5 +1,7 @@
 """Quotas that would refuse a plan's pods, by the semantics of Kubernetes and Kueue; numbers worked by hand."""
 
+import json
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,7 +13,8 @@ from tests.emit.test_scope import at
 from tests.emit.test_sharing_manifests import SAME, SLICE, shared_by
 
 from trimtab.deployment.effects import UseOffering
-from trimtab.emit.manifests.cluster_quotas import StandingQuotas, counts, with_preconditions
+from trimtab.emit.manifests.asked_resources import StandingQuotas
+from trimtab.emit.manifests.cluster_quotas import counts, with_preconditions
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.levers import autoscaling, right_size
 from trimtab.plan.model import Change, Risk
@@ -48,8 +51,10 @@ def cluster_queue(name, resource, nominal, used=0.0, *, flavor="a100", cohort=No
 LOCAL_QUEUE = {"kind": "LocalQueue", "namespace": "prod", "name": "team", "parent": "gpus", "resource": None}
 
 
-def standing(quotas=(), queues=(), read=(), queue_of=None):
-    return StandingQuotas(quotas=list(quotas), queues=list(queues), pods=list(read), queue_of=queue_of or {})
+def standing(quotas=(), queues=(), read=(), queue_of=None, ranges=()):
+    return StandingQuotas(
+        quotas=list(quotas), limit_ranges=list(ranges), queues=list(queues), pods=list(read), queue_of=queue_of or {}
+    )
 
 
 def plan_of(*actions):
@@ -348,3 +353,38 @@ def test_of_two_clusters_each_has_its_own_quotas():
     )
     order = next(file.text for file in emit_plan(found, both).files if file.path == "APPLY.md")
     assert order.count("raise requests.") == 1
+
+
+@pytest.mark.parametrize(
+    ("scopes", "deadline_s", "counted"),
+    [("Terminating", 3600.0, True), ("Terminating", None, False), ("NotTerminating", 3600.0, False),
+     ("NotTerminating", None, True), ("Terminating", 0.0, True)],
+)  # fmt: skip
+def test_a_pod_with_a_deadline_is_terminating(scopes, deadline_s, counted):
+    """kubernetes pkg/quota/v1/evaluator/core/pods.go, isTerminating: activeDeadlineSeconds of 0 or more."""
+    assert counts(scopes, POD | {"deadline_s": deadline_s}) is counted
+
+
+def test_a_quota_with_scopes_may_count_pods_none_of_which_was_read_and_says_so():
+    quotas = [quota(f"requests.{GPU}", 8, 7, scopes="PriorityClass In high")]
+
+    (only,) = said(scaled(10), quotas, read=pods("research/other", 1))
+
+    assert "if it counts these pods (its scopes: PriorityClass In high; none of them was read): " in only
+
+
+@pytest.mark.parametrize(
+    ("resource", "hard", "used", "value"),
+    [(f"requests.{GPU}", 8, 5, "12"), ("requests.memory", 100, 48, "160Gi"), ("requests.cpu", 39.5, 12, "40")],
+)
+def test_the_command_raises_a_quota_to_what_the_words_say(resource, hard, used, value):
+    plan = with_preconditions(
+        scaled(10), example_facts(), standing([quota(resource, hard, used)], read=pods("prod/search-rank", 3))
+    )
+
+    (condition,) = plan.actions[0].preconditions
+
+    assert shlex.split(condition.command)[:-1] == [
+        *("kubectl", "patch", "resourcequota", "team", "-n", "prod", "--type=merge", "-p")
+    ]
+    assert json.loads(shlex.split(condition.command)[-1]) == {"spec": {"hard": {resource: value}}}

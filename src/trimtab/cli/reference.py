@@ -305,6 +305,7 @@ ROWS = {
     "disruption_budgets": "A pod disruption budget that is in place.",
     "queues": "A queue (and resource flavor) that rations GPUs.",
     "resource_quotas": "What a ResourceQuota limits of one resource.",
+    "limit_ranges": "What an item of a LimitRange says of one resource.",
     "images": "An image that a GPU node holds.",
     "volumes": "A claim to a persistent volume.",
 }

@@ -24,7 +24,8 @@ from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import spend_by, spend_by_workload, waste_of, week_activity
-from trimtab.emit.manifests.cluster_quotas import StandingQuotas, with_preconditions
+from trimtab.emit.manifests.asked_resources import StandingQuotas
+from trimtab.emit.manifests.cluster_quotas import with_preconditions
 from trimtab.emit.manifests.scaling_files import guarded_by
 from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
@@ -209,16 +210,18 @@ def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
 
 
 def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened) -> Plan:
-    """Return the plan whose actions say which quotas of the cluster must be raised before them, where it has any."""
-    quotas, queues = (bundle.table(name).to_pylist() for name in ("resource_quotas", "queues"))
+    """Return the plan whose actions say which quotas and limits of the cluster must be changed before them."""
+    names = ("resource_quotas", "limit_ranges", "queues")
+    quotas, limit_ranges, queues = (bundle.table(name).to_pylist() for name in names)
     changed = {change.subject for action in plan.actions for change in action.changes}
     workloads = tuple(workload for workload in opened.fit.workloads if workload.name in changed)
-    if not workloads or not (quotas or queues):
+    if not workloads or not (quotas or limit_ranges or queues):
         return plan
     fleet = replace(opened.fit, workloads=workloads)
     runs = bundle.table("jobs", ["workload", "queue"]).to_pylist()
     standing = StandingQuotas(
         quotas=quotas,
+        limit_ranges=limit_ranges,
         queues=queues,
         pods=bundle.table("pods").to_pylist(),
         queue_of={row["workload"]: row["queue"] for row in runs if row["queue"]},

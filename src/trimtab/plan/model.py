@@ -33,15 +33,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precondition:
-    """What a person must change in a cluster (empty: the only one) before an action, in words."""
+    """What a person must change in a cluster (empty: the only one) before an action, in words.
+
+    `command` changes it, as far as a single command does.
+    """
 
     what: str
     cluster: str = ""
+    command: str = ""
 
     @property
     def words(self) -> str:
-        """Say it, with its cluster where there are several."""
-        return f"in cluster {self.cluster}, {self.what}" if self.cluster else self.what
+        """Say it, with its cluster where there are several, and its command."""
+        said = f"in cluster {self.cluster}, {self.what}" if self.cluster else self.what
+        return f"{said}; {self.command}" if self.command else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

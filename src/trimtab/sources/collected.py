@@ -26,7 +26,7 @@ from trimtab.tables.bundle import Bundle, BundleMeta
 
 _WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes", "disruption_budgets")
 _TARGETS = ("scalers",)
-_QUOTAS = ("resource_quotas",)
+_QUOTAS = ("resource_quotas", "limit_ranges")
 _QUEUES = ("queues",)
 """Their names are those of the cluster itself: several may have a queue of one name."""
 _NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images", "faults")

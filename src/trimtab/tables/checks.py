@@ -209,6 +209,7 @@ KEYS = {
     "images": ("node", "image"),
     "volumes": ("namespace", "name"),
     "resource_quotas": ("namespace", "name", "resource"),
+    "limit_ranges": ("namespace", "name", "place", "type", "resource"),
     "disruption_budgets": ("namespace", "name", "workload"),
 }
 """Key columns of each table; nodes are checked in `overlaps`, costs and spot events may repeat."""

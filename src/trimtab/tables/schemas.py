@@ -330,6 +330,12 @@ PODS = (
         "each names, `api_version` and `spec` of that, and which of its `requests` ask for GPUs",
         nullable=True,
     ),
+    _text(
+        "containers",
+        "JSON list of what each container asks for, where the pod asks for GPUs: `requests` and `limits` in cores, GiB and "
+        "pieces, and of init containers the `role`: `init`, or `sidecar` where it runs beside the others",
+        nullable=True,
+    ),
     _amount("cpu_request", "CPU asked for", "cores", origin="resources.requests"),
     _amount("cpu_limit", "CPU allowed; null = no limit", "cores", origin="resources.limits"),
     _amount("memory_request_gib", "memory asked for", "GiB", origin="resources.requests"),
@@ -357,6 +363,7 @@ PODS = (
     _time("ended", "when its last container ended; null while it runs", nullable=True),
     _text("queue", "Kueue or Volcano queue that it names", nullable=True),
     _text("priority_class", "priority class", nullable=True),
+    _amount("deadline_s", "how long it may run; null = without end", "s", origin="spec.activeDeadlineSeconds"),
     Column(name="node_selector", dtype=Dtype.LABELS, meaning="labels that its node must have", nullable=True),
     Column(
         name="tolerations",
@@ -459,9 +466,31 @@ RESOURCE_QUOTAS = (
     _text(
         "scopes",
         "which pods it counts: `PriorityClass In low,high`, `Terminating`; several with `; `, which all must hold; `unknown` "
-        "where kube-state-metrics told of it; null = all",
+        "where kube-state-metrics told of it, and its resources allow scopes; null = all",
         nullable=True,
     ),
+)
+
+_BOUND = "pieces, cores, GiB"
+
+LIMIT_RANGES = (
+    _text("namespace", "namespace whose new pods it judges"),
+    _text("name", "name of the LimitRange"),
+    _count(
+        "place", "place of the item in spec.limits, from 0; null where kube-state-metrics told of it", nullable=True
+    ),
+    Column(name="type", dtype=Dtype.STRING, meaning="what it judges", choices=("Container", "Pod")),
+    _text("resource", "resource, as pods ask for it: nvidia.com/gpu, cpu, memory"),
+    _amount("min", "least request", _BOUND),
+    _amount("max", "most of a limit, which must be stated", _BOUND),
+    _amount("default_limit", "limit that a container gets which states none", _BOUND, origin="default, else max"),
+    _amount(
+        "default_request",
+        "request that a container gets which states none",
+        _BOUND,
+        origin="defaultRequest, else default, max or min",
+    ),
+    _amount("max_ratio", "most that a limit may be of its request", "1", origin="maxLimitRequestRatio"),
 )
 
 IMAGES = (
@@ -545,6 +574,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "disruption_budgets": DISRUPTION_BUDGETS,
     "queues": QUEUES,
     "resource_quotas": RESOURCE_QUOTAS,
+    "limit_ranges": LIMIT_RANGES,
     "images": IMAGES,
     "volumes": VOLUMES,
 }

@@ -165,6 +165,43 @@ def test_a_quota_says_what_it_limits_of_gpus_and_memory_and_for_which_pods():
     assert {(row["namespace"], row["name"]) for row in found.values()} == {("prod", "team")}
 
 
+def test_a_limit_range_says_what_each_container_may_ask_for_and_what_it_gets_that_asks_for_nothing():
+    found = by_name(collected(), "limit_ranges", "resource")
+
+    columns = ("place", "min", "max", "default_limit", "default_request", "max_ratio")
+    assert {name: tuple(row[column] for column in columns) for name, row in found.items()} == {
+        GPU: (1, None, 4.0, 0.0, 0.0, None),
+        "cpu": (1, None, None, 8.0, 0.5, 16.0),
+        "memory": (1, None, 256.0, 256.0, 256.0, None),
+    }
+    assert {(row["namespace"], row["name"], row["type"]) for row in found.values()} == {("prod", "each", "Container")}
+
+
+def test_pods_with_gpus_say_what_each_container_asks_for_and_their_deadline():
+    both = {"cpu": "500m", "memory": "1Gi"}
+    spec = {
+        "activeDeadlineSeconds": 3600,
+        "containers": [{"resources": {"limits": {GPU: 1, "memory": "16Gi"}, "requests": {"memory": "8Gi"}}}, {}],
+        "initContainers": [{"resources": {"requests": both}}, {"restartPolicy": "Always", "resources": {"limits": both}}],
+    }  # fmt: skip
+    source = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta("p", "ml"),
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+    (row,) = rows(collected([node(), source]), "pods")
+
+    assert row["deadline_s"] == 3600.0
+    assert json.loads(row["containers"]) == [
+        {"limits": {GPU: 1.0, "memory": 16.0}, "requests": {GPU: 1.0, "memory": 8.0}},
+        {"limits": {}, "requests": {}},
+        {"limits": {}, "requests": {"cpu": 0.5, "memory": 1.0}, "role": "init"},
+        {"limits": {"cpu": 0.5, "memory": 1.0}, "requests": {"cpu": 0.5, "memory": 1.0}, "role": "sidecar"},
+    ]
+
+
 def test_a_quota_without_a_status_holds_as_it_is_written():
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta("q", "ml"), "spec": {"hard": {"pods": 5}}}
 
@@ -173,7 +210,7 @@ def test_a_quota_without_a_status_holds_as_it_is_written():
     assert (row["resource"], row["hard"], row["used"], row["scopes"]) == ("pods", 5.0, None, None)
 
 
-def test_quotas_that_telemetry_told_stay_where_the_snapshot_has_none():
+def test_quotas_and_limits_that_telemetry_told_stay_where_the_snapshot_has_none():
     told = {"namespace": "ml", "name": "q", "resource": "pods", "hard": 5.0, "used": 1.0, "scopes": "unknown"}
     full = collected()
     before = type(full)(

@@ -112,7 +112,7 @@ class ActionPart(Part):
     ask_first: tuple[str, ...] = ()
     """What owners may permit that would leave part of a purchase unused. Ask before buying."""
     preconditions: tuple[str, ...] = ()
-    """What must be changed before it: quotas of the cluster that would refuse its pods."""
+    """What must be changed before it, with the command: quotas and limits of the cluster that would refuse its pods."""
 
 
 class StepPart(Part):

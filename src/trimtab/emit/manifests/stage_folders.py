@@ -103,7 +103,11 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
     """Yield what must be in the cluster before anything is applied, by what was emitted."""
     kinds = {kind for file in files for kind in file.kind.split(", ")}
     text = "".join(file.text for file in files if file.kind == "ScaledObject" or file.kind == "HorizontalPodAutoscaler")
-    yield from dict.fromkeys(condition.what for action in scope.actions for condition in action.preconditions)
+    yield from dict.fromkeys(
+        f"{condition.what}: `{condition.command}`" if condition.command else condition.what
+        for action in scope.actions
+        for condition in action.preconditions
+    )
     yield from group_needs(scope.specs)
     if others := sorted({name for spec in scope.specs for name in spec.instance_types[1:]}):
         yield (

@@ -57,6 +57,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Event", plural="events", cost="notices that spot nodes were taken back, how long images took to pull"),
     Resource(kind="PersistentVolumeClaim", plural="persistentvolumeclaims", cost="volumes"),
     Resource(kind="ResourceQuota", plural="resourcequotas", cost="quotas of namespaces that would refuse a plan's pods"),
+    Resource(kind="LimitRange", plural="limitranges", cost="bounds of namespaces that would refuse a plan's pods"),
     Resource(kind="ReplicaSet", plural="replicasets", group="apps", cost="owners of pods, which are then guessed"),
     Resource(kind="Deployment", plural="deployments", group="apps", cost="owners of ReplicaSets"),
     Resource(kind="StatefulSet", plural="statefulsets", group="apps", cost="owners of StatefulSets"),

@@ -1,7 +1,7 @@
-"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues, quotas.
+"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
 
 Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
-(ClusterQueue, LocalQueue, ResourceFlavor, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup); v1 (ResourceQuota).
+(ClusterQueue, LocalQueue, ResourceFlavor, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from trimtab.sources.kubernetes.objects import (
     quantity,
     selects,
     text,
+    texts,
 )
 from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
 from trimtab.sources.kubernetes.pods import asked_by, is_gpu_resource, joined, queue_of
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims
-from trimtab.tables.schemas import DEVICES_OF_CLASS
 from trimtab.units import BYTES_PER_GIB
 
 Row = dict[str, object]
@@ -120,7 +120,7 @@ def _node_pool(pool: Object) -> Row:
     limits = at(pool, "spec", "limits")
     said = (text(disruption, "consolidationPolicy"), text(disruption, "consolidateAfter"))
     needs = [
-        f"{text(need, 'key')} {text(need, 'operator')} {','.join(_texts(at(need, 'values')))}".strip()
+        f"{text(need, 'key')} {text(need, 'operator')} {','.join(texts(need, 'values'))}".strip()
         for need in listed(pool, "spec", "template", "spec", "requirements")
     ]
     return {
@@ -133,10 +133,6 @@ def _node_pool(pool: Object) -> Row:
         "limits": {str(key): str(value) for key, value in limits.items()} if isinstance(limits, Mapping) else {},
         "consolidation": " after ".join(part for part in said if part) or None,
     }
-
-
-def _texts(values: object) -> list[str]:
-    return [value for value in values if isinstance(value, str) and value] if isinstance(values, list) else []
 
 
 def image_rows(objects: Objects) -> list[Row]:
@@ -154,7 +150,7 @@ def image_rows(objects: Objects) -> list[Row]:
 
 def _images(node: Object) -> Iterator[tuple[str, float | None]]:
     for image in listed(node, "status", "images"):
-        names = _texts(image.get("names"))
+        names = texts(image, "names")
         named = next((name for name in names if "@sha256:" not in name), names[0] if names else "")
         size_bytes = number(image, "sizeBytes")
         if named:
@@ -187,7 +183,7 @@ def _claim(claim: Object, mounted: Mapping[tuple[str, str], list[str]]) -> Row:
         "storage_class": text(claim, "spec", "storageClassName") or None,
         "requested_gib": None if asked is None else asked / BYTES_PER_GIB,
         "capacity_gib": None if has is None else has / BYTES_PER_GIB,
-        "access_modes": joined(_texts(at(claim, "spec", "accessModes"))),
+        "access_modes": joined(texts(claim, "spec", "accessModes")),
         "phase": text(claim, "status", "phase") or "Unknown",
         "created": moment_at(claim, "metadata", "creationTimestamp"),
     }
@@ -349,58 +345,3 @@ def _gpus(resources: object) -> float | None:
     amounts = [quantity(value) for name, value in resources.items() if isinstance(name, str) and is_gpu_resource(name)]
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
-
-
-def quota_rows(objects: Objects) -> list[Row]:
-    """Return the rows of `resource_quotas`: what namespaces are limited to of GPUs, pods, CPU and memory.
-
-    A quota holds as its status says, which is what admission counts by, or as its spec does until there is one.
-    """
-    rows: list[Row] = []
-    for quota in objects.of("ResourceQuota"):
-        hard = at(quota, "status", "hard") or at(quota, "spec", "hard")
-        used = at(quota, "status", "used")
-        for name, stated in sorted(hard.items()) if isinstance(hard, Mapping) else ():
-            told = quota_row(
-                text(quota, "metadata", "namespace"),
-                text(quota, "metadata", "name"),
-                str(name),
-                hard=quantity(stated),
-                used=quantity(used.get(name)) if isinstance(used, Mapping) else None,
-            )
-            rows += [] if told is None else [told | {"scopes": _scopes(quota)}]
-    return rows
-
-
-_MEMORY = frozenset({"memory", "requests.memory", "limits.memory"})
-_COUNTED = frozenset({"pods", "count/pods", "cpu", "requests.cpu", "limits.cpu"})
-_OF_EXTENDED = "requests."
-
-
-def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, used: float | None) -> Row | None:
-    """Return a row of `resource_quotas` without its scopes; None for what no plan asks for, or where no limit is told.
-
-    Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas"); GPUs may have any name.
-    """
-    extended = resource.removeprefix(_OF_EXTENDED)
-    counted = resource in _COUNTED | _MEMORY or resource.endswith(DEVICES_OF_CLASS)
-    if hard is None or not (counted or (extended != resource and "/" in extended)):
-        return None
-    unit = BYTES_PER_GIB if resource in _MEMORY else 1
-    return {
-        "namespace": namespace,
-        "name": name,
-        "resource": resource,
-        "hard": hard / unit,
-        "used": None if used is None else used / unit,
-    }
-
-
-def _scopes(quota: Object) -> str | None:
-    """Return the scopes of a quota in words: a pod counts where all of them hold."""
-    plain = _texts(at(quota, "spec", "scopes"))
-    selected = [
-        f"{text(need, 'scopeName')} {text(need, 'operator')} {','.join(_texts(at(need, 'values')))}".strip()
-        for need in listed(quota, "spec", "scopeSelector", "matchExpressions")
-    ]
-    return "; ".join([*plain, *selected]) or None

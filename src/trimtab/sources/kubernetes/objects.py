@@ -34,6 +34,7 @@ KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Event": {"": ("v1",)},
     "PersistentVolumeClaim": {"": ("v1",)},
     "ResourceQuota": {"": ("v1",)},
+    "LimitRange": {"": ("v1",)},
     "ReplicaSet": {"apps": ("v1",)},
     "Deployment": {"apps": ("v1",)},
     "StatefulSet": {"apps": ("v1",)},
@@ -133,6 +134,12 @@ def text(value: object, *path: str) -> str:
     """Return the text under a path of keys; empty where there is none."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
+
+
+def texts(value: object, *path: str) -> list[str]:
+    """Return the texts of the list under a path of keys that are not empty; none where there is no list."""
+    found = at(value, *path)
+    return [item for item in found if isinstance(item, str) and item] if isinstance(found, list) else []
 
 
 def number(value: object, *path: str) -> float | None:

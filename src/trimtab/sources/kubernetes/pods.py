@@ -6,6 +6,7 @@ sidecar) runs beside them and counts with the sum. Source: kubernetes.io/docs/co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -145,6 +146,29 @@ def gpu_containers_of(spec: object) -> str | None:
         if said:
             found.append(f"{place}:{'+'.join(said)}")
     return joined(found)
+
+
+def resources_of_containers(spec: object) -> str | None:
+    """Return what each container of a pod spec asks for, as a JSON list; None where there is none.
+
+    Amounts are in cores, GiB and pieces. A limit without a request is the request too, as an API server completes it. An init
+    container has a `role`: `init`, or `sidecar` where it runs beside the others.
+    """
+    main = [(container, "") for container in listed(spec, "containers")]
+    init = [
+        (container, "sidecar" if text(container, "restartPolicy") == "Always" else "init")
+        for container in listed(spec, "initContainers")
+    ]
+    told: list[dict[str, object]] = []
+    for container, role in (*main, *init):
+        limits = _in_gib(_amounts(container, "limits"))
+        stated = {"requests": limits | _in_gib(_amounts(container, "requests")), "limits": limits}
+        told.append(stated | {"role": role} if role else dict(stated))
+    return json.dumps(told, sort_keys=True) if told else None
+
+
+def _in_gib(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount / BYTES_PER_GIB if name == "memory" else amount for name, amount in amounts.items()}
 
 
 def images_of(spec: object) -> str | None:
@@ -348,6 +372,7 @@ def pod_row(pod: PlacedPod, pull: tuple[float, float | None] | None = None) -> d
         "gpu_pieces": pod.asked.gpu_pieces if pod.asked.gpu_resource else None,
         "gpu_containers": gpu_containers_of(spec),
         "gpu_claims": pod.gpu_claims,
+        "containers": resources_of_containers(spec) if pod.gpus > 0 else None,
         "cpu_request": pod.asked.cpu_request,
         "cpu_limit": pod.asked.cpu_limit,
         "memory_request_gib": None if request is None else request / BYTES_PER_GIB,
@@ -361,6 +386,7 @@ def pod_row(pod: PlacedPod, pull: tuple[float, float | None] | None = None) -> d
         "ended": pod.ended,
         "queue": queue_of(pod.source),
         "priority_class": text(spec, "priorityClassName") or None,
+        "deadline_s": number(spec, "activeDeadlineSeconds"),
         "node_selector": mapping(spec, "nodeSelector"),
         "tolerations": _tolerations(spec),
         "affinity": ",".join(_affinity_keys(spec)) or None,

@@ -26,12 +26,12 @@ from trimtab.sources.kubernetes.cluster_objects import (
     queue_names,
     queue_rows,
     queued_rows,
-    quota_rows,
     scaler_rows,
     volume_rows,
 )
 from trimtab.sources.kubernetes.health import fault_rows, image_pulls
 from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
+from trimtab.sources.kubernetes.namespace_limits import limit_range_rows, quota_rows
 from trimtab.sources.kubernetes.nodes import (
     BOARD_RESOURCES,
     NO_TYPE,
@@ -148,6 +148,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
         "scalers": scaler_rows(objects),
         "queues": queue_rows(objects),
         "resource_quotas": quota_rows(objects),
+        "limit_ranges": limit_range_rows(objects),
         "images": image_rows(objects),
         "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
         "disruption_budgets": budget_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
@@ -322,6 +323,7 @@ def _job_facts(job: Object) -> JobFacts:
 
 STANDING = ("pods", "scalers", "disruption_budgets", "queues", "images", "volumes")
 """Tables that only a snapshot has."""
+_LIMITS = ("resource_quotas", "limit_ranges")
 _FILLED = ("provider", "instance_type", "region")
 
 
@@ -352,7 +354,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
             "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
-            "resource_quotas": _quotas(collected.tables.get("resource_quotas"), snapshot.tables["resource_quotas"]),
+            **{name: _told(collected.tables.get(name), snapshot.tables[name]) for name in _LIMITS},
             "faults": _together(collected.tables.get("faults"), snapshot.tables["faults"]),
         },
         meta=meta.model_copy(
@@ -365,8 +367,8 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     )
 
 
-def _quotas(read: pa.Table | None, told: pa.Table) -> pa.Table:
-    """Return the quotas of a snapshot, which knows their scopes; those that telemetry read where the snapshot has none."""
+def _told(read: pa.Table | None, told: pa.Table) -> pa.Table:
+    """Return the limits of a snapshot, which knows more of them; those that telemetry read where the snapshot has none."""
     return told if read is None or told.num_rows else read
 
 

@@ -36,7 +36,6 @@ from trimtab.sources.hour_grid import (
     presence,
     whole_hours,
 )
-from trimtab.sources.kubernetes.cluster_objects import quota_row
 from trimtab.sources.kubernetes.holds import Hold, collect_job_facts, device_holds, job_rows, nodes_of_pods, other_holds
 from trimtab.sources.kubernetes.nodes import KubeNode, collect_nodes, spot_event_rows
 from trimtab.sources.kubernetes.owners import Owner, Owners, collect_owners
@@ -72,10 +71,10 @@ from trimtab.sources.prometheus.gpu_usage import (
     find_gpu_metrics,
 )
 from trimtab.sources.prometheus.journal import Journal
+from trimtab.sources.prometheus.namespace_limits import limit_range_rows, quota_rows
 from trimtab.sources.prometheus.pod_cpu import pod_cpu_frac, with_cpu
 from trimtab.tables.arrow import empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
-from trimtab.tables.schemas import UNKNOWN_SCOPES
 from trimtab.units import BYTES_PER_MIB, S_PER_HR
 
 Row = dict[str, object]
@@ -316,6 +315,7 @@ def collect_prometheus(
         "jobs": table_from_rows("jobs", jobs),
         "faults": table_from_rows("faults", _faults(server, watch, boards, billed)),
         "resource_quotas": table_from_rows("resource_quotas", quota_rows(server, grid)),
+        "limit_ranges": table_from_rows("limit_ranges", limit_range_rows(server, grid)),
     }
     return Collected(tables=tables, meta=_meta(server, grid, metrics, tally))
 
@@ -336,29 +336,6 @@ def _faults(
     """Return the faults of the nodes and devices that the bundle has."""
     nodes = {row["node"] for row in billed}
     return [row for row in fault_rows(server, watch, boards.node) if row["node"] in nodes]
-
-
-def quota_rows(server: Prometheus, grid: HourGrid) -> list[Row]:
-    """Return the rows of `resource_quotas` at the end of a window, as kube-state-metrics tells them: without their scopes.
-
-    Names: kube-state-metrics internal/store/resourcequota.go; a Prometheus without honorLabels keeps its own `namespace`.
-    """
-    found: dict[tuple[str, str, str], dict[str, float]] = {}
-    query = f"last_over_time(kube_resourcequota{server.matching()}[1h])"
-    for series in server.instant(query, grid.last_evaluation_s):
-        labels = series.labels
-        namespace = labels.get("exported_namespace") or labels.get("namespace", "")
-        key = (namespace, labels.get("resourcequota", ""), labels.get("resource", ""))
-        # of several exporters that tell of one quota none is more right than another: the most used, the least allowed
-        kind, value = labels.get("type", ""), float(series.values[-1])
-        known = found.setdefault(key, {})
-        known[kind] = {"hard": min, "used": max}.get(kind, max)(value, known.get(kind, value))
-    rows = [
-        quota_row(namespace, name, resource, hard=told.get("hard"), used=told.get("used"))
-        for (namespace, name, resource), told in sorted(found.items())
-        if name
-    ]
-    return [row | {"scopes": UNKNOWN_SCOPES} for row in rows if row is not None]
 
 
 def _node_names(server: Prometheus, grid: HourGrid, tally: Tally, nodes: Sequence[KubeNode]) -> dict[str, str]:
