@@ -31,6 +31,7 @@ from benchmarks.proving.parts import DAYS
 from benchmarks.proving.runner import families
 from benchmarks.proving.score import ANY_PAYBACK
 from trimtab.catalog import load_catalog
+from trimtab.catalog.registry import Catalog
 from trimtab.check import check_folder
 from trimtab.check.cluster import cluster_of_bundle
 from trimtab.cli.settings import resolve
@@ -122,9 +123,9 @@ class ProvedFleet:
     facts: EmitFacts
 
 
-def proved_fleet(name: str, bundle: Bundle, settings: Settings | None) -> ProvedFleet:
+def proved_fleet(name: str, bundle: Bundle, settings: Settings | None, catalog: Catalog | None = None) -> ProvedFleet:
     """Plan and prove a fleet."""
-    made = plan_and_prove(bundle, settings)
+    made = plan_and_prove(bundle, settings, catalog)
     planned, opened = made.planned, made.opened
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)

@@ -17,6 +17,7 @@ from trimtab.deployment.effects import (
     BatchForm,
     BookBlocks,
     BuyCommitment,
+    OverflowTo,
     ReleaseIdle,
     Relocate,
     SetBatchPolicy,
@@ -86,6 +87,14 @@ SAMPLES = {
         SetPrecision(
             before=WeightFormat.BF16, after=WeightFormat.FP8, speed=FASTER, speed_there=FASTER, saved_gib=7.0,
             model="mistralai/Mistral-7B-Instruct-v0.3",
+        ),
+    ),
+    "overflow": (
+        SERVICE,
+        OverflowTo(
+            pool=THERE,
+            first_nodes=3,
+            further=UseOffering(pool=HERE, gpu="A10G", gpus_per_node=1, speed=FASTER.scaled(0.25)),
         ),
     ),
     "autoscaling": (

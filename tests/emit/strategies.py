@@ -14,6 +14,7 @@ from trimtab.deployment.effects import (
     DeferRuns,
     Effect,
     HedgeOnSpot,
+    OverflowTo,
     PlanRate,
     ReleaseIdle,
     ReleaseNodes,
@@ -159,6 +160,12 @@ EFFECTS = {
         saved_gib=st.sampled_from([0.0, 7.5]),
         model=st.just("mistralai/Mistral-7B-Instruct-v0.3"),
         answers=st.sampled_from(["", "-0.10 points (-0.60 to +0.40) on 4,500 questions of mmlu, 2026-11-20"]),
+    ),
+    OverflowTo: st.builds(
+        OverflowTo,
+        pool=POOLS,
+        first_nodes=COUNTS,
+        further=st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
     ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES),
     HedgeOnSpot: st.builds(

@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 from trimtab.deployment.effects import (
     Buying,
     Holding,
+    OverflowTo,
     Relocate,
     Scaling,
     SetBatchPolicy,
@@ -33,6 +34,7 @@ class Deployment:
 
     offering: UseOffering | None = None
     relocation: Relocate | None = None
+    overflow: OverflowTo | None = None
     sharing: UseSlots | None = None
     gpu_count: SetGpuCount | None = None
     memory: SetTrainingMemory | None = None

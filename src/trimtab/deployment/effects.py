@@ -98,6 +98,31 @@ class Relocate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverflowTo:
+    """Run on up to `first_nodes` nodes of a pool, and what has no room there on nodes of another type.
+
+    Requests are dealt out evenly, so that each replica does what the slower type does.
+    """
+
+    pool: Pool
+    """The nodes that come first."""
+    first_nodes: int
+    further: UseOffering
+    """The nodes behind them; its speed is relative to the present GPU, like that of any offering."""
+
+    @property
+    def speed(self) -> Estimate:
+        """Return the speed on the nodes behind, relative to the present GPU."""
+        return self.further.speed
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        first = f"{self.first_nodes} node{'s' if self.first_nodes != 1 else ''} of {self.pool.instance_type}"
+        there = f"{self.further.pool.instance_type} ({self.further.gpus_per_node}x {self.further.gpu})"
+        return f"run on {first} at most, and beyond them on {there}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuCount:
     """Ask for as many GPUs as a run uses, on nodes of the same GPU that hold `gpus_per_node` of them."""
 
@@ -554,6 +579,7 @@ Buying = SetCapacityType | HedgeOnSpot | BookBlocks
 WorkloadEffect = (
     UseOffering
     | Relocate
+    | OverflowTo
     | SetGpuCount
     | UseSlots
     | Scaling

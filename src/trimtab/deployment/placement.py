@@ -8,7 +8,8 @@ say where are weighed in a fixed order, whatever order they were stated in:
 3. another offering, or that of a move elsewhere, which goes over it; only if its weights fit there as they will be stored;
 4. a memory plan of training, which names its own GPUs;
 5. slots of shared nodes, where they lie in the region that 1-4 lead to;
-6. how nodes are bought, where that is sold for the nodes that 1-5 lead to.
+6. nodes of another type behind those that 1-4 lead to, where it is for these that they were offered;
+7. how nodes are bought, where that is sold for the nodes that 1-5 lead to.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from trimtab.deployment.effects import (
     Buying,
     HedgeOnSpot,
     Holding,
+    OverflowTo,
     Relocate,
     Scaling,
     SetBatchPolicy,
@@ -118,6 +120,8 @@ class Placement:
     work_speed: Estimate
     """The speed of work that keeps the GPU itself busy."""
     shared: UseSlots | None
+    overflow: OverflowTo | None
+    """The nodes behind its own, of which it then has so many at most; speeds are those of the slower type."""
     spot: SetCapacityType | None
     hedge: HedgeOnSpot | None
     blocks: BookBlocks | None
@@ -132,6 +136,8 @@ class Placement:
     """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""
     quota_nodes: int | None = None
     """The most nodes at once that a stated quota allows there; None if none is stated."""
+    further_quota_nodes: int | None = None
+    """The same of the nodes behind them."""
     type_speeds: tuple[tuple[str, Estimate], ...] = ()
     """How fast runs that were on another type of GPU than usual are there, beside how fast they were; others have `speed`."""
 
@@ -191,11 +197,24 @@ class Placement:
     @property
     def quota_pods(self) -> int | None:
         """Return how many pods the quota has room for; None if none is stated."""
+        if self.overflow is not None:
+            further = self.further_quota_nodes
+            return None if further is None else self.first_pods + further * self.further_pods_per_node
         if self.quota_nodes is None:
             return None
         if self.shared is not None:
             return self.quota_nodes * self.shared.shared.slots_per_node // self.shared.slots
         return self.quota_nodes * self.pods_per_node // self.nodes_per_pod
+
+    @property
+    def first_pods(self) -> int:
+        """Return how many pods run on its own nodes before others go to those behind them; 0 without any behind them."""
+        return 0 if self.overflow is None else self.overflow.first_nodes * self.pods_per_node // self.nodes_per_pod
+
+    @property
+    def further_pods_per_node(self) -> int:
+        """Return how many of the usual pods one of the nodes behind its own holds; 1 without such nodes."""
+        return 1 if self.overflow is None else int(_beside(self.overflow.further.gpus_per_node, self.gpus_per_pod))
 
     @property
     def left_frac(self) -> float:
@@ -241,6 +260,7 @@ class Placement:
             speed=_unsaid(self.speed),
             work_speed=_unsaid(self.work_speed),
             shared=None if self.shared is None else _turns(self.shared),
+            overflow=None if self.overflow is None else _unnamed(self.overflow),
             spot=None if self.spot is None else replace(self.spot, pool=_NO_POOL),
             hedge=None if self.hedge is None else replace(self.hedge, pool=_NO_POOL),
             blocks=None
@@ -284,6 +304,12 @@ def _turns(slots: UseSlots) -> UseSlots:
         speed=SAME_SPEED,
         work_speed=SAME_SPEED,
     )
+
+
+def _unnamed(overflow: OverflowTo) -> OverflowTo:
+    """Return the shape of nodes behind its own; how fast they are is part of the placement's speed."""
+    further = UseOffering(pool=_NO_POOL, gpu="", gpus_per_node=overflow.further.gpus_per_node, speed=SAME_SPEED)
+    return OverflowTo(pool=_NO_POOL, first_nodes=overflow.first_nodes, further=further)
 
 
 def _longer_way(move: Relocate) -> Relocate:
@@ -339,11 +365,15 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
     if shared is not None:
         ground = _in_slots(shared)
     leaves = offering is not None or shared is not None
+    overflow = None if shared is not None else _overflow(ground.pool, deployment)
     speed, work_speed = _in_format(ground, deployment.precision, there=leaves)
+    if overflow is not None:
+        further = overflow.further
+        speed, work_speed = slower(speed, further.speed), slower(work_speed, further.work_speed or further.speed)
     if deployment.changes and not is_measured_same(home.home_speed):
         # as it is, it stays on every type that its history is of
         speed, work_speed = product(speed, home.home_speed), product(work_speed, home.home_speed)
-    bought = None if shared is not None else deployment.buying
+    bought = None if shared is not None or overflow is not None else deployment.buying
     on_spot = _on_spot(ground.pool, bought)
     return Placement(
         pool=ground.pool,
@@ -354,6 +384,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         speed=speed,
         work_speed=work_speed,
         shared=shared,
+        overflow=overflow,
         spot=on_spot if isinstance(on_spot, SetCapacityType) else None,
         hedge=on_spot if isinstance(on_spot, HedgeOnSpot) else None,
         blocks=_blocks(ground.pool, bought),
@@ -381,6 +412,8 @@ def without_effect(deployment: Deployment, place: Placement) -> dict[str, str]:
         tight = not _holds_weights(slots, deployment)
         needs = "hold its weights in fewer bits only: change their format" if tight else "lie elsewhere: move it there"
         found["sharing"] = f"the slots {needs} with it"
+    if deployment.overflow is not None and place.overflow is None:
+        found["overflow"] = f"it does not run on nodes of {deployment.overflow.pool}: move it there with it"
     if deployment.buying is not None and not (place.spot or place.hedge or place.blocks):
         found["buying"] = f"it does not run on nodes of {deployment.buying.pool}: move it there with it"
     return found
@@ -431,6 +464,18 @@ def _slots(pool: Pool, deployment: Deployment) -> UseSlots | None:
     if slots is None or not slots.pool.is_beside(pool) or not _holds_weights(slots, deployment):
         return None
     return slots
+
+
+def _overflow(pool: Pool, deployment: Deployment) -> OverflowTo | None:
+    """Return the nodes behind those of a pool; none for others, or where weights are stored in a format tried on one type."""
+    overflow = deployment.overflow
+    return overflow if overflow is not None and overflow.pool == pool and deployment.precision is None else None
+
+
+def slower(one: Estimate, other: Estimate) -> Estimate:
+    """Return the speed of work that waits for the slower of two GPUs, each end by itself; in words it is the slower one's."""
+    first = one if one.value <= other.value else other
+    return replace(first, low=min(one.low, other.low), high=min(one.high, other.high))
 
 
 def _in_slots(slots: UseSlots) -> _Ground:

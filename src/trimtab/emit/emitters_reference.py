@@ -15,6 +15,7 @@ from trimtab.deployment.effects import (
     DeferRuns,
     Effect,
     HedgeOnSpot,
+    OverflowTo,
     ReleaseIdle,
     ReleaseNodes,
     Relocate,
@@ -63,6 +64,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
         Relocate: "a page with the steps for a person: the nodes belong in a cluster there, which was not audited",
+        OverflowTo: "two NodePools, the first of higher weight and limited to the nodes that may be held; kustomize Component "
+        "that lets the workload on both",
         UseSlots: "one NodePool for all that share, MIG layout or device plugin configuration by label; ConfigMap with those, "
         "NodeOverlay with the slots; kustomize Component that asks for them",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",

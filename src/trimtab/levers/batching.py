@@ -241,13 +241,16 @@ def profile_here(ask: LeverRequest) -> BatchProfile | str:
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled; none in time slices."""
+    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled.
+
+    None in time slices, nor on two types of GPU, whose memory may hold batches of different sizes.
+    """
     profile = ask.once(profile_here)
     if isinstance(profile, str):
         return
     place = ask.evaluator.place(base)
     fitting = fitting_profile(ask.case, place, profile, ask.market)
-    if fitting is None or (place.shared is not None and place.shared.others):
+    if fitting is None or place.overflow is not None or (place.shared is not None and place.shared.others):
         return
     for policy in best_policies(rated_policies(ask.case, place, fitting)):
         yield from _counted(base, ask, policy)

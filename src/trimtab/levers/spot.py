@@ -73,12 +73,12 @@ def _offers(ask: LeverRequest) -> Mapping[Pool, Sequence[SetCapacityType | Hedge
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    """Yield the ways to hold a place on spot; none for slots of shared nodes."""
+    """Yield the ways to hold a place on spot; none for slots of shared nodes, or where other nodes stand behind its own."""
     offers = ask.once(_offers)
     if not offers:
         return
     place = ask.evaluator.place(base)
-    if place.shared is None:
+    if place.shared is None and place.overflow is None:
         for offer in offers.get(place.pool.nodes, ()):
             yield base.plus((NAME, offer))
 

@@ -11,6 +11,7 @@ from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
     BuyCommitment,
+    OverflowTo,
     Relocate,
     SetCapacityType,
     SetPrecision,
@@ -590,7 +591,7 @@ def _speed(drafted: DraftPlan, number: int) -> Estimate | None:
     speeds = [
         change.effect.speed
         for change in drafted.actions[number].changes
-        if isinstance(change.effect, UseOffering | Relocate | UseSlots | SetPrecision | SetTrainingMemory)
+        if isinstance(change.effect, UseOffering | Relocate | OverflowTo | UseSlots | SetPrecision | SetTrainingMemory)
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 

@@ -301,7 +301,7 @@ def _targets(enacted: FleetBill, index: int, before: Deployment, proposed: Propo
         if before.changes
         else {}
     )
-    ways = [deployment for factor, deployment in proposed.mix if factor > 0] or [after]
+    ways = proposed.judged or [deployment for factor, deployment in proposed.mix if factor > 0] or [after]
     later = [enacted.outcome(index, way).attained for way in ways]
     return tuple(
         TargetReview(

@@ -14,21 +14,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
     DeferRuns,
+    OverflowTo,
     ReleaseIdle,
     SetGpuCount,
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    WorkloadEffect,
 )
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
-from trimtab.levers import gpu_count, idle_release, schedule, sharing
+from trimtab.levers import gpu_count, idle_release, overflow, schedule, sharing
+from trimtab.physics.transfer import SAME_SPEED
 from trimtab.policies.deferral import start_s
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
@@ -270,13 +274,24 @@ class _OnPool:
     manifests: Manifests
     busy_frac: float
 
-    def made(self, pool: NodePool | None, found: Proposed, *, most: int | None = None) -> Proposed:
-        """Return what manifests make of it there, all of it, or `most` replicas at most."""
+    def made(
+        self,
+        pool: NodePool | None,
+        found: Proposed,
+        *,
+        most: int | None = None,
+        besides: Sequence[tuple[str, WorkloadEffect]] = (),
+    ) -> Proposed:
+        """Return what manifests make of it there, all of it, or `most` replicas at most.
+
+        `besides` are effects on where it runs that its pool alone does not say.
+        """
         case, manifests, name = self.case, self.manifests, self.case.workload.name
         pods, scalers = manifests.pods.get(name), manifests.scalers.get(name, [])
         if pods is not None:
             pods = _as_admitted(pods, manifests)
             self.place(pods, pool, found)
+            found.changes += besides
         if not found.refused and len(scalers) == 1 and is_timetable(scalers[0]):
             _timetable(scalers[0], case, found)
         elif not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
@@ -331,35 +346,66 @@ def _mixed(found: Proposed, ways: Sequence[tuple[float, Proposed]]) -> Proposed:
 def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods, found: Proposed) -> Proposed:
     """Return a service on pools of which each takes what has no room in those before it.
 
-    A pool's own share is what the service would hold there with as many replicas as all pools up to it have room for, less what
-    it would hold with those of the pools before.
+    Two pools of nodes on demand are one deployment. Otherwise a pool's own share is what the service would hold there with as
+    many replicas as all pools up to it have room for, less what it would hold with those of the pools before.
     """
     wanted = most_wanted(on_pool.manifests, on_pool.case, pods)
-    ways: list[tuple[float, Proposed]] = []
-    before = 0
-    for pool in pools:
-        placed = Proposed()
-        on_pool.place(pods, pool, placed)
-        if placed.refused:
-            return replace(found, refused=placed.refused)
-        unlimited = replace(pool, gpu_limit=None, node_limit=None, part_limits={})
-        room = min(wanted, before + room_on(pods, pool, on_pool.case, placed))
-        if room == wanted and not before:
-            # what spot does not give goes to the pools behind it
-            alone = joined([unlimited, *(replace(other, weight=-1) for other in pools[1:])], ())
-            return on_pool.made(alone or unlimited, Proposed(findings=list(found.findings)))
-        if room > before:
-            ways.append((1.0, on_pool.made(unlimited, Proposed(), most=room)))
-            if before:
-                ways.append((-1.0, on_pool.made(unlimited, Proposed(), most=before)))
-        before = room
-    if before < wanted:
+    placed = [Proposed() for _ in pools]
+    for pool, there in zip(pools, placed, strict=True):
+        on_pool.place(pods, pool, there)
+        if there.refused:
+            return replace(found, refused=there.refused)
+    unlimited = [replace(pool, gpu_limit=None, node_limit=None, part_limits={}) for pool in pools]
+    rooms = [room_on(pods, pool, on_pool.case, there) for pool, there in zip(pools, placed, strict=True)]
+    if rooms[0] >= wanted:
+        # what spot does not give goes to the pools behind it
+        alone = joined([unlimited[0], *(replace(other, weight=-1) for other in pools[1:])], ())
+        return on_pool.made(alone or unlimited[0], Proposed(findings=list(found.findings)))
+    together = min(wanted, sum(rooms))
+    if together < wanted:
         found.warn(
             on_pool.case.workload.name, (*pods.files, *(pool.file for pool in pools)),
-            f"may have {wanted} replicas, and its node pools have room for {before} together",
+            f"may have {wanted} replicas, and its node pools have room for {together} together",
             "raise a pool's limit, or lower the most replicas",
         )  # fmt: skip
-    return _mixed(found, ways)
+    effect = _overflow(placed, rooms[0], on_pool.case.workload) if all(rooms) else None
+    if effect is not None:
+        return on_pool.made(unlimited[0], found, most=together, besides=[(overflow.NAME, effect)])
+    ways: list[tuple[float, Proposed]] = []
+    before = 0
+    for pool, room in zip(unlimited, rooms, strict=True):
+        if before < together and room:
+            up_to = min(together, before + room)
+            ways.append((1.0, on_pool.made(pool, Proposed(), most=up_to)))
+            if before:
+                ways.append((-1.0, on_pool.made(pool, Proposed(), most=before)))
+            before = up_to
+    used = [pool for pool, room in zip(unlimited, rooms, strict=True) if room]
+    everywhere = tuple(on_pool.made(pool, Proposed(), most=together).deployment for pool in used)
+    return replace(_mixed(found, ways), judged=everywhere)
+
+
+def _overflow(placed: Sequence[Proposed], room: int, workload: Workload) -> OverflowTo | None:
+    """Return what two pools come to, of which the first has `room` replicas; None where they are not both nodes on demand of
+    one replica each."""
+    nodes = [_whole_node(there, workload) for there in placed]
+    if len(nodes) != 2 or nodes[0] is None or nodes[1] is None:
+        return None
+    return OverflowTo(pool=nodes[0].pool, first_nodes=room, further=nodes[1])
+
+
+def _whole_node(placed: Proposed, workload: Workload) -> UseOffering | None:
+    """Return the nodes on demand that its pods were placed on; None where a node holds several, or is not held so."""
+    place = resolve(workload, Deployment.of(*placed.changes))
+    if place.pods_per_node != 1 or place.nodes_per_pod != 1 or place.gpu is None:
+        return None
+    match [effect for _, effect in placed.changes]:
+        case [UseOffering() as offering]:
+            return offering
+        case [] if place.pool.capacity_type is CapacityType.ON_DEMAND:
+            return UseOffering(pool=place.pool, gpu=place.gpu, gpus_per_node=place.gpus_per_node, speed=SAME_SPEED)
+        case _:
+            return None
 
 
 def _lifetimes(pods: DeclaredPods, pool: NodePool, case: Case, found: Proposed) -> None:

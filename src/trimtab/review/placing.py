@@ -93,6 +93,8 @@ class Proposed:
     """How long each run waits for quota before its nodes are asked for; empty where no queue counts."""
     mix: tuple[tuple[float, Deployment], ...] = ()
     """Of pods on several pools: deployments whose node-seconds, times factors that add up to 1, are those of all."""
+    judged: tuple[Deployment, ...] = ()
+    """Of pods on several pools: deployments of which the one that keeps a target worst tells of it; empty: those of `mix`."""
     findings: list[ManifestFault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)

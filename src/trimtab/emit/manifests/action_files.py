@@ -13,6 +13,7 @@ from trimtab.deployment.effects import (
     DeferRuns,
     FleetEffect,
     HedgeOnSpot,
+    OverflowTo,
     ReleaseIdle,
     ReleaseNodes,
     Relocate,
@@ -97,6 +98,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             )
         case (
             UseOffering()
+            | OverflowTo()
             | UseSlots()
             | SetGpuCount()
             | SetReplicas()

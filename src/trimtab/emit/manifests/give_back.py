@@ -83,7 +83,7 @@ def _leaving(scope: Scope) -> dict[str, tuple[str, ...]]:
 
 def emptied_groups(scope: Scope, leaving: Mapping[str, Sequence[str]]) -> list[EmptiedGroup]:
     """Return the groups that lose nodes when these workloads have left theirs."""
-    own = {spec.name for spec in scope.specs} | {spec.floor_name for spec in scope.specs}
+    own = {name for spec in scope.specs for name in (spec.name, spec.floor_name, spec.behind_name)}
     released = {
         node
         for action in scope.actions

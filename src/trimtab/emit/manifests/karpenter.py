@@ -39,6 +39,10 @@ SPREAD = "trimtab.dev/spread"
 """The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
 HEDGE = "trimtab.dev/hedge"
 """The label that both pools of a hedged service share."""
+OVERFLOW = "trimtab.dev/overflow"
+"""The label that both pools of a service on two types of node share."""
+_FIRST = 50
+"""Weight of the pool that comes first; those that state none have 0 (karpenter.sh/docs/concepts/nodepools, "spec.weight")."""
 SLICES = "trimtab.dev/slices"
 """The label that pools share whose nodes are cut in several ways for the same workloads."""
 _DISRUPTED_AT_ONCE = "10%"
@@ -55,11 +59,16 @@ def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
 
 
 def node_pools(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> tuple[dict[str, Plain], ...]:
-    """Return the NodePool of one merged need, and where a floor stays on demand the pool that holds it.
+    """Return the NodePool of one merged need, and the pool behind it where a floor stays on demand, or others overflow.
 
+    Of two pools that may take a pod Karpenter fills the one of higher weight up to its limit (karpenter.sh/docs/concepts/
+    nodepools, "spec.weight", "spec.limits").
     The ratio is Karpenter's own way (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split"): the values of one
     label are dealt out to both pools, and replicas are spread evenly over the values.
     """
+    if spec.behind is not None:
+        behind = _node_pool(spec.behind, node_class, facts, name=spec.behind_name, overflow=spec.name)
+        return (_node_pool(spec, node_class, facts, overflow=spec.name), behind)
     if not spec.one_in:
         return (_node_pool(spec, node_class, facts),)
     values = [str(value) for value in range(1, spec.one_in + 1)]
@@ -78,12 +87,15 @@ def _node_pool(
     name: str | None = None,
     spread: Sequence[str] = (),
     hedge: str | None = None,
+    overflow: str | None = None,
 ) -> dict[str, Plain]:
     limit = node_limit(spec, facts)
     own = name or spec.name
     labels: dict[str, Plain] = {"trimtab.dev/node-pool": own}
     if spread:
         labels[HEDGE] = hedge or own
+    if overflow:
+        labels[OVERFLOW] = overflow
     if spec.cut is not None:
         key, value = node_label(spec.cut)
         labels[key] = value
@@ -106,6 +118,8 @@ def _node_pool(
         },
         "disruption": _disruption(spec),
     }
+    if spec.overflow is not None:
+        body["weight"] = _FIRST
     if spec.cut is not None:
         body["limits"] = _slots(spec.cut, limit if spec.cut.nodes is None else min(limit, spec.cut.nodes + 1))
     else:
@@ -121,8 +135,11 @@ def _node_pool(
 def node_limit(spec: PoolSpec, facts: EmitFacts) -> int:
     """Return the most nodes the pool may hold: those for its workloads' ceilings and for a rollout beside them, within quota.
 
-    Karpenter makes no node over `limits`, not even for a moment: a pool that is exactly full could never finish a rollout.
+    Karpenter makes no node over `limits`, not even for a moment: a pool that is exactly full could never finish a rollout. One
+    with others behind it is: those take the rollout.
     """
+    if spec.overflow is not None:
+        return spec.overflow.first_nodes
     quota = quota_nodes(spec, facts)
     wanted = spec.nodes + rollout_nodes(spec)
     return wanted if quota is None else max(1, min(quota, wanted))
@@ -141,6 +158,7 @@ def quota_nodes(spec: PoolSpec, facts: EmitFacts) -> int | None:
 
 def leaves_no_room(spec: PoolSpec, facts: EmitFacts) -> bool:
     """Return whether the quota leaves a rollout no node: then replicas must go before their successors come."""
+    spec = spec.behind or spec
     return node_limit(spec, facts) < spec.nodes + rollout_nodes(spec)
 
 

@@ -85,7 +85,9 @@ def group_script_path(spec: PoolSpec) -> str:
 def by_hand(spec: PoolSpec) -> str | None:
     """Return what of a need no node group carries; None where one does."""
     what = None
-    if spec.blocks and spec.pool.provider != "aws":
+    if spec.overflow is not None:
+        what = f"up to {spec.overflow.first_nodes} nodes first, and then {spec.overflow.further.pool.instance_type},"
+    elif spec.blocks and spec.pool.provider != "aws":
         what = "capacity blocks"
     elif spec.cut is not None and spec.provider_cuts:
         what = _not_by_gke(spec, spec.cut)

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool, Site
@@ -13,6 +14,7 @@ from trimtab.deployment.deployment import Deployment, dimension_of
 from trimtab.deployment.effects import (
     FleetEffect,
     HedgeOnSpot,
+    OverflowTo,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -192,6 +194,8 @@ class PoolSpec:
     """The most that its workloads need at once."""
     one_in: int
     """One replica in so many stays in an on-demand pool beside this one; 0: none, and there is no such pool."""
+    overflow: OverflowTo | None
+    """The nodes behind these, of which there are then so many at most; None: there are none."""
     actions: tuple[Action, ...]
     workloads: tuple[str, ...]
     cut: Cut | None = None
@@ -238,6 +242,23 @@ class PoolSpec:
         return f"{self.name}-floor"
 
     @property
+    def behind(self) -> PoolSpec | None:
+        """Return the pool of the nodes behind these, for what has no room on them; None where there is none."""
+        if self.overflow is None:
+            return None
+        further = self.overflow.further
+        before = self.overflow.first_nodes * self.gpus_per_node
+        beyond = math.ceil((self.nodes * self.gpus_per_node - before) / further.gpus_per_node - 1e-9)
+        return replace(
+            self, pool=further.pool, gpus_per_node=further.gpus_per_node, nodes=max(1, beyond), overflow=None
+        )
+
+    @property
+    def behind_name(self) -> str:
+        """Return the name of that pool."""
+        return f"{self.name}-overflow"
+
+    @property
     def capacity_types(self) -> tuple[CapacityType, ...]:
         """Return how nodes may be held, in the order in which Karpenter prefers them: on demand is always the last resort."""
         if self.blocks:
@@ -258,30 +279,36 @@ def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> t
     `by_group`: the cluster has node groups and no Karpenter.
     Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
     """
-    merged: dict[tuple[Pool, bool, bool, bool, Site | None, int], list[PlacedWorkload]] = defaultdict(list)
+    merged: dict[_Need, list[PlacedWorkload]] = defaultdict(list)
     for workload in placed:
         cut, place = _cut_slots(workload), workload.place
         spot, blocks = place.spot is not None or place.hedge is not None, place.blocks is not None
         one_in = 0 if place.hedge is None else place.hedge.one_in
-        merged[place.pool.nodes, spot, blocks, workload.runs_to_end, None if cut is None else cut.site, one_in].append(
-            workload
-        )
+        site = None if cut is None else cut.site
+        need = _Need(place.pool.nodes, spot, blocks, workload.runs_to_end, site, one_in, place.overflow)
+        merged[need].append(workload)
     providers: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for pool, *_ in merged:
-        providers[pool.instance_type, pool.region].add(pool.provider)
+    for need in merged:
+        providers[need.pool.instance_type, need.pool.region].add(need.pool.provider)
     return tuple(
-        replace(spec, cut=cut, beside=beside, by_group=by_group and pool.provider in GROUP_PROVIDERS)
-        for (pool, spot, blocks, empties, _, one_in), members in sorted(
-            merged.items(), key=lambda item: [str(term) for term in item[0]]
-        )
-        for also in (len(providers[pool.instance_type, pool.region]) > 1,)
-        for spec in (
-            replace(
-                _spec(pool, members, spot=spot, blocks=blocks, empties=empties, one_in=one_in), also_elsewhere=also
-            ),
-        )
+        replace(spec, cut=cut, beside=beside, by_group=by_group and need.pool.provider in GROUP_PROVIDERS)
+        for need, members in sorted(merged.items(), key=lambda item: [str(term) for term in item[0]])
+        for also in (len(providers[need.pool.instance_type, need.pool.region]) > 1,)
+        for spec in (replace(_spec(need, members), also_elsewhere=also),)
         for cut, beside in _cuts(members, spec)
     )
+
+
+class _Need(NamedTuple):
+    """What tells the nodes of one pool from those of another."""
+
+    pool: Pool
+    spot: bool
+    blocks: bool
+    empties: bool
+    site: Site | None
+    one_in: int
+    overflow: OverflowTo | None
 
 
 def _cut_slots(workload: PlacedWorkload) -> SharedPool | None:
@@ -305,21 +332,20 @@ def _cuts(members: Sequence[PlacedWorkload], spec: PoolSpec) -> list[tuple[Cut |
     return [(cut, common) for cut in side_by_side(wanted, spec.gpus_per_node)]
 
 
-def _spec(
-    pool: Pool, members: Sequence[PlacedWorkload], *, spot: bool, blocks: bool, empties: bool, one_in: int
-) -> PoolSpec:
+def _spec(need: _Need, members: Sequence[PlacedWorkload]) -> PoolSpec:
     per_node = max(workload.place.gpus_per_node for workload in members)
     gpus = sum(workload.most_gpus for workload in members if workload.most_gpus is not None)
     unbound = sum(workload.burst_nodes for workload in members if workload.most_gpus is None)
     actions = {action.id: action for workload in members for action in workload.actions}
     return PoolSpec(
-        pool=pool,
+        pool=need.pool,
         gpus_per_node=per_node,
-        spot=spot,
-        blocks=blocks,
-        empties=empties,
+        spot=need.spot,
+        blocks=need.blocks,
+        empties=need.empties,
         nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
-        one_in=one_in,
+        one_in=need.one_in,
+        overflow=need.overflow,
         actions=tuple(actions[name] for name in sorted(actions)),
         workloads=tuple(sorted(workload.name for workload in members)),
         each_asks_one=all(_asks_one(workload) for workload in members),

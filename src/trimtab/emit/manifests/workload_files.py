@@ -284,7 +284,8 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
                 yield Withheld(action=action, subject=", ".join(spec.workloads), reason=reason)
             continue
         comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
-        for name, pool in zip((spec.name, spec.floor_name), node_pools(spec, owner, scope.facts), strict=False):
+        second = spec.floor_name if spec.overflow is None else spec.behind_name
+        for name, pool in zip((spec.name, second), node_pools(spec, owner, scope.facts), strict=False):
             yield ManifestFile(
                 path=f"nodes/{name.removeprefix('trimtab-')}.nodepool.yaml",
                 text=yaml_text(pool, comment=comment),

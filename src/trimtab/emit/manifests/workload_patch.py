@@ -13,7 +13,7 @@ from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
 from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, OVERFLOW, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KSERVE, LLM_INFERENCE_SERVICE, RAY_SERVICE, pod_spec_path
 from trimtab.plan.model import Action
@@ -378,6 +378,8 @@ def pool_selector(nodes: PoolSpec) -> dict[str, Plain]:
     if nodes.by_group:
         cut: dict[str, Plain] = {f"{GKE_LABEL}{option}": said for option, said in nodes.provider_cuts.items()}
         return {COMPUTE_CLASS if nodes.pool.provider == "gcp" else GROUP_LABEL: nodes.name} | cut
+    if nodes.overflow is not None:
+        return {OVERFLOW: nodes.name}
     return {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
 
 

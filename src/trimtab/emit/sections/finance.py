@@ -43,6 +43,7 @@ PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
         "commitment": "Agree to pay for machines for a longer time, at a lower price",
         "gpu-count": "Give each job fewer GPUs, because it does not use the others",
         "idle-release": "Give machines back when nothing runs on them",
+        "overflow": "Use the cheaper machines as far as there are any, and others only for what is left over",
         "quantization": "Run the model in a smaller form that needs fewer machines",
         "relocation": "Move the work to where machines cost less",
         "replica-count": "Run fewer copies of the service",

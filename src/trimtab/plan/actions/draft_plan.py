@@ -190,12 +190,14 @@ class DraftPlan:
     def _settled(self, index: int, deployment: Deployment) -> Deployment:
         """Return a deployment on spot nodes of the place that is left, at their own rate of losses, where they are sold.
 
-        Slots and spot nodes of a region that it no longer moves to go with the move.
+        Slots and spot nodes of a region that it no longer moves to go with the move, nodes behind others with those.
         """
         case = self.enacted.evaluators[index].case
         place = resolve(case.workload, deployment)
         if deployment.sharing is not None and place.shared is None:
             return self._settled(index, deployment.without("sharing"))
+        if deployment.overflow is not None and place.overflow is None:
+            return self._settled(index, deployment.without("overflow"))
         held, rest = deployment.buying, deployment.without("buying")
         if isinstance(held, HedgeOnSpot) and not held.pool.is_beside(place.pool):
             return rest
@@ -233,8 +235,14 @@ class DraftPlan:
 
     def _holds(self, index: int, deployment: Deployment) -> bool:
         evaluator = self.enacted.evaluators[index]
-        fits = batches_fit(evaluator.case, evaluator.place(deployment), self.enacted.market)
-        return fits and evaluator.keeps_targets(deployment)
+        place = evaluator.place(deployment)
+        if not batches_fit(evaluator.case, place, self.enacted.market) or not evaluator.keeps_targets(deployment):
+            return False
+        if place.quota_nodes is None:
+            return True
+        # an autoscaler without the nodes behind its own would ask for more than its quota
+        used = evaluator.outcome(deployment).usage(place).get(place.pool)
+        return used is None or int(used.max(initial=0)) <= place.quota_nodes * S_PER_HR
 
     def bought(self, some: Actions) -> tuple[Commitment, ...]:
         """Return what the commitment actions among some would buy: as much as is best for the use that the others leave."""

@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     Effect,
     FleetEffect,
     HedgeOnSpot,
+    OverflowTo,
     ReleaseIdle,
     ReleaseNodes,
     Relocate,
@@ -97,6 +98,8 @@ def _of_workload(
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
         case Relocate(pool=pool):
             return _share(held, {use.pool for use in held if use.pool.nodes == pool.nodes})
+        case OverflowTo(pool=pool, further=further):
+            return _both_types(held, pool.instance_type, further.pool.instance_type)
         case UseSlots():
             return _sharing(effect, then, held)
         case SetCapacityType() | HedgeOnSpot():
@@ -131,6 +134,13 @@ PoolUses = tuple[PoolUse, ...]
 def _share(held: PoolUses, wanted: set[object]) -> float:
     total = sum(use.nodes for use in held)
     return sum(use.nodes for use in held if use.pool in wanted) / total if total else 0.0
+
+
+def _both_types(held: PoolUses, first: str, behind: str) -> float:
+    """Return the share of nodes of two types; 0 where none is of the one that comes behind."""
+    if all(use.pool.instance_type != behind for use in held):
+        return 0.0
+    return _share(held, {use.pool for use in held if use.pool.instance_type in (first, behind)})
 
 
 def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> float:

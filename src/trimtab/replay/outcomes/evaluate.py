@@ -183,7 +183,12 @@ class Evaluator:
         if self.case.type_speeds and deployment.changes:  # as it is, each run stays on the type that it was on
             place = place.with_types(self.case.type_speeds)
         quotas = quotas_of(self.case.settings.limits.quotas)
-        return replace(place, quota_nodes=quota_of_pools(quotas, [place.pool]).get(place.pool)) if quotas else place
+        if not quotas:
+            return place
+        behind = place.pool if place.overflow is None else place.overflow.further.pool
+        nodes = quota_of_pools(quotas, {place.pool, behind})
+        further = None if place.overflow is None else nodes.get(behind)
+        return replace(place, quota_nodes=nodes.get(place.pool), further_quota_nodes=further)
 
     def under(self, settings: Settings) -> Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""

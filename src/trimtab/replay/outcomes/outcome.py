@@ -125,6 +125,8 @@ class Outcome:
     """Node-seconds per hour (n_hours,) in capacity blocks, paid whether used or not; None where none are booked."""
     booked_used_frac: float | None = None
     """The share of the booked node-seconds that runs used."""
+    further: IntArray | None = None
+    """Node-seconds per hour (n_hours,) on nodes of another type behind its own; None where there are none."""
     gpus: IntArray | None = None
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
     replicas: IntArray | None = None
@@ -152,6 +154,8 @@ class Outcome:
                 by_pool[held.pool] = self.spot
         if place.blocks is not None and self.booked is not None:
             by_pool[place.blocks.pool] = self.booked
+        if place.overflow is not None and self.further is not None:
+            by_pool[place.overflow.further.pool] = self.further
         return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
 
     def slots(self, place: Placement) -> dict[SharedPool, IntArray]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplicas, SetSchedule
+from trimtab.deployment.effects import HedgeOnSpot, OverflowTo, SetReplicaPolicy, SetReplicas, SetSchedule
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
@@ -106,9 +106,13 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     required = np.where(excused, 0.0, [target.required_frac for target in targets]) if stopped else None
     expected = replays.expected(loads[0], replace(models[0], beside=beside), usual, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
+    further = None
+    if place.overflow is not None:
+        on_demand, further = _overflowing(place, place.overflow, models[0], expected.held)
     found = Outcome(
         on_demand=on_demand,
         spot=spot,
+        further=further,
         attained=_attained(targets, expected.attained_frac, (stressed or expected).attained_frac),
         gpus=expected.gpu_seconds,
         replicas=_most_replicas(expected.gpu_seconds, expected.replicas, case.window.hours, place),
@@ -117,6 +121,19 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     if not excused.any():
         return found
     return _judged_while_up(found, service_outcome(case, _with_one_up(place), replays, may_stop=may_stop), excused)
+
+
+def _overflowing(
+    place: Placement, overflow: OverflowTo, model: ServiceModel, held: CountArray
+) -> tuple[IntArray, IntArray]:
+    """Return node-seconds by hour of the nodes that come first, and of those behind, for a course of replicas every 15 s.
+
+    The last replicas to come run behind, and are the first to go: a ReplicaSet removes the youngest ones first (Kubernetes
+    1.34, pkg/controller/controller_utils.go, ActivePodsWithRanks), and a scheduler fills nodes of the pool of highest weight.
+    """
+    first = np.minimum(held, place.first_pods)
+    behind = replace(model, gpus_per_node=overflow.further.gpus_per_node)
+    return seconds_held(model, first)[0], seconds_held(behind, held - first)[0]
 
 
 def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> CountArray | None:
@@ -163,10 +180,17 @@ def least_outcome(case: Case, place: Placement, replays: ServiceReplays) -> Outc
     # of the world, which takes longer to make than to look up what it comes to, all that a bound depends on
     counts = place.scaling.tokens if isinstance(place.scaling, SetReplicaPolicy) else None
     course = (counts, _expected_req_s(case, place), type(policy).__name__, policy, replicas)
-    key = (*course, place.gpus_per_node, place.gpus_per_pod)
+    key = (*course, place.gpus_per_node, place.gpus_per_pod, place.first_pods, place.further_pods_per_node)
     least = replays.least(key, lambda: _least_use(case, place, replays, policy, course))
     on_demand, spot = held_as(place, least.node_seconds)
-    return Outcome(on_demand=on_demand, spot=spot, attained=(), gpus=least.gpu_seconds, replicas=least.most)
+    return Outcome(
+        on_demand=on_demand,
+        spot=spot,
+        attained=(),
+        further=least.further_seconds,
+        gpus=least.gpu_seconds,
+        replicas=least.most,
+    )
 
 
 def _expected_req_s(case: Case, place: Placement) -> float:
@@ -195,9 +219,13 @@ def _least_use(
 
     held = replays.least_counts(course, followed)
     node_seconds, gpu_seconds = seconds_held(model, held)
+    further_seconds = None
+    if place.overflow is not None:
+        # nodes of both kinds only grow with the replicas
+        node_seconds, further_seconds = _overflowing(place, place.overflow, model, held)
     per_step = history.decisions // len(history.arrivals)
     most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)
-    return LeastUse(node_seconds=node_seconds, gpu_seconds=gpu_seconds, most=most)
+    return LeastUse(node_seconds=node_seconds, further_seconds=further_seconds, gpu_seconds=gpu_seconds, most=most)
 
 
 def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
@@ -541,7 +569,8 @@ def service_model(
         # the batch comes after the wait: the queue may take what it leaves of the limit
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
-        warm_start_s=None if place.shared else warm_start_of(case),
+        # which of its nodes has room depends on their type: every start there takes a node's
+        warm_start_s=None if place.shared or place.overflow else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,

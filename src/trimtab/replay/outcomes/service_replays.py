@@ -59,6 +59,8 @@ class LeastUse:
     """What a rule uses at least in each hour (n_hours,): node-seconds, GPU-seconds, and the most replicas at once."""
 
     node_seconds: IntArray
+    further_seconds: IntArray | None
+    """Node-seconds on nodes of another type behind its own; None where there are none."""
     gpu_seconds: IntArray
     most: IntArray
 
