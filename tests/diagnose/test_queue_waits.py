@@ -120,3 +120,39 @@ def test_a_run_larger_than_a_node_needs_whole_nodes():
 
     rows.hold("lab/y", "n2", [0], 0, 48).use("lab/y", "n2", 0, range(48), sm=0.9)
     assert waits(rows)[0] == []
+
+
+def volcano(name, **stated):
+    return {"kind": "Queue", "namespace": None, "name": name, "resource": "nvidia.com/gpu", "used_gpus": 0.0} | stated
+
+
+def evidence(*queues):
+    (row,), _ = waits(queued(fleet(), 10, 20, 30), queues=queues)
+    assert row.offence.subject == "q"
+    return row.offence.evidence
+
+
+def test_a_volcano_queue_that_waits_says_what_it_and_those_above_it_may_use():
+    said = evidence(
+        volcano("q", parent="team", quota_gpus=2.0, limit_gpus=4.0, used_gpus=4.0), volcano("team", limit_gpus=8.0)
+    )
+
+    assert (
+        "quota: q 2 GPUs, 4 at most, 4 in use when it was read, team 8 GPUs at most, 0 in use when it was read" in said
+    )
+
+
+def test_a_volcano_queue_waits_beside_gpus_that_others_are_guaranteed_or_do_not_give_back():
+    """Five of thirty GPUs are queue1's alone, even if no job runs in it (Volcano's design of guarantees, its first table)."""
+    said = evidence(
+        volcano("q"),
+        volcano("queue1", guaranteed_gpus=5.0, used_gpus=2.0),
+        volcano("greedy", quota_gpus=4.0, used_gpus=7.0, reclaimable=False),
+        volcano("fair", quota_gpus=4.0, used_gpus=7.0, reclaimable=True, guaranteed_gpus=4.0),
+        volcano("unread", guaranteed_gpus=5.0, used_gpus=None),
+    )
+
+    assert said.endswith(
+        "quota: queue1 keeps 3 GPUs that it does not use (guarantee), "
+        "greedy gives none of 3 GPUs beyond its own back (reclaimable: false)"
+    )

@@ -33,7 +33,10 @@ POD_COLUMNS = (
 )  # fmt: skip
 SCALER_COLUMNS = ("kind", "namespace", "name", "target", "min_replicas", "max_replicas", "triggers", "limits")
 BUDGET_COLUMNS = ("namespace", "name", "workload", "allowed", "healthy", "expected")
-QUEUE_COLUMNS = ("kind", "namespace", "name", "parent", "flavor", "quota_gpus", "used_gpus")
+QUEUE_COLUMNS = (
+    "kind", "namespace", "name", "parent", "resource", "flavor", "quota_gpus", "limit_gpus", "guaranteed_gpus", "used_gpus",
+    "weight", "reclaimable",
+)  # fmt: skip
 NODE_COLUMNS = ("node", "provider", "instance_type", "gpu", "gpu_count", "start", "end", "labels", "taints")
 _ALLOCATION_COLUMNS = ("workload", "owner_kind", "pod", "node", "device", "gpus", "start", "end")
 

@@ -10,7 +10,7 @@ GPU time is an upper bound on what the queue held back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ _SLACK = 1e-6
 _OUT_OF_SERVICE = frozenset({"cordoned", "not-ready", "ecc", "row-remap"})
 _OURS = "trimtab-"
 """Queues that a plan's own timetable holds, which are meant to wait."""
-_SLURM = "Partition"
+_SLURM, _VOLCANO = "Partition", "Queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,11 @@ def _queue_of(job: Row, local: Collection[tuple[object, str]]) -> str:
 def _local(name: object) -> str:
     """Return a queue's name without the cluster behind it."""
     return str(name).partition("@")[0]
+
+
+def _cluster(name: object) -> str:
+    """Return the cluster behind a queue's name; empty where there is one alone."""
+    return str(name).partition("@")[2]
 
 
 def _wait(job: Row, records: ClusterRecords) -> _Wait | None:
@@ -239,21 +244,59 @@ def _words(queue: str, runs: Sequence[_Wait], fitted_hr: float, gpu_hr: float, r
 
 
 def _quota_words(queue: str, rows: Sequence[Row]) -> str:
-    """Say what quota stands behind a queue and what of it was used, where that was read."""
+    """Say what quota stands behind a queue and what of it was used, where that was read, and what others keep from it."""
     namespace, _, name = queue.rpartition("/")
     parents = {
         row["parent"]
         for row in rows
         if (row["kind"], row["namespace"], _local(row["name"])) == ("LocalQueue", namespace, name) and row["parent"]
     }
-    behind = [
-        row for row in rows if row["name"] in parents or (row["kind"] == "Queue" and _local(row["name"]) == queue)
-    ]
-    quotas: Mapping[str, Row] = {f"{row['name']} {row['flavor'] or ''}".strip(): row for row in behind}
-    told = [
-        f"{name} {number(row['quota_gpus']):g} GPUs"
-        + ("" if row["used_gpus"] is None else f", {number(row['used_gpus']):g} in use when it was read")
-        for name, row in quotas.items()
-        if row["quota_gpus"] is not None
-    ]
+    behind = _with_ancestors(queue, rows) or [row for row in rows if row["name"] in parents]
+    told = [*dict.fromkeys(words for row in behind if (words := _limits_words(row))), *_kept_by_others(behind, rows)]
     return f"; quota: {', '.join(told)}" if told else ""
+
+
+def _with_ancestors(queue: str, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a Volcano queue and of the queues above it, each of which limits it as well."""
+    found: list[Row] = []
+    names = {queue}
+    while names:
+        level = [row for row in rows if row["kind"] == _VOLCANO and _local(row["name"]) in names and row not in found]
+        found += level
+        names = {_local(row["parent"]) for row in level if row["parent"]}
+    return found
+
+
+def _limits_words(row: Row) -> str:
+    """Say what a queue has and may use at most; empty where neither is stated."""
+    name = f"{row['name']} {row['flavor'] or ''}".strip()
+    own, most = row["quota_gpus"], row["limit_gpus"]
+    stated = [f"{number(own):g} GPUs"] if own is not None else []
+    stated += (
+        [f"{number(most):g} GPUs at most" if own is None else f"{number(most):g} at most"] if most is not None else []
+    )
+    if not stated:
+        return ""
+    used = [] if row["used_gpus"] is None else [f"{number(row['used_gpus']):g} in use when it was read"]
+    return f"{name} {', '.join([*stated, *used])}"
+
+
+def _kept_by_others(behind: Sequence[Row], rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what other Volcano queues keep free for themselves, or do not give back.
+
+    A guarantee is for its queue alone, whether it uses it or not; of what a queue uses beyond its own, none can be taken back
+    where it is not reclaimable (Volcano, "Queue": `guarantee`, `reclaimable`).
+    """
+    mine = {row["name"] for row in behind if row["kind"] == _VOLCANO}
+    clusters = {_cluster(name) for name in mine}
+    for row in rows:
+        if row["kind"] != _VOLCANO or row["name"] in mine or _cluster(row["name"]) not in clusters:
+            continue
+        used, own, kept = row["used_gpus"], row["quota_gpus"], row["guaranteed_gpus"]
+        if used is None:
+            continue
+        if kept is not None and number(kept) > number(used):
+            yield f"{row['name']} keeps {number(kept) - number(used):g} GPUs that it does not use (guarantee)"
+        if row["reclaimable"] is False and own is not None and number(used) > number(own):
+            beyond = number(used) - number(own)
+            yield f"{row['name']} gives none of {beyond:g} GPUs beyond its own back (reclaimable: false)"

@@ -293,6 +293,28 @@ def test_a_volcano_queue_and_its_waiting_pod_group_are_read():
     assert (waits["gpus"], waits["queue"], waits["state"]) == (16.0, "research", "queued")
 
 
+def test_a_volcano_queue_has_a_row_for_each_gpu_resource_that_it_names_and_its_capability_limits_no_other():
+    """The spec of Volcano's "Queue" with all that rations GPUs: capability, deserved, guarantee, weight, reclaimable."""
+    slices = "nvidia.com/mig-1g.10gb"
+    queue = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta("research"),
+        "spec": {
+            "weight": 2, "reclaimable": False, "parent": "root", "capability": {"cpu": 64, GPU: 12},
+            "deserved": {GPU: 8, slices: 4}, "guarantee": {"resource": {GPU: 4}},
+        },
+        "status": {"allocated": {"cpu": "16", GPU: "5"}},
+    }  # fmt: skip
+    bare = queue | {"metadata": meta("default"), "spec": {"weight": 1}, "status": {}}
+
+    found = by_name(collected([node(), queue]), "queues", "resource")
+    (row,) = rows(collected([node(), bare]), "queues")
+
+    columns = ("quota_gpus", "limit_gpus", "guaranteed_gpus", "used_gpus", "weight", "reclaimable", "parent")
+    assert tuple(found[GPU][name] for name in columns) == (8.0, 12.0, 4.0, 5.0, 2.0, False, "root")
+    assert tuple(found[slices][name] for name in columns) == (4.0, None, None, 0.0, 2.0, False, "root")
+    assert (row["resource"], row["weight"], row["reclaimable"], row["used_gpus"]) == (None, 1.0, None, None)
+
+
 def test_images_of_gpu_nodes_and_volumes_have_sizes():
     found = collected()
 

@@ -34,7 +34,7 @@ from trimtab.emit.manifests.asked_resources import (
 )
 from trimtab.emit.manifests.facts import EmitFacts, namespace_of
 from trimtab.emit.manifests.limit_ranges import of_limit_ranges
-from trimtab.emit.manifests.queue_quotas import of_cluster_queues, of_flavors
+from trimtab.emit.manifests.queue_quotas import of_cluster_queues, of_flavors, of_volcano_queues
 from trimtab.emit.manifests.scope import actions_in, cluster_of, clusters_of, facts_in, local_name, scope_of
 from trimtab.plan.model import Plan, Precondition
 from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
@@ -61,6 +61,7 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
             *of_limit_ranges(asking, rows.limit_ranges, scope),
             *of_cluster_queues(asking, rows),
             *of_flavors(asking, rows, scope),
+            *of_volcano_queues(asking, rows),
         )
         for needed in told:
             condition = Precondition(what=needed.what, command=needed.command, cluster=cluster)

@@ -1,7 +1,12 @@
-"""Quotas of queues that would keep a plan's runs waiting: Kueue's ClusterQueues, and whether their flavors fit its nodes.
+"""Quotas of queues that would keep a plan's runs waiting: Kueue's ClusterQueues and their flavors, Volcano's queues.
 
 Kueue keeps runs waiting above the quota of their ClusterQueue, and for good where that does not cover a resource which they ask
-for. Source: kueue.sigs.k8s.io, "Cluster Queue" (quotas, borrowing), "Resource Flavor".
+for. Volcano keeps them waiting above the capability of their queue and of each queue above it; what a capability does not name
+is not limited. What a Volcano queue is guaranteed, or deserves, limits others only while GPUs are short: a plan's nodes change
+that.
+
+Sources: kueue.sigs.k8s.io, "Cluster Queue" (quotas, borrowing), "Resource Flavor"; volcano
+pkg/scheduler/plugins/capacity/capacity.go (jobEnqueueable, checkJobEnqueueableHierarchically).
 """
 
 from __future__ import annotations
@@ -19,7 +24,9 @@ from trimtab.emit.manifests.asked_resources import (
     StandingQuotas,
     amount_words,
     askers,
+    kubectl_patch,
     need,
+    quantity_words,
 )
 from trimtab.emit.manifests.facts import namespace_of
 from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
@@ -27,7 +34,7 @@ from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import pool_selector
 from trimtab.tables.schemas import DEVICES_OF_CLASS
 
-_CLUSTER_QUEUE, _LOCAL_QUEUE = "ClusterQueue", "LocalQueue"
+_CLUSTER_QUEUE, _LOCAL_QUEUE, _VOLCANO = "ClusterQueue", "LocalQueue", "Queue"
 
 
 def of_cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
@@ -92,9 +99,52 @@ def _cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> dict[
     behind = {
         (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
     }
-    named = {one.placed.name: one.pod.get("queue") or standing.queue_of.get(one.placed.name) for one in asking}
+    named = {one.placed.name: _queue_of(one, standing) for one in asking}
     found = {name: behind.get((namespace_of(name), queue), "") for name, queue in named.items()}
     return {name: queue for name, queue in found.items() if queue}
+
+
+def of_volcano_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
+    """Yield each capability of a Volcano queue that the plan would exceed, with those that ask for more."""
+    rows = [row for row in standing.queues if row["kind"] == _VOLCANO]
+    above = {str(row["name"]): str(row["parent"] or "") for row in rows}
+    of_kueue = _cluster_queues(asking, standing)
+    growing: dict[str, list[Asking]] = defaultdict(list)
+    for one in asking:
+        queue = "" if one.placed.name in of_kueue else _queue_of(one, standing)
+        for name in _with_ancestors(queue, above):
+            growing[name].append(one)
+    for row in sorted(rows, key=lambda row: (str(row["name"]), str(row["resource"] or ""))):
+        resource, name = str(row["resource"] or ""), str(row["name"])
+        more = [one for one in growing[name] if resource and one.grows(resource)]
+        if not more or row["limit_gpus"] is None:
+            continue
+        own = sum(one.now.get(resource, 0.0) for one in more)
+        used = own if row["used_gpus"] is None else number(row["used_gpus"])
+        wanted, most = need(used, more, resource), number(row["limit_gpus"])
+        if wanted > most + SLACK:
+            head = f"raise {resource} in capability of Volcano's Queue {name} from {amount_words(resource, most)} to"
+            who = askers(more, resource, used, resource)
+            patch = {"spec": {"capability": {resource: quantity_words(resource, math.ceil(wanted - SLACK))}}}
+            yield Needed(
+                what=f"{head} {amount_words(resource, wanted)}: {who}, and Volcano keeps the rest waiting",
+                askers=tuple(more),
+                command=kubectl_patch("queues.scheduling.volcano.sh", name, "", patch),
+            )
+
+
+def _queue_of(asking: Asking, standing: StandingQuotas) -> str:
+    """Return the queue that a workload's pods or runs name; empty for none."""
+    return str(asking.pod.get("queue") or standing.queue_of.get(asking.placed.name) or "")
+
+
+def _with_ancestors(queue: str, above: Mapping[str, str]) -> list[str]:
+    """Return a Volcano queue and those above it; none where there is no such queue."""
+    found: list[str] = []
+    while queue in above and queue not in found:
+        found.append(queue)
+        queue = above[queue]
+    return found
 
 
 def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope) -> Iterator[Needed]:

@@ -249,7 +249,7 @@ def _waiting_in_volcano(objects: Objects) -> Iterator[tuple[Object, float, str]]
     for group in objects.of("PodGroup"):
         if text(group, "status", "phase") in _WAITING_PHASES and not number(group, "status", "running"):
             asked = at(group, "spec", "minResources")
-            yield group, _gpus(asked) or 0.0, text(group, "spec", "queue")
+            yield group, sum(_gpu_amounts(asked).values()), text(group, "spec", "queue")
 
 
 def _workload(waiting: Object, parents: Mapping[tuple[str, str, str], tuple[str, str]]) -> str:
@@ -278,7 +278,7 @@ def queue_rows(objects: Objects) -> list[Row]:
     return [
         *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue, labels)),
         *(_local_queue(queue) for queue in objects.of("LocalQueue")),
-        *(_volcano_queue(queue) for queue in objects.of("Queue")),
+        *(row for queue in objects.of("Queue") for row in _volcano_queue(queue)),
     ]
 
 
@@ -329,19 +329,41 @@ def _local_queue(queue: Object) -> Row:
     return _base(queue, "LocalQueue", text(queue, "spec", "clusterQueue"))
 
 
-def _volcano_queue(queue: Object) -> Row:
-    return _base(queue, "Queue", text(queue, "spec", "parent")) | {
-        "quota_gpus": _gpus(at(queue, "spec", "deserved")),
-        "borrowing_gpus": _gpus(at(queue, "spec", "capability")),
-        "used_gpus": _gpus(at(queue, "status", "allocated")),
+def _volcano_queue(queue: Object) -> Iterator[Row]:
+    """Yield a row for each GPU resource that a Volcano queue names, or one without.
+
+    What its capability does not name it may use without limit (pkg/scheduler/plugins/capacity: MinDimensionResource with
+    Infinity).
+    """
+    weight, reclaimable = number(queue, "spec", "weight"), at(queue, "spec", "reclaimable")
+    base = _base(queue, "Queue", text(queue, "spec", "parent")) | {
         "pending": _count(queue, "status", "pending"),
         "admitted": _count(queue, "status", "running"),
+        "weight": weight,
+        "reclaimable": reclaimable if isinstance(reclaimable, bool) else None,
     }
+    amounts = {
+        column: _gpu_amounts(at(queue, *path))
+        for column, path in {
+            "quota_gpus": ("spec", "deserved"),
+            "limit_gpus": ("spec", "capability"),
+            "guaranteed_gpus": ("spec", "guarantee", "resource"),
+            "used_gpus": ("status", "allocated"),
+        }.items()
+    }
+    named = sorted({name for found in amounts.values() for name in found})
+    # a queue whose use is told uses none of what it does not name
+    told = isinstance(at(queue, "status", "allocated"), Mapping)
+    for resource in named:
+        used = amounts["used_gpus"].get(resource, 0.0 if told else None)
+        stated = {column: found.get(resource) for column, found in amounts.items()}
+        yield base | {"resource": resource} | stated | {"used_gpus": used}
+    if not named:
+        yield base
 
 
-def _gpus(resources: object) -> float | None:
+def _gpu_amounts(resources: object) -> dict[str, float]:
     if not isinstance(resources, Mapping):
-        return None
-    amounts = [quantity(value) for name, value in resources.items() if isinstance(name, str) and is_gpu_resource(name)]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
+        return {}
+    amounts = {str(name): quantity(value) for name, value in resources.items() if is_gpu_resource(str(name))}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
