@@ -13,7 +13,7 @@ November 2026). Workers of Dynamo pass the series of the engine that they run (v
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trimtab.units import MS_PER_S
@@ -40,7 +40,7 @@ class ProxyTarget:
         ... )
         ('prod', 'chat')
         """
-        name, namespace = (_first(labels, names) for names in (self.name, self.namespace))
+        name, namespace = (first_label(labels, names) for names in (self.name, self.namespace))
         for pattern in self.patterns:
             found = re.fullmatch(pattern, name)
             if found is not None:
@@ -53,7 +53,8 @@ class ProxyTarget:
         return {name: labels[name] for name in (*names, *(["reporter"] if self.reporters else [])) if labels.get(name)}
 
 
-def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+def first_label(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return the value of the first of some labels that is there; empty where none is."""
     return next((labels[name] for name in names if labels.get(name)), "")
 
 

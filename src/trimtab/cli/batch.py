@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.options import FILE, AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed, write_answer
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
 from trimtab.replay.batches import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
@@ -98,7 +98,7 @@ def tune(options: TuneOptions) -> None:
             objective=Objective(options.objective),
             progress=lambda done, whole: tell(f"setting {done} of {whole}", done / whole),
         )
-    options.answer.write(trials_sheet(trials, options.quantile, options.target_ms, options.headroom))
+    write_answer(trials_sheet(trials, options.quantile, options.target_ms, options.headroom), options.answer)
 
 
 def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, headroom: float) -> Sheet:

@@ -17,7 +17,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Cell, Sheet, SheetColumn
+from trimtab.cli.output import Cell, Sheet, SheetColumn, percent, write_answer
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
@@ -34,17 +34,13 @@ def _figure(cell: Cell) -> str:
     return f"{cell:.4g}" if isinstance(cell, int | float) else str(cell)
 
 
-def _signed(cell: Cell) -> str:
-    return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
-
-
 COLUMNS = (
     SheetColumn(key="what", title="", whole=True),
     SheetColumn(key="present", title="present", show=_figure, right=True, whole=True),
     SheetColumn(key="canary", title="canary", show=_figure, right=True, whole=True),
-    SheetColumn(key="change_frac", title="change", show=_signed, right=True, whole=True),
-    SheetColumn(key="low_frac", title="low", show=_signed, right=True, whole=True),
-    SheetColumn(key="high_frac", title="high", show=_signed, right=True, whole=True),
+    SheetColumn(key="change_frac", title="change", show=percent(1, signed=True), right=True, whole=True),
+    SheetColumn(key="low_frac", title="low", show=percent(1, signed=True), right=True, whole=True),
+    SheetColumn(key="high_frac", title="high", show=percent(1, signed=True), right=True, whole=True),
     SheetColumn(key="verdict", title="so", whole=True),
 )
 
@@ -101,7 +97,7 @@ def command(options: CompareOptions) -> int:
     found = compare(
         present, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed
     )
-    options.answer.write(_sheet(found, present, other, options.split))
+    write_answer(_sheet(found, present, other, options.split), options.answer)
     match found.verdict:
         case CanaryVerdict.PROMOTE:
             return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, argument, options_from
-from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fixed, sheet_comment, write
+from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fixed, sheet_comment, write, write_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def command(options: DiffOptions) -> None:
         chosen = sheet.only(options.answer.fields) if options.answer.fields else sheet
         write(sheet_comment("diff", f"What changed between two audits: {second.fleet}", chosen), options.answer.out)
     else:
-        options.answer.write(sheet)
+        write_answer(sheet, options.answer)
 
 
 def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:

@@ -22,7 +22,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Format, Sheet, SheetColumn, write
+from trimtab.cli.output import Format, Sheet, SheetColumn, write, write_answer
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
@@ -80,7 +80,7 @@ def command(options: DoctorOptions) -> None:
     if options.answer.output_format is Format.TABLE and not options.answer.fields:
         write(_page(rows), options.answer.out)
     else:
-        options.answer.write(_sheet(rows))
+        write_answer(_sheet(rows), options.answer)
     if refused:
         raise click.exceptions.Exit(1)
 

@@ -25,15 +25,12 @@ from datetime import date
 from enum import Enum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from trimtab.errors import TrimtabError, UsageError
-
-if TYPE_CHECKING:
-    from trimtab.cli.output import Sheet
 
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 T = TypeVar("T")
@@ -220,12 +217,6 @@ class AnswerOptions:
         refuse_page_on_screen(self.output_format, self.out, "report.html")
         if self.out is not None and not self.out.parent.is_dir():
             raise UsageError(f"cannot write {self.out}: there is no folder {self.out.parent}")
-
-    def write(self, sheet: Sheet) -> None:
-        """Write rows as requested. Raises UnknownName for an unknown column, UsageError if the file cannot be written."""
-        from trimtab.cli.output import write_sheet
-
-        write_sheet(sheet, self.output_format, out=self.out, fields=self.fields)
 
 
 def answer_options(*formats: Format) -> Any:

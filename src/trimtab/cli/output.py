@@ -18,7 +18,7 @@ from typing import assert_never
 import click
 import yaml
 
-from trimtab.cli.options import ROW_FORMATS, WORKBOOK_NEEDS_A_FILE, Format
+from trimtab.cli.options import ROW_FORMATS, WORKBOOK_NEEDS_A_FILE, AnswerOptions, Format
 from trimtab.emit import blocks
 from trimtab.emit.blocks import Page, Paragraph, StyledText, Table, TableRow, Tone, bullets
 from trimtab.emit.writers import html, markdown, terminal, xlsx
@@ -91,9 +91,16 @@ class Sheet:
         return replace(self, columns=[by_key[name] for name in fields])
 
 
-def fixed(digits: int) -> Callable[[Cell], str]:
-    """Return a formatter for numbers with that many decimals and thousands separators."""
-    return lambda cell: f"{cell:,.{digits}f}" if isinstance(cell, int | float) else str(cell)
+def fixed(digits: int, *, signed: bool = False) -> Callable[[Cell], str]:
+    """Return a formatter for numbers with that many decimals and thousands separators; `signed` shows the sign of a change."""
+    form = f"{'+' if signed else ''},.{digits}f"
+    return lambda cell: format(cell, form) if isinstance(cell, int | float) else str(cell)
+
+
+def percent(digits: int, *, signed: bool = False) -> Callable[[Cell], str]:
+    """Return a formatter for shares, shown in percent with that many decimals; `signed` shows the sign of a change."""
+    form = f"{'+' if signed else ''}.{digits}%"
+    return lambda cell: format(cell, form) if isinstance(cell, int | float) else str(cell)
 
 
 __all__ = [
@@ -104,10 +111,12 @@ __all__ = [
     "SheetColumn",
     "colour_wanted",
     "fixed",
+    "percent",
     "render",
     "screen_width",
     "sheet_comment",
     "write",
+    "write_answer",
     "write_bytes",
     "write_page",
     "write_sheet",
@@ -145,6 +154,11 @@ def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: 
     write(
         render(chosen, form, width=PLAIN_WIDTH if out else screen_width(), colour=out is None and colour_wanted()), out
     )
+
+
+def write_answer(sheet: Sheet, answer: AnswerOptions) -> None:
+    """Write rows as requested. Raises UnknownName for an unknown column, UsageError if the file cannot be written."""
+    write_sheet(sheet, answer.output_format, out=answer.out, fields=answer.fields)
 
 
 def write_workbook(sheets: Mapping[str, Sheet], out: Path | None) -> None:

@@ -10,7 +10,7 @@ import click
 
 from trimtab.cli import say
 from trimtab.cli.options import AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write
+from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write, write_answer
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def command(options: QuotasOptions) -> None:
         write(quotas_text(quotas), options.answer.out)
     else:
         people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
-        options.answer.write(_sheet(quotas, for_people=people))
+        write_answer(_sheet(quotas, for_people=people), options.answer)
 
 
 def _readings(options: QuotasOptions) -> Iterator[QuotaReading]:

@@ -29,6 +29,7 @@ from trimtab.cli.output import (
     Sheet,
     SheetColumn,
     fixed,
+    percent,
     write,
     write_page,
     write_sheet,
@@ -40,16 +41,12 @@ if TYPE_CHECKING:
     from trimtab.plan.verify.verification import ActionVerdict, Verification
 
 
-def _percent(cell: Cell) -> str:
-    return f"{cell:.0%}" if isinstance(cell, int | float) else str(cell)
-
-
 COLUMNS = (
     SheetColumn(key="id", title="", whole=True),
     SheetColumn(key="lever", title="lever", whole=True),
     SheetColumn(key="subject", title="on"),
     SheetColumn(key="status", title="status", whole=True),
-    SheetColumn(key="enacted_frac", title="enacted", show=_percent, right=True, whole=True),
+    SheetColumn(key="enacted_frac", title="enacted", show=percent(0), right=True, whole=True),
     SheetColumn(key="predicted_usd_mo", title="predicted $/mo", show=fixed(0), right=True, whole=True),
     SheetColumn(key="predicted_low_usd_mo", title="low", show=fixed(0), right=True, whole=True),
     SheetColumn(key="predicted_high_usd_mo", title="high", show=fixed(0), right=True, whole=True),

@@ -14,6 +14,7 @@ import numpy as np
 
 from trimtab.catalog import Gpu
 from trimtab.diagnose.findings import ProductForm, Verdict
+from trimtab.fleet.activity import mean_of_known
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.ledger.arrays import FloatArray
@@ -324,8 +325,8 @@ def signs_of(workload: Workload) -> Signs:
     batch = waiting = cap = None
     if service is not None:
         each = np.where(service.replicas > 0, service.replicas, np.nan)
-        batch, cap = _mean(service.running / each), _most(service.running / each)
-        waiting = _mean(service.waiting / each) if len(service.waiting) else None
+        batch, cap = mean_of_known(service.running / each), _most(service.running / each)
+        waiting = mean_of_known(service.waiting / each) if len(service.waiting) else None
     return Signs(
         gpu_util_frac=activity.gpu_util_frac,
         sm_frac=activity.sm_frac,
@@ -338,11 +339,6 @@ def signs_of(workload: Workload) -> Signs:
         waiting=waiting,
         batch_cap=cap,
     )
-
-
-def _mean(values: FloatArray) -> float | None:
-    seen = values[~np.isnan(values)]
-    return float(seen.mean()) if len(seen) else None
 
 
 def _most(values: FloatArray) -> float | None:

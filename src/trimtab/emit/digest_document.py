@@ -28,8 +28,8 @@ from trimtab.emit.document.digest import (
     TodosPart,
 )
 from trimtab.emit.document.part import WindowPart
+from trimtab.emit.from_audit.shared import window_part
 from trimtab.emit.verify_document import VerifiedActionPart, VerifiedPart
-from trimtab.fleet.model import Window
 from trimtab.plan.verify.verification import ActionStatus
 from trimtab.units import MICRO_PER_CENT, cents, hours_between, round_parts, usd_cents
 
@@ -85,7 +85,7 @@ def digest_part(spend: WeekSpend, team: str | None, sources: DigestSources) -> D
         team=team,
         fleet=sources.fleet,
         week=str(spend.chosen.week),
-        window=_window(spend.chosen.window),
+        window=window_part(spend.chosen.window),
         whole=spend.chosen.whole,
         basis=sources.basis,
         usd=usd_cents(now.micro_usd),
@@ -112,7 +112,7 @@ def _former(spend: WeekSpend, rows: Iterable[WeekRow], former_cents: int) -> For
     before = together(row.former for row in rows if row.former is not None)
     return FormerWeekPart(
         week=str(spend.former.week),
-        window=_window(spend.former.window),
+        window=window_part(spend.former.window),
         whole=spend.former.whole,
         usd=former_cents / 100,
         gpu_hours=round(before.gpu_hours, 3),
@@ -175,10 +175,6 @@ def _idle_frac(use: WeekUse) -> float | None:
 
 def _share(part_micro_usd: int, whole_micro_usd: int) -> float | None:
     return round(part_micro_usd / whole_micro_usd, 6) if whole_micro_usd else None
-
-
-def _window(window: Window) -> WindowPart:
-    return WindowPart(start=window.start, end=window.end, hours=window.hours)
 
 
 # To do, and done

@@ -130,13 +130,13 @@ def activity_of(
     measured = busy_share[~np.isnan(busy_share)]
     return Activity(
         signal=signal,
-        mean_frac=_mean(best),
+        mean_frac=mean_of_known(best),
         p95_frac=float(np.quantile(measured, 0.95)) if len(measured) else None,
-        sm_frac=_mean(np.minimum(rows.means["sm_active"][mine] * scale, 1.0)),
-        tensor_frac=_mean(np.minimum(rows.means["tensor_active"][mine] * scale, 1.0)),
-        dram_frac=_mean(np.minimum(rows.means["dram_active"][mine] * scale, 1.0)),
-        gpu_util_frac=_mean(np.minimum(rows.means["gpu_util"][mine] * scale, 1.0)),
-        cpu_frac=_mean(rows.cpu[mine]),
+        sm_frac=mean_of_known(np.minimum(rows.means["sm_active"][mine] * scale, 1.0)),
+        tensor_frac=mean_of_known(np.minimum(rows.means["tensor_active"][mine] * scale, 1.0)),
+        dram_frac=mean_of_known(np.minimum(rows.means["dram_active"][mine] * scale, 1.0)),
+        gpu_util_frac=mean_of_known(np.minimum(rows.means["gpu_util"][mine] * scale, 1.0)),
+        cpu_frac=mean_of_known(rows.cpu[mine]),
         memory_peak_gib=None if top is None else float(memory[top]),
         memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
         busy_gpus=np.where(
@@ -203,7 +203,8 @@ def _uneven(
     return usual[-min(2, len(usual))] if usual else None
 
 
-def _mean(values: FloatArray) -> float | None:
+def mean_of_known(values: FloatArray) -> float | None:
+    """Return the mean without NaN, None where nothing else is there."""
     seen = values[~np.isnan(values)]
     return float(seen.mean()) if len(seen) else None
 

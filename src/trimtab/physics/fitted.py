@@ -130,6 +130,11 @@ def _term(item: Mapping[str, object]) -> Term:
     )
 
 
+def number_columns(rows: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
+    """Return rows of numbers, all under the same names, as columns `(n,)`: what terms are evaluated on."""
+    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+
 def terms_to_json(terms: Terms, *, digits: int = 5) -> dict[str, object]:
     """Return what `terms_from` reads back; amounts that round to nothing are left out."""
     return {

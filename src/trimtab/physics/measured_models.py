@@ -28,7 +28,7 @@ import numpy as np
 from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import Unpredictable
 from trimtab.physics.ask import FitMarket, accepted_caveats, runnable
-from trimtab.physics.fitted import Floats, Keys, Terms, board_class, class_keys
+from trimtab.physics.fitted import Floats, Keys, Terms, board_class, class_keys, number_columns
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.offers import Caveat, NodeOffer, caveats_of, nodes_for, plain_and_cheapest, replicas_for
 from trimtab.physics.predict import Model, knows, packaged
@@ -252,8 +252,7 @@ def _numbers(query: WorkloadQuery) -> dict[str, float]:
 
 def workload_columns(queries: Sequence[WorkloadQuery]) -> dict[str, Floats]:
     """Return the numbers that terms multiply, `(n,)` each."""
-    rows = [_numbers(query) for query in queries]
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+    return number_columns([_numbers(query) for query in queries])
 
 
 def workload_support(tables: Mapping[str, Terms], keys: Keys) -> int:

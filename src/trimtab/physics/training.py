@@ -29,7 +29,7 @@ import numpy as np
 
 from trimtab.catalog import Gpu, Precision
 from trimtab.errors import InputError
-from trimtab.physics.fitted import Floats, Keys, MemoryFit, Terms, memory_fit
+from trimtab.physics.fitted import Floats, Keys, MemoryFit, Terms, memory_fit, number_columns
 from trimtab.physics.footprint import CONTEXT_GIB, NCCL_GIB, SINGLE, Footprint, Item, Parallel, weight_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
@@ -599,8 +599,7 @@ def _numbers(query: TrainingQuery) -> dict[str, float]:
 
 def training_columns(queries: Sequence[TrainingQuery]) -> dict[str, Floats]:
     """Return the numbers that terms multiply, `(n,)` each."""
-    rows = [_numbers(query) for query in queries]
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+    return number_columns([_numbers(query) for query in queries])
 
 
 def training_tok_s(queries: Sequence[TrainingQuery], utilisation: Terms) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed, percent
 from trimtab.units import MICRO_PER_CENT, TOKENS_PER_MTOK, cents, per_month, round_parts, usd, usd_cents
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ _MONTHS_NOTE = (
 )
 
 
-def percent(cell: Cell) -> str:
-    """Format a share."""
-    return f"{cell:.1%}" if isinstance(cell, int | float) else str(cell)
-
-
 def _money(key: str, title: str, digits: int = 2) -> SheetColumn:
     return SheetColumn(key=key, title=title, show=fixed(digits), right=True, whole=True)
 
@@ -42,7 +37,7 @@ def _money(key: str, title: str, digits: int = 2) -> SheetColumn:
 WHO = (
     SheetColumn(key="name", title="who", whole=True),
     _money("usd", "$"),
-    SheetColumn(key="share_frac", title="share", show=percent, right=True, whole=True),
+    SheetColumn(key="share_frac", title="share", show=percent(1), right=True, whole=True),
     _money("usd_mo", "$/month", 0),
     _money("shared_usd", "of it shared"),
     _money("gpu_hours", "GPU-hours", 0),

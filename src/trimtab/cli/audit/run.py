@@ -16,7 +16,7 @@ from trimtab.cli.kept_audits import keep
 from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, keep_made
 from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_bytes
+from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_answer, write_bytes
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.running import written_down
 from trimtab.cli.settings import Resolved, resolve
@@ -53,7 +53,7 @@ def run_audit(options: AuditOptions) -> int:
     resolved = resolve(file=options.settings_file, environ=os.environ, flags=flags)
     answer = options.answer
     if options.show_settings:
-        answer.write(resolved.sheet())
+        write_answer(resolved.sheet(), answer)
         return 0
     choice = HistoryChoice(
         bundle=options.bundle, demo=options.demo, demo_trace=options.demo_trace, source=options.source

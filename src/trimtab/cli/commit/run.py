@@ -14,7 +14,7 @@ from trimtab.cli.commit import CommitOptions
 from trimtab.cli.commit.tables import CommitPart, curve, picture, picture_points, sheet_of
 from trimtab.cli.history import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_page
+from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_answer, write_page
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.emit.blocks import Block, Drawing, Page, Section, bullets
@@ -53,7 +53,7 @@ def run_commit(options: CommitOptions) -> None:
         parts = [CommitPart(options.section)] if options.section else list(CommitPart)
         write_page(commit_page(fleet, report, parts, answer.fields), form, answer.out)
     elif options.section:
-        answer.write(sheet_of(CommitPart(options.section), report))
+        write_answer(sheet_of(CommitPart(options.section), report), answer)
     elif form is Format.JSON:
         write(json.dumps(commit_document(report), indent=2, allow_nan=False, ensure_ascii=False), answer.out)
     else:

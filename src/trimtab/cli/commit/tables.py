@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never
 
-from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
-from trimtab.emit.money import dollars, percent
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed, percent
+from trimtab.emit.money import dollars
 from trimtab.levers.commit_advice import Advice
 from trimtab.plan.commitments.commit_report import CommitReport, LoadPoint, SpendAdvice, load_duration
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
@@ -31,10 +31,6 @@ OWNED, FIRST, LATER, ON_DEMAND, UNUSED = "█", "▓", "▒", "░", "·"
 LEGEND = f"{OWNED} held  {FIRST} first layer  {LATER} later layers  {ON_DEMAND} on demand  {UNUSED} paid, not used"
 
 
-def _shown_percent(cell: Cell) -> str:
-    return percent(cell) if isinstance(cell, int | float) else str(cell)
-
-
 def _shown_dollars(cell: Cell) -> str:
     return dollars(cell) if isinstance(cell, int | float) else str(cell)
 
@@ -51,7 +47,7 @@ def number(key: str, title: str, digits: int = 0) -> SheetColumn:
 
 def share(key: str, title: str) -> SheetColumn:
     """Return a column of shares, shown in percent."""
-    return SheetColumn(key=key, title=title, show=_shown_percent, right=True)
+    return SheetColumn(key=key, title=title, show=percent(0), right=True)
 
 
 def money(key: str, title: str) -> SheetColumn:

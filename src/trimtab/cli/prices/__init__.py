@@ -21,7 +21,7 @@ from trimtab.cli.options import (
     options_from,
     today_option,
 )
-from trimtab.cli.output import Format, Sheet
+from trimtab.cli.output import Format, Sheet, write_answer
 from trimtab.cli.prices.compare import STALE_DAYS, command as compare
 from trimtab.cli.prices.refresh import command as refresh
 from trimtab.cli.prices.tables import (
@@ -92,16 +92,9 @@ def command(options: PricesOptions) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     catalog, chosen, prices = found_prices(options)
-    options.answer.write(
-        _sheet(
-            catalog,
-            chosen,
-            prices,
-            matrix=options.matrix,
-            limit=options.limit,
-            for_people=options.answer.output_format in _FOR_PEOPLE,
-        )
-    )
+    for_people = options.answer.output_format in _FOR_PEOPLE
+    sheet = _sheet(catalog, chosen, prices, matrix=options.matrix, limit=options.limit, for_people=for_people)
+    write_answer(sheet, options.answer)
     _warn_of_stale(chosen, prices)
     if catalog.questions:
         asked = "".join(f"\n  - {question}" for question in catalog.questions)

@@ -20,7 +20,7 @@ from trimtab.cli.options import (
     prices_option,
     today_option,
 )
-from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed, percent, write_answer
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.emit.blocks import Tone
 from trimtab.errors import MissingPrice, UnknownName
@@ -106,7 +106,7 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
         SheetColumn(key="instance_type", title="instance type", whole=True, repeat=True),
         *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
         SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
-        SheetColumn(key="saving_frac", title="off", right=True, show=_percent),
+        SheetColumn(key="saving_frac", title="off", right=True, show=percent(0)),
         SheetColumn(key="usd_mo_per_tflops", title="$ per TFLOPS, a month", right=True, show=_rate_two),
         SheetColumn(key="usd_mo_per_gb_s", title="$ per GB/s, a month", right=True, show=_rate_two),
         SheetColumn(key="network_gbit_s", title="network Gbit/s", right=True, show=_dollars),
@@ -214,10 +214,6 @@ def _key(option: BuyingOption) -> str:
     return f"{option.value.replace('-', '_')}_usd_gpu_hr"
 
 
-def _percent(cell: Cell) -> str:
-    return f"{cell:.0%}" if isinstance(cell, int | float) else str(cell)
-
-
 def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], asked: PriceComparison) -> list[str]:
     term = _TITLES[asked.option]
     priced = sum(row["usd_year"] is not None for row in rows)
@@ -294,4 +290,4 @@ def command(options: PricesCompareOptions) -> None:
         raise MissingPrice(
             f"no price for {options.gpu} at {options.at} in {where}: drop a filter, or add your own rate with --prices FILE"
         )
-    options.answer.write(sheet)
+    write_answer(sheet, options.answer)

@@ -22,7 +22,7 @@ from trimtab.catalog.prices import ANY_REGION, PriceBook, PriceKey
 from trimtab.catalog.providers import PRICE_LISTED
 from trimtab.cli import say
 from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed, percent, write_answer
 from trimtab.errors import SourceError, UsageError
 from trimtab.inputs.documents import load_yaml
 from trimtab.inputs.files import csv_rows, read_text
@@ -256,7 +256,7 @@ def refresh_sheet(found: Sequence[OfferingChange], *, for_people: bool) -> Sheet
         SheetColumn(key="option", title="option", whole=True),
         SheetColumn(key="before_usd_hr", title="before", right=True, show=fixed(4)),
         SheetColumn(key="after_usd_hr", title="now", right=True, show=fixed(4)),
-        SheetColumn(key="change_frac", title="by", right=True, show=_percent),
+        SheetColumn(key="change_frac", title="by", right=True, show=percent(1, signed=True)),
     ]
     if not for_people:
         columns.append(SheetColumn(key="before_as_of", title="before: as of"))
@@ -280,10 +280,6 @@ def _row(change: OfferingChange) -> dict[str, Cell]:
         "change_frac": None if rise is None else round(rise, 6),
         "before_as_of": before.as_of.isoformat() if before else None,
     }
-
-
-def _percent(cell: Cell) -> str:
-    return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
 
 
 def summary(found: Sequence[OfferingChange], reading: PriceReading) -> Iterator[str]:
@@ -386,7 +382,7 @@ def command(options: PricesRefreshOptions) -> None:
         )
     found = found_changes(reading, former, packaged)
     people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
-    options.answer.write(refresh_sheet(found, for_people=people))
+    write_answer(refresh_sheet(found, for_people=people), options.answer)
     for line in summary(found, reading):
         say(line, err=True)
     if not options.accept_vanished:

@@ -25,6 +25,7 @@ from trimtab.diagnose.verdicts import Cause, CauseFinding
 from trimtab.emit.blocks import Chart, Page, Paragraph, Section, Words, bullets, strong
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.html.run_chart import STYLES, activity_chart
+from trimtab.emit.money import percent
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.offers import NodeOffer, board, offers_for
 from trimtab.sources.traces.profiles import bundle_of, read_torch_trace
@@ -41,11 +42,6 @@ _FEW_SLOTS = 3
 """A line of fewer steps shows nothing that the phases do not say."""
 REFRESH_S = 2.0
 _COLUMNS = ("GPU", "state", "busy", "SM", "tensor", "DRAM", "memory", "power", "throttled")
-
-
-def percent(share: float | None) -> str:
-    """Format a share; unknown is a dash."""
-    return "–" if share is None else f"{share:.0%}"
 
 
 def span(seconds: float) -> str:

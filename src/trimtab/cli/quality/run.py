@@ -9,7 +9,7 @@ from datetime import date
 
 import numpy as np
 
-from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, write, write_sheet
+from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_sheet
 from trimtab.cli.quality import EXIT_REJECTED, EXIT_UNDECIDED, QualityOptions
 from trimtab.diagnose.quality import (
     ALL,
@@ -56,18 +56,14 @@ def _percent(cell: Cell) -> str:
     return f"{100 * cell:.1f}" if isinstance(cell, int | float) else str(cell)
 
 
-def _points(cell: Cell) -> str:
-    return f"{cell:+.2f}" if isinstance(cell, int | float) else str(cell)
-
-
 COLUMNS = (
     SheetColumn(key="slice", title="questions"),
     SheetColumn(key="pairs", title="pairs", show=lambda cell: f"{cell:,}", right=True, whole=True),
     SheetColumn(key="baseline_frac", title="baseline", show=_percent, right=True, whole=True),
     SheetColumn(key="candidate_frac", title="candidate", show=_percent, right=True, whole=True),
-    SheetColumn(key="change_points", title="points", show=_points, right=True, whole=True),
-    SheetColumn(key="low_points", title="low", show=_points, right=True, whole=True),
-    SheetColumn(key="high_points", title="high", show=_points, right=True, whole=True),
+    SheetColumn(key="change_points", title="points", show=fixed(2, signed=True), right=True, whole=True),
+    SheetColumn(key="low_points", title="low", show=fixed(2, signed=True), right=True, whole=True),
+    SheetColumn(key="high_points", title="high", show=fixed(2, signed=True), right=True, whole=True),
     SheetColumn(key="verdict", title="so", whole=True),
 )
 

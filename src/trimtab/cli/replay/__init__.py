@@ -29,6 +29,7 @@ from trimtab.cli.output import (
     Sheet,
     SheetColumn,
     fixed,
+    percent,
     screen_width,
     write,
     write_sheet,
@@ -41,16 +42,12 @@ if TYPE_CHECKING:
     from trimtab.tables.bundle import Bundle
 
 
-def _percent(cell: Cell) -> str:
-    return f"{cell:.2%}" if isinstance(cell, int | float) else str(cell)
-
-
 COLUMNS = (
     SheetColumn(key="workload", title="service"),
     SheetColumn(key="policy", title="policy", whole=True),
     SheetColumn(key="usd_mo", title="$/month", show=fixed(0), right=True, whole=True),
     SheetColumn(key="over_clairvoyant", title="x best", show=fixed(2), right=True, whole=True),
-    SheetColumn(key="attained_frac", title="in time", show=_percent, right=True, whole=True),
+    SheetColumn(key="attained_frac", title="in time", show=percent(2), right=True, whole=True),
     SheetColumn(key="keeps_targets", title="keeps", show=lambda cell: "yes" if cell else "no", whole=True),
     SheetColumn(key="wait_p99_s", title="wait p99 s", show=fixed(1), right=True, whole=True),
     SheetColumn(key="cold_starts", title="starts", show=fixed(0), right=True, whole=True),
@@ -61,10 +58,10 @@ MORE_COLUMNS = (
     SheetColumn(key="wait_p50_s", title="wait p50 s", show=fixed(1), right=True),
     SheetColumn(key="node_hr", title="node-hours", show=fixed(1), right=True),
     SheetColumn(key="wait_p95_s", title="wait p95 s", show=fixed(1), right=True),
-    SheetColumn(key="given_up_frac", title="gave up", show=_percent, right=True),
+    SheetColumn(key="given_up_frac", title="gave up", show=percent(2), right=True),
 )
 SPOT_COLUMNS = (
-    SheetColumn(key="spot_frac", title="on spot", show=_percent, right=True, whole=True),
+    SheetColumn(key="spot_frac", title="on spot", show=percent(2), right=True, whole=True),
     SheetColumn(key="lost_replicas", title="lost", show=fixed(0), right=True, whole=True),
 )
 TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "workload")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.cli.output import Cell, Sheet, SheetColumn
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed, percent
 from trimtab.emit.blocks import Paragraph, bullets
 from trimtab.emit.money import dollars
 from trimtab.emit.writers.comment import write_comment
@@ -18,22 +18,14 @@ _FEW = 20
 """Rows that a comment shows of what is not modelled."""
 
 
-def _share(cell: Cell) -> str:
-    return f"{cell:.2%}" if isinstance(cell, float) else str(cell)
-
-
-def _signed(cell: Cell) -> str:
-    return f"{cell:+,.0f}" if isinstance(cell, int | float) else str(cell)
-
-
 COLUMNS = (
     SheetColumn(key="workload", title="workload", whole=True),
-    SheetColumn(key="change_usd_mo", title="$/month", show=_signed, right=True, whole=True),
+    SheetColumn(key="change_usd_mo", title="$/month", show=fixed(0, signed=True), right=True, whole=True),
     SheetColumn(key="changes", title="what changes"),
     SheetColumn(key="target", title="target"),
-    SheetColumn(key="before_frac", title="before", show=_share, right=True, whole=True),
-    SheetColumn(key="after_frac", title="after", show=_share, right=True, whole=True),
-    SheetColumn(key="required_frac", title="needs", show=_share, right=True, whole=True),
+    SheetColumn(key="before_frac", title="before", show=percent(2), right=True, whole=True),
+    SheetColumn(key="after_frac", title="after", show=percent(2), right=True, whole=True),
+    SheetColumn(key="required_frac", title="needs", show=percent(2), right=True, whole=True),
     SheetColumn(key="verdict", title="so", whole=True),
 )
 
@@ -128,7 +120,7 @@ def _of_workload(found: Review, workload: WorkloadReview) -> Iterator[str]:
     if workload.unjudged:
         yield f"not judged: {workload.workload}: {workload.unjudged}"
     if workload.ends_micro_usd:
-        low, high = (_signed(_usd_mo(found, end)) for end in workload.ends_micro_usd)
+        low, high = (f"{_usd_mo(found, end):+,.0f}" for end in workload.ends_micro_usd)
         yield (
             f"{workload.workload}: follows GPU activity, on a GPU of which history shows none: between {low} and {high} "
             "dollars a month, by the interval of its estimated speed; follow requests, or measure it there"

@@ -10,7 +10,7 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.kept_audits import recall
 from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import Cell, Format, Sheet, SheetColumn
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_answer
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
@@ -32,7 +32,7 @@ def run_what_if(options: WhatIfOptions) -> None:
     with progress_bar(quiet=options.quiet) as tell:
         found = planned_otherwise(options, scenario, _fleet(options), _history, tell)
     sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
-    options.answer.write(sheet)
+    write_answer(sheet, options.answer)
 
 
 def asked_scenario(options: WhatIfOptions) -> Scenario:

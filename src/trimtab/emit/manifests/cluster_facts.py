@@ -20,6 +20,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.fitting import home_speed
+from trimtab.diagnose.cluster_records import pairs
 from trimtab.emit.manifests.facts import (
     EmitFacts,
     GpuClaim,
@@ -184,7 +185,7 @@ def with_cluster(
 
 def _node_maker(nodes: Iterable[Row]) -> NodeMaker | None:
     """Return what makes nodes, by their labels: Karpenter where any is Karpenter's; None where none says."""
-    keys = {key for row in nodes for key in _labels(row["labels"])}
+    keys = {key for row in nodes for key in pairs(row["labels"])}
     if any(key.startswith("karpenter.sh/") for key in keys):
         return NodeMaker.KARPENTER
     return NodeMaker.NODE_GROUPS if keys.intersection(GROUP_LABELS) else None
@@ -213,19 +214,13 @@ def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tupl
             pool=Pool(str(row["provider"]), str(row["instance_type"]), str(row["region"])).held_as(
                 CapacityType(row["capacity_type"])
             ),
-            group=_group(_labels(row["labels"])),
+            group=_group(pairs(row["labels"])),
             held_by=tuple(sorted(of_late[str(row["node"])])),
             held_before=tuple(sorted(ever[str(row["node"])])),
         )
         for row in sorted(nodes, key=lambda row: str(row["node"]))
         if row["gpu_count"] and (row["end"] is None or (isinstance(row["end"], datetime) and row["end"] >= end))
     )
-
-
-def _labels(cell: object) -> dict[str, str]:
-    """Return a cell of labels, which Arrow gives as pairs."""
-    pairs = cell.items() if isinstance(cell, Mapping) else cell if isinstance(cell, list) else ()
-    return {str(key): str(value) for key, value in pairs}
 
 
 def _group(labels: Mapping[str, str]) -> tuple[str, str] | None:
@@ -240,13 +235,13 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
     affinity, apart = (str(newest.get(column) or "") for column in ("affinity", "keeps_apart"))
     return replace(
         known,
-        tolerations=tolerations(_labels(newest["tolerations"])),
-        node_selector=_labels(newest["node_selector"]),
+        tolerations=tolerations(pairs(newest["tolerations"])),
+        node_selector=pairs(newest["node_selector"]),
         gpu_containers=_gpu_containers(str(newest["gpu_containers"] or "")),
         gpu_claims=_gpu_claims(str(newest.get("gpu_claims") or "[]")),
         affinity_keys=tuple(key for key in affinity.split(",") if key),
         keeps_apart=tuple(key for key in apart.split(",") if key),
-        pod_labels=known.pod_labels or _labels(newest["selector"]),
+        pod_labels=known.pod_labels or pairs(newest["selector"]),
         pods_were_read=True,
     )
 

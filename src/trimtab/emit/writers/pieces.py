@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from trimtab.emit.blocks import Block, DetailLevel, Page, Section, is_empty
+from trimtab.emit.blocks import Block, DetailLevel, ListItem, Page, Section, StyledText, is_empty, spans
 
 JsonObject = dict[str, JsonValue]
 
@@ -83,3 +83,9 @@ def chunks(lines: Iterable[str], most: int) -> Iterator[list[str]]:
         size += len(kept) + 1
     if run:
         yield run
+
+
+def item_words(item: ListItem) -> tuple[str | StyledText, ...]:
+    """Return a list's item in a message: its words, and below them what is to be copied."""
+    copied = (StyledText(f"\n{item.code}", code=True),) if item.code else ()
+    return (*spans(item.words), *copied)

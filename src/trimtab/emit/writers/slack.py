@@ -19,7 +19,6 @@ from trimtab.emit.blocks import (
     Drawing,
     Figure,
     Folded,
-    ListItem,
     Page,
     Paragraph,
     StyledText,
@@ -40,6 +39,7 @@ from trimtab.emit.writers.pieces import (
     compact_json,
     cut,
     fitted,
+    item_words,
     left_out_words,
     shown_sections,
 )
@@ -146,16 +146,11 @@ def _list(block: Bullets) -> Iterator[Piece]:
         listed: JsonObject = {
             "type": "rich_text_list",
             "style": "ordered" if block.numbered else "bullet",
-            "elements": [_run(_item_words(item))],
+            "elements": [_run(item_words(item))],
         }
         if block.numbered and index:
             listed["offset"] = index
         yield Piece(content=_rich(listed), lines=1)
-
-
-def _item_words(item: ListItem) -> Words:
-    copied = (StyledText(f"\n{item.code}", code=True),) if item.code else ()
-    return (*spans(item.words), *copied)
 
 
 def _section_piece(words: Words) -> Piece:

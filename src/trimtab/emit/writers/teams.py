@@ -20,7 +20,6 @@ from trimtab.emit.blocks import (
     Drawing,
     Figure,
     Folded,
-    ListItem,
     Page,
     Paragraph,
     StyledText,
@@ -36,7 +35,16 @@ from trimtab.emit.blocks import (
     spans,
     strong,
 )
-from trimtab.emit.writers.pieces import JsonObject, Piece, compact_json, cut, fitted, left_out_words, shown_sections
+from trimtab.emit.writers.pieces import (
+    JsonObject,
+    Piece,
+    compact_json,
+    cut,
+    fitted,
+    item_words,
+    left_out_words,
+    shown_sections,
+)
 from trimtab.safe_text import for_terminal
 
 MOST_BYTES = 28_000
@@ -107,7 +115,7 @@ def _block(block: Block) -> Iterator[Piece]:
             yield from _tables(brief_table(block))
         case Bullets():
             for index, item in enumerate(block.items, 1):
-                yield _line((f"{index}. " if block.numbered else "• ", *_item_words(item)))
+                yield _line((f"{index}. " if block.numbered else "• ", *item_words(item)))
         case Paragraph():
             yield _line(block.words)
         case Code():
@@ -121,11 +129,6 @@ def _block(block: Block) -> Iterator[Piece]:
             return
         case _:
             assert_never(block)
-
-
-def _item_words(item: ListItem) -> tuple[str | StyledText, ...]:
-    copied = (StyledText(f"\n{item.code}", code=True),) if item.code else ()
-    return (*spans(item.words), *copied)
 
 
 def _tables(table: Table) -> Iterator[Piece]:

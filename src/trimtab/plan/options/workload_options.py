@@ -379,7 +379,7 @@ def undominated(
     others = [candidate for candidate in candidates if candidate not in alone]
     fixed: list[Candidate] = []
     for candidate in sorted(
-        alone, key=lambda candidate: (_fixed_cost(candidate, market), len(candidate.needs), _effort(candidate))
+        alone, key=lambda candidate: (list_cost(candidate, market), len(candidate.needs), _effort(candidate))
     ):
         if any(_asks_no_more(other, candidate) for other in fixed):
             dropped["more expensive, and no commitment can change that"] += 1
@@ -403,12 +403,12 @@ class _Rivals:
     def __init__(self, candidates: Sequence[Candidate], market: Market, coupling: Coupling) -> None:
         self._candidates, self._market, self._coupling = candidates, market, coupling
         alone = (candidate for candidate in candidates if coupling.is_alone(candidate))
-        self._fixed = [(_fixed_cost(candidate, market), candidate) for candidate in alone]
+        self._fixed = [(list_cost(candidate, market), candidate) for candidate in alone]
 
     def beat(self, way: Candidate) -> bool:
         """Return whether a candidate beats a way at every price, even at a lower bound of the way's use."""
         if self._coupling.is_alone(way):
-            cost = _fixed_cost(way, self._market)
+            cost = list_cost(way, self._market)
             return any(known <= cost and _asks_no_more(candidate, way) for known, candidate in self._fixed)
         return any(_beats(candidate, way, self._coupling) for candidate in self._candidates)
 
@@ -427,7 +427,8 @@ def fixed_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
     return sum(market.rate(pool) * int(seconds.sum()) for pool, seconds in usage.items())
 
 
-def _fixed_cost(candidate: Candidate, market: Market) -> int:
+def list_cost(candidate: Candidate, market: Market) -> int:
+    """Return what a way costs before commitments, with what is paid for it alone, in micro-dollars times seconds."""
     return fixed_cost(candidate.usage, market) + candidate.own_micro_usd * S_PER_HR
 
 

@@ -33,7 +33,7 @@ from trimtab.plan.effort import with_effort
 from trimtab.plan.model import Action, Plan
 from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.composition import Candidate, candidate_of
-from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
+from trimtab.plan.options.workload_options import WorkloadOptions, list_cost
 from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
@@ -50,7 +50,7 @@ from trimtab.plan.proof.permissions import (
 from trimtab.plan.proof.permitted_ways import Search
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
+from trimtab.units import MICRO_PER_USD, per_month, usd
 
 _ASKED = 12
 """Workloads, the largest ones, of which it is asked."""
@@ -297,14 +297,11 @@ class _Rest:
         evaluator = Evaluator(case=case)
         ask = LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
         now = self._planned(self.planned.cases[case.workload.name])
-        most = self._list_cost(now[0]) if now else self._list_cost_now(case)
+        most = list_cost(now[0], self.market) if now else self._list_cost_now(case)
         found = _Admitted(permission=permission, ask=ask, now=now, most=most)
         for search in permission.ways(ask):
             found.consider(search)
         return found.judged() if found.kept or found.waiting else None
-
-    def _list_cost(self, candidate: Candidate) -> int:
-        return _list_cost(candidate, self.market)
 
     def _list_cost_now(self, case: Case) -> int:
         return self.market.rate(case.workload.pool) * int(case.workload.held_node_seconds.sum())
@@ -418,7 +415,7 @@ class _Admitted:
             return None
         self.waiting = [(candidate, other) for candidate, other in self.waiting if other is not search]
         found = self._made(search)
-        return min(found, key=lambda candidate: _list_cost(candidate, self.ask.market), default=None)
+        return min(found, key=lambda candidate: list_cost(candidate, self.ask.market), default=None)
 
     def judged(self) -> WorkloadOptions:
         """Return the options as they are known by now."""
@@ -450,11 +447,7 @@ class _Admitted:
         return candidate is None or self._is_cheaper(candidate)
 
     def _is_cheaper(self, candidate: Candidate) -> bool:
-        return bool(candidate.slots) or _list_cost(candidate, self.ask.market) < self.most
-
-
-def _list_cost(candidate: Candidate, market: Market) -> int:
-    return fixed_cost(candidate.usage, market) + candidate.own_micro_usd * S_PER_HR
+        return bool(candidate.slots) or list_cost(candidate, self.ask.market) < self.most
 
 
 def _options(evaluator: Evaluator, candidates: tuple[Candidate, ...]) -> WorkloadOptions:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab.sources.kubernetes.holds import DeviceShare
 from trimtab.sources.kubernetes.nodes import BOARD_RESOURCES
-from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, quantity, text
+from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, namespace_and_name, quantity, text
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_MIB, MIB_PER_GIB
 
@@ -181,11 +181,11 @@ def board_shares(objects: Objects, memory_of: MemoryOf, tally: Tally) -> BoardSh
             continue
         shares = _shares(pod, nodes.get(text(pod, "spec", "nodeName"), NodeBoards()), reserved, tally)
         if shares is not None:
-            found[_named(pod)] = shares
+            found[namespace_and_name(pod)] = shares
             for group in _groups(pod):
-                members[group].append(_named(pod))
-    alive = {_named(pod) for pod in objects.of("Pod") if text(pod, "status", "phase") not in _DONE}
-    reservations = {_named(pod): tuple(members.get(group, ())) for group, pod in reserved.items()}
+                members[group].append(namespace_and_name(pod))
+    alive = {namespace_and_name(pod) for pod in objects.of("Pod") if text(pod, "status", "phase") not in _DONE}
+    reservations = {namespace_and_name(pod): tuple(members.get(group, ())) for group, pod in reserved.items()}
     tally.count(
         "boards reserved for fractions whose pods were not read: they count as held by their reservation",
         sum(1 for name, pods in reservations.items() if not pods and name in alive),
@@ -329,10 +329,6 @@ def is_reservation(pod: Object) -> bool:
         return False
     noted = _RESERVED in mapping(pod, "metadata", "annotations")
     return noted or text(pod, "metadata", "namespace") in RESERVATION_NAMESPACES
-
-
-def _named(pod: Object) -> Named:
-    return text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
 
 
 def asked_parts(spec: object, board_mib: float | None, tally: Tally) -> float | None:

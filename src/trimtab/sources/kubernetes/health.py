@@ -6,7 +6,17 @@ import re
 from collections.abc import Collection
 from datetime import datetime
 
-from trimtab.sources.kubernetes.objects import Object, Objects, at, condition, listed, moment_at, number, text
+from trimtab.sources.kubernetes.objects import (
+    Object,
+    Objects,
+    at,
+    condition,
+    listed,
+    moment_at,
+    namespace_and_name,
+    number,
+    text,
+)
 from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB, MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -58,7 +68,7 @@ def image_pulls(objects: Objects, tally: Tally) -> dict[tuple[str, str], tuple[f
     part is gone: these are counted, and nothing is said of their pulls.
     """
     told: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
-    of_uid = {_name(pod): text(pod, "metadata", "uid") for pod in objects.of("Pod")}
+    of_uid = {namespace_and_name(pod): text(pod, "metadata", "uid") for pod in objects.of("Pod")}
     for event in objects.of("Event"):
         key = (text(event, "involvedObject", "namespace"), text(event, "involvedObject", "name"))
         uid = text(event, "involvedObject", "uid")
@@ -72,19 +82,15 @@ def image_pulls(objects: Objects, tally: Tally) -> dict[tuple[str, str], tuple[f
             told.setdefault(key, []).append(pull)
     found = {}
     for pod in objects.of("Pod"):
-        pulls = told.get(_name(pod), [])
+        pulls = told.get(namespace_and_name(pod), [])
         containers = len(listed(pod, "spec", "containers")) + len(listed(pod, "spec", "initContainers"))
         if pulls and len(pulls) == containers:
             sizes = [gib for _, gib in pulls if gib is not None]
             pulled_gib = sum(sizes) if len(sizes) == len(pulls) else None
-            found[_name(pod)] = (sum(seconds for seconds, _ in pulls), pulled_gib)
+            found[namespace_and_name(pod)] = (sum(seconds for seconds, _ in pulls), pulled_gib)
         elif pulls:
             tally.count("pods of which events tell some containers' image pulls and not all: not measured")
     return found
-
-
-def _name(pod: Object) -> tuple[str, str]:
-    return text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
 
 
 def _pull(message: str) -> tuple[float, float | None] | None:

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
+from trimtab.catalog.model_servers import first_label
 from trimtab.catalog.providers import PROVIDER_ID, provider_of_node_id
 from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
@@ -171,9 +172,9 @@ def described_node(
     """Return what a node's labels (spelled as kube-state-metrics does, `label_...`) and its provider id tell."""
     notes = []
     provider = provider_of_node_id(provider_id) or UNKNOWN
-    zone = _first(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
-    region = _first(labels, _REGION_LABELS) or region_of_zone(provider, zone)
-    instance_type = _first(labels, _TYPE_LABELS)
+    zone = first_label(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
+    region = first_label(labels, _REGION_LABELS) or region_of_zone(provider, zone)
+    instance_type = first_label(labels, _TYPE_LABELS)
     if not instance_type:
         notes.append(NO_TYPE)
     capacity_type = next((kind for (key, value), kind in _CAPACITY_LABELS.items() if labels.get(key) == value), None)
@@ -186,7 +187,7 @@ def described_node(
         region=region or UNKNOWN,
         zone=zone or None,
         capacity_type=(capacity_type or CapacityType.ON_DEMAND).value,
-        product=_first(labels, _PRODUCT_LABELS) or None,
+        product=first_label(labels, _PRODUCT_LABELS) or None,
         gpu_count=gpu_count,
         lifetimes=spans,
         labels={
@@ -265,10 +266,6 @@ def _latest(server: Prometheus, metric: str, grid: HourGrid, *matchers: str) -> 
     for series in by_day(server, query, grid):
         found[series.labels.get("exported_node") or series.labels.get("node", "")] = float(series.values[-1])
     return found
-
-
-def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
 
 
 Row = Mapping[str, object]

@@ -142,6 +142,11 @@ def texts(value: object, *path: str) -> list[str]:
     return [item for item in found if isinstance(item, str) and item] if isinstance(found, list) else []
 
 
+def namespace_and_name(value: object) -> tuple[str, str]:
+    """Return the namespace and the name of an object."""
+    return text(value, "metadata", "namespace"), text(value, "metadata", "name")
+
+
 def number(value: object, *path: str) -> float | None:
     """Return the number under a path of keys, or None."""
     found = at(value, *path)

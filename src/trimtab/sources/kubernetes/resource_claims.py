@@ -17,7 +17,18 @@ from types import MappingProxyType
 
 from trimtab.sources.kubernetes.board_shares import renamed_boards
 from trimtab.sources.kubernetes.holds import mig_share
-from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, mapping, moment_at, number, quantity, text
+from trimtab.sources.kubernetes.objects import (
+    Object,
+    Objects,
+    at,
+    listed,
+    mapping,
+    moment_at,
+    namespace_and_name,
+    number,
+    quantity,
+    text,
+)
 from trimtab.sources.kubernetes.resource_slices import (
     GPU_DRIVERS,
     NVIDIA_DRIVER,
@@ -312,9 +323,11 @@ def resource_claims(
         gpus=gpus,
         tally=tally,
         claims={
-            _named(claim): claim for claim in objects.of("ResourceClaim") if at(claim, "spec", "devices") is not None
+            namespace_and_name(claim): claim
+            for claim in objects.of("ResourceClaim")
+            if at(claim, "spec", "devices") is not None
         },
-        templates={_named(template): template for template in objects.of("ResourceClaimTemplate")},
+        templates={namespace_and_name(template): template for template in objects.of("ResourceClaimTemplate")},
         profiles=profiles,
         extended=frozenset({text(item, "spec", "extendedResourceName") for item in classes if _is_gpu(item)} - {""})
         | {f"{_CLASS_PREFIX}{name}" for name in profiles}
@@ -352,10 +365,6 @@ def _is_gpu(item: Object) -> bool:
     return text(item, "metadata", "name") in GPU_CLASSES or not GPU_DRIVERS.isdisjoint(quoted)
 
 
-def _named(item: Object) -> Named:
-    return text(item, "metadata", "namespace"), text(item, "metadata", "name")
-
-
 def _results(claim: Object) -> Sequence[Object]:
     return listed(claim, "status", "allocation", "devices", "results")
 
@@ -381,7 +390,7 @@ def _made_for(objects: Objects) -> dict[tuple[str, str, str], str]:
         entry = mapping(claim, "metadata", "annotations").get(_POD_CLAIM)
         for owner in listed(claim, "metadata", "ownerReferences"):
             if entry and text(owner, "kind") == "Pod":
-                namespace, name = _named(claim)
+                namespace, name = namespace_and_name(claim)
                 found[namespace, text(owner, "name"), entry] = name
     return found
 
@@ -401,7 +410,7 @@ def _users(objects: Objects, claims: ResourceClaims) -> dict[Named, set[str]]:
                     f"ResourceClaims reserved for {text(consumer, 'resource')}, whose pods are not named"
                 )
     for pod in objects.of("Pod"):
-        namespace, name = _named(pod)
+        namespace, name = namespace_and_name(pod)
         made = text(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
         referred = [claims.claim_name(pod, entry) for entry in listed(pod, "spec", "resourceClaims")]
         for claim_name in (*referred, made):

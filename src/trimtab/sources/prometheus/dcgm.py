@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from trimtab.catalog.model_servers import first_label
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S, MW_PER_W
 
 
@@ -320,9 +321,9 @@ def read_labels(labels: Mapping[str, str], cores_of: Mapping[str, int] | None = 
     """
     if labels.get("neuroncore"):
         return _neuron_chip(labels, cores_of or {})
-    uuid = _first(labels, ("UUID", "uuid", "gpu_uuid", "accelerator_id"))
+    uuid = first_label(labels, ("UUID", "uuid", "gpu_uuid", "accelerator_id"))
     node = _node(labels)
-    number = _first(labels, ("gpu", "gpu_id"))
+    number = first_label(labels, ("gpu", "gpu_id"))
     if not uuid and number and node:
         uuid = f"{node}/gpu{number}"
     if not uuid:
@@ -332,7 +333,7 @@ def read_labels(labels: Mapping[str, str], cores_of: Mapping[str, int] | None = 
     return GpuLabels(
         device=f"{uuid}/{instance}" if instance else uuid,
         uuid=uuid,
-        product=_first(labels, ("modelName", "model_name", "card_series", "card_model", "dev_name", "model")),
+        product=first_label(labels, ("modelName", "model_name", "card_series", "card_model", "dev_name", "model")),
         node=node,
         mig_profile=labels.get("GPU_I_PROFILE", ""),
         namespace=namespace,
@@ -348,7 +349,7 @@ def _neuron_chip(labels: Mapping[str, str], cores_of: Mapping[str, int]) -> GpuL
     if not instance or not cores or not number.isdigit():
         return None
     chip = f"{instance}/neuron{int(number) // cores}"
-    node = _first(labels, _NODE_NAMES) or instance
+    node = first_label(labels, _NODE_NAMES) or instance
     return GpuLabels(device=chip, uuid=chip, product=family, node=node, mig_profile="", namespace="", pod="")
 
 
@@ -380,7 +381,3 @@ def _node(labels: Mapping[str, str]) -> str:
     if plain or named:
         return (plain or named)[0]
     return _ADDRESS.sub("", labels.get("instance", "")) or labels.get("instance", "")
-
-
-def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
