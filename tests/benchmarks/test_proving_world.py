@@ -113,6 +113,21 @@ def test_a_pod_takes_room_that_there_is_before_a_new_node() -> None:
     assert len(played.nodes) == 4
 
 
+def test_a_node_that_consolidation_drains_goes_at_once_and_takes_no_new_pod() -> None:
+    # given: 2 nodes of 4 with two pods each; nothing happens for ten minutes, so that one of them is drained
+    played = play(
+        np.zeros(0),
+        np.zeros(0),
+        server=Server(slots=1),
+        nodes=Nodes(replicas_per_node=4, boot_s=60.0, load_s=60.0, empty_kept_s=600.0, consolidates=True, spreads=True),
+        start=Start(node_of=[0, 0, 1, 1], speeds=[1.0, 1.0]),
+        horizon_s=3600.0,
+    )
+
+    # then: it is gone with its pods, and these are on the other
+    assert played.nodes.tolist() == [[0.0, 600.0], [0.0, 3600.0]]
+
+
 def test_behaviours_limit_the_change_within_a_period() -> None:
     changes = np.zeros(512)
 

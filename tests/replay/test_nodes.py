@@ -47,9 +47,9 @@ def test_as_many_nodes_are_up_as_were_needed_at_most_within_the_time_that_an_emp
     assert replicas.tolist() == [sum(held[at : at + 240]) * 15 for at in range(0, len(held), 240)]
 
 
-def stood(held, per_node, kept_steps=0, *, spreads=True, moves=False):
+def stood(held, per_node, kept_steps=0, *, start_steps=(0, 0), spreads=True, moves=False):
     seconds = np.zeros(math.ceil(len(held) * 15 / 3600), dtype=np.int64)
-    bill_each_node(np.array(held, dtype=np.int32), per_node, kept_steps, spreads, moves, seconds)
+    bill_each_node(np.array(held, dtype=np.int32), per_node, kept_steps, start_steps, spreads, moves, seconds)
     return seconds
 
 
@@ -75,24 +75,26 @@ def test_nodes_are_those_needed_at_least_and_never_more_than_were_needed_at_once
 def test_replicas_that_go_leave_nodes_half_full_where_nothing_moves_them():
     # eight on two nodes, then four: two on each, for the fullest node loses one each time
     assert (stood(by_hour([8, 4, 2, 1]), 4) / 3600).tolist() == [2, 2, 2, 1]
-    # with an autoscaler that moves them, the second node is emptied ten minutes after the last change, and kept for ten
-    assert stood(by_hour([8, 4]), 4, 40, moves=True).tolist() == [7200, 3600 + 1200]
+    # with an autoscaler that moves them, the second node is drained ten minutes after the last change, and goes at once
+    assert stood(by_hour([8, 4]), 4, 40, moves=True).tolist() == [7200, 3600 + 600]
 
 
-def test_a_new_replica_goes_to_the_emptiest_node_where_the_scheduler_spreads_and_to_the_fullest_elsewhere():
-    # nine on nodes of eight, then five and six in turn, every 2.5 minutes: all would fit one node
-    held = [9] * 10 + ([5] * 10 + [6] * 10) * 11 + [5] * 10
-
-    # where they spread each change touches one node or the other, and none is quiet for ten minutes
-    assert stood(held, 8, 41, spreads=True, moves=True).tolist() == [2 * 3600]
-    # else the second node keeps its one replica, which is moved after ten minutes; the node goes ten minutes later
-    assert stood(held, 8, 41, spreads=False, moves=True).tolist() == [3600 + 82 * 15]
+def test_a_node_that_was_long_left_alone_is_drained_as_soon_as_others_have_room():
+    # 4 and 1: the fullest loses one, and the other, on which nothing changed for an hour, fits beside what is left
+    assert stood(by_hour([5, 4]), 4, 40, moves=True).tolist() == [7200, 3600]
 
 
-def test_an_empty_node_stays_for_a_while_and_takes_the_next_replica():
-    # a second node comes for a quarter of an hour, is kept ten minutes, and is gone when the next replica comes
-    replicas = np.repeat([1, 2, 1, 2, 1], [60, 60, 60, 20, 40])
+def test_a_drained_node_takes_no_new_replica():
+    # one more comes right after the drain: it needs a node that boots, and not the one that was just left
+    held = [*by_hour([5]), *[4] * 2, *[5] * 238]
 
-    assert stood(replicas, 1, 40).tolist() == [3600 + 900 + 600 + 300 + 600]
-    # it is still there where the next replica comes within the ten minutes
-    assert stood(np.repeat([1, 2, 1, 2, 1], [60, 60, 20, 20, 80]), 1, 40).tolist() == [3600 + 900 + 300 + 300 + 600]
+    assert stood(held, 4, 40, moves=True).tolist() == [7200, 7200 - 2 * 15]
+
+
+def test_replicas_that_are_not_ready_go_first():
+    # a fifth needs a node of its own, which becomes empty if it goes before it is ready, and keeps a replica if after
+    held = [*[4] * 120, *[5] * 20, *[4] * 100]
+
+    young, ready = stood(held, 4, start_steps=(30, 10)), stood(held, 4, start_steps=(15, 5))
+
+    assert (young.tolist(), ready.tolist()) == ([3600 + 20 * 15], [3600 + 120 * 15])

@@ -179,6 +179,7 @@ def test_nodes_of_several_replicas_cost_what_they_cost_where_pods_are_placed_one
     found = replay_service(history, server, policy, initial_replicas=4)
 
     each = np.zeros(HOURS, dtype=np.int64)
-    bill_each_node(found.held, 4, round(KEPT_S / SYNC_S), spreads, True, each)
+    start_steps = round((BOOT_S + LOAD_S) / SYNC_S), round(LOAD_S / SYNC_S)
+    bill_each_node(found.held, 4, round(KEPT_S / SYNC_S), start_steps, spreads, True, each)
 
     assert each.sum() / 3600 == pytest.approx(true, rel=0.05)

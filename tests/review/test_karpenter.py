@@ -5,6 +5,7 @@ Expected results of `TestRules` are those of kubernetes-sigs/karpenter v1.9.1's 
 """
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -358,6 +359,15 @@ def test_nodes_that_are_never_given_back_stay_billed(bundle):
     assert cost(never) > 1.2 * cost(moves)
 
 
+def test_nodes_are_kept_as_long_as_their_pool_says(bundle):
+    costs = [
+        cost(reviewed(bundle, scaled(f"{{consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: {after}}}")))
+        for after in ("0s", "10m", "25m", "50m")
+    ]
+
+    assert all(sooner < later for sooner, later in pairwise(costs))
+
+
 def test_nodes_that_only_go_when_empty_are_billed_as_scattered(bundle):
     moves, waits = (
         reviewed(bundle, scaled(f"{{consolidationPolicy: {policy}, consolidateAfter: 10m}}"))
@@ -387,7 +397,10 @@ def packed(text, what):
 
 
 def test_pods_that_do_not_prefer_the_nodes_of_their_own_are_spread_and_cost_more(bundle):
-    text = scaled("{consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 10m}")
+    # a window of a minute, so that replicas come and go all the time
+    text = scaled("{consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 10m}").replace(
+        "  metrics:", "  behavior: {scaleDown: {stabilizationWindowSeconds: 60}}\n  metrics:"
+    )
     spread, together = (reviewed(bundle, packed(text, what)) for what in ("", TOGETHER + OVER_ZONES))
 
     assert cost(spread) > cost(together)

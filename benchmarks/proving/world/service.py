@@ -9,7 +9,8 @@ Pods and nodes as documented: a ReplicaSet gives back pods that are not ready fi
 siblings, then the youngest (kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-down); a node that stayed
 empty for `consolidateAfter` goes (karpenter.sh/docs/concepts/disruption); a new pod takes the fullest node with room, else a
 new node, which boots first (`Nodes.spreads`: the emptiest node with room, as kube-scheduler does by default); with
-`WhenEmptyOrUnderutilized` a node whose pods fit elsewhere is drained.
+`WhenEmptyOrUnderutilized` a node whose pods fit elsewhere is drained: it is tainted, so that no new pod takes it, and goes with
+its last pod, without a further `consolidateAfter` (kubernetes-sigs/karpenter v1.9.1, pkg/controllers/disruption/queue.go).
 
 KEDA between none and one as documented (keda.sh/docs/latest/concepts/scaling-deployments, reference/scaledobject-spec): at a
 poll that finds a trigger above its activation value it starts one pod; when none was for `cooldownPeriod`, the last goes. From
@@ -320,6 +321,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     node_empty = np.full(200_000, _FAR)
     node_change = np.zeros(200_000)
     node_speed = np.ones(200_000)
+    node_leaves = np.zeros(200_000, np.bool_)
     # the nodes that are up, by place; a new node takes the first free place, and the first of equal nodes is preferred
     up_nodes = np.full(_MOST, -1, np.int64)
     n_up, n_nodes = 0, 0
@@ -546,7 +548,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 state[victim] = 3
             current -= 1
         while current < goal:
-            at = _room(node_pods, up_nodes, per_node, -1, spreads)
+            at = _room(node_pods, node_leaves, up_nodes, per_node, spreads)
             if at < 0:
                 refused = n_up >= quota
                 for f in range(len(refusals)):
@@ -566,11 +568,12 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             current += 1
 
         if consolidates:
-            at = _drainable(node_pods, node_change, up_nodes, per_node, t, kept)
+            at = _drainable(node_pods, node_leaves, node_change, up_nodes, per_node, t, kept)
             if at >= 0:
+                node_leaves[at] = True
                 for r in range(high):
                     if node[r] == at and (state[r] == 1 or state[r] == 2):
-                        to = _room(node_pods, up_nodes, per_node, at, spreads)
+                        to = _room(node_pods, node_leaves, up_nodes, per_node, spreads)
                         if to < 0:
                             break
                         high = _start_pod(
@@ -592,7 +595,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                     node_empty[one] = _FAR
                 elif node_empty[one] == _FAR:
                     node_empty[one] = t
-                if t - node_empty[one] >= kept:
+                if t - node_empty[one] >= (0.0 if node_leaves[one] else kept):
                     node_end[one] = t
                     n_up -= 1
                     up_nodes[at] = -1
@@ -654,11 +657,11 @@ def _next_done(running, place_end, clock, speed, crowding, knee, t):  # type: ig
 
 
 @njit(cache=True)
-def _room(node_pods, up_nodes, per_node, never, spreads):  # type: ignore[no-untyped-def]  # compiled
+def _room(node_pods, node_leaves, up_nodes, per_node, spreads):  # type: ignore[no-untyped-def]  # compiled
     """Return the fullest node that is up and has room, or the emptiest where the scheduler `spreads`; -1 where none has."""
     best, most = -1, -per_node - 1
     for one in up_nodes:
-        if one >= 0 and one != never and node_pods[one] < per_node:
+        if one >= 0 and not node_leaves[one] and node_pods[one] < per_node:
             preference = -node_pods[one] if spreads else node_pods[one]
             if preference > most:
                 best, most = one, preference
@@ -666,11 +669,11 @@ def _room(node_pods, up_nodes, per_node, never, spreads):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def _drainable(node_pods, node_change, up_nodes, per_node, t, kept):  # type: ignore[no-untyped-def]  # compiled
+def _drainable(node_pods, node_leaves, node_change, up_nodes, per_node, t, kept):  # type: ignore[no-untyped-def]  # compiled
     """Return the emptiest node that nothing changed on for a while and whose pods fit on the others; -1 where none is."""
     best, fewest, room = -1, per_node + 1, 0
     for one in up_nodes:
-        if one >= 0 and node_pods[one] > 0:
+        if one >= 0 and node_pods[one] > 0 and not node_leaves[one]:
             room += per_node - node_pods[one]
             if t - node_change[one] >= kept and node_pods[one] < fewest:
                 best, fewest = one, node_pods[one]

@@ -8,6 +8,7 @@ gives an empty one back once it has been empty for a while. So as many are up as
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,65 +73,141 @@ def bill_nodes(
         begin = end
 
 
+class Placed(NamedTuple):
+    """Replicas one by one, and the nodes under them; every member is an array, by replica or by node.
+
+    A replica that is not there has node -1. `born` and `ready` are the steps in which it was placed and gets ready. A node has
+    `booted` by that step; nothing came to it or went since `changed`.
+    """
+
+    node_of: IntArray
+    born: IntArray
+    ready: IntArray
+    replicas: IntArray
+    booted: IntArray
+    changed: IntArray
+    up: Flags
+
+
 @compiled
 def bill_each_node(
-    held: CountArray, per_node: int, kept_steps: int, spreads: bool, moves: bool, node_seconds: IntArray
+    held: CountArray,
+    per_node: int,
+    kept_steps: int,
+    start_steps: tuple[int, int],
+    spreads: bool,
+    moves: bool,
+    node_seconds: IntArray,
 ) -> None:
     """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting to their hours, node by node.
 
     A new replica goes to the emptiest node with room where the scheduler `spreads`, as kube-scheduler does by default
-    (NodeResourcesFit, LeastAllocated), else to the fullest. One that goes leaves the node with the most replicas (Kubernetes
-    1.34, pkg/controller/replicaset, getPodsRankedByRelatedPodsOnSameNode). A node goes `kept_steps` after its last replica.
-    Where an autoscaler of nodes `moves` replicas, the node with the fewest on which none came or went for `kept_steps` is
-    emptied if the others have room for them, one node at a time (kubernetes-sigs/karpenter v1.9, disruption/consolidation).
+    (NodeResourcesFit, LeastAllocated), else to the fullest. It is ready after `start_steps`: on a new node, and on one that is
+    up. Those that go first are not ready, then share their node with most others, then are the youngest (Kubernetes 1.34,
+    pkg/controller/controller_utils.go, ActivePodsWithRanks; of two ages within a factor of two it chooses at random). A node
+    goes `kept_steps` after its last replica. Where an autoscaler of nodes `moves` replicas, the node with the fewest on which
+    none came or went for `kept_steps` is drained if the others have room for them, one node at a time. It goes at once: it is
+    tainted first, so that nothing new comes to it (kubernetes-sigs/karpenter v1.9.1, pkg/controllers/disruption/queue.go).
     """
     most = nodes_for(held.max(), per_node) + 1
-    replicas, changed, up = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.bool_)
+    placed = _nothing_placed(most, per_node)
+    node_of, _, _, count, booted, changed, up = placed
     total = 0
     for step in range(len(held)):
-        leaving = -1
-        for node in range(most):
-            if up[node] and step - changed[node] >= kept_steps:
-                if not replicas[node]:
-                    up[node] = False
-                elif leaving < 0 or replicas[node] < replicas[leaving]:
-                    leaving = node
-        if moves and leaving >= 0 and _room_beside(replicas, up, per_node, leaving) >= replicas[leaving]:
-            for _ in range(replicas[leaving]):
-                target = _node_of(replicas, up, 1, per_node - 1, leaving, spreads)
-                replicas[target], changed[target] = replicas[target] + 1, step
-            replicas[leaving], changed[leaving] = 0, step
         while total > held[step]:
-            fullest = _node_of(replicas, up, 1, per_node, -1, False)
-            replicas[fullest], changed[fullest], total = replicas[fullest] - 1, step, total - 1
+            replica = _first_to_go(placed, step)
+            _take_away(placed, replica, step)
+            total -= 1
         while total < held[step]:
-            target = _node_of(replicas, up, 0, per_node - 1, -1, spreads)
-            if target < 0:
-                target = int(np.argmin(up))
-                up[target] = True
-            replicas[target], changed[target], total = replicas[target] + 1, step, total + 1
+            node = _with_room(count, up, per_node, -1, spreads)
+            if node < 0:
+                node = int(np.argmin(up))
+                # what stands at the start is ready
+                up[node], booted[node] = True, step + start_steps[0] - start_steps[1] if step else 0
+            replica = _place(placed, node, step, start_steps[1] if step else 0)
+            total += 1
+        leaving = _drainable(count, changed, up, per_node, step - kept_steps) if moves else -1
+        if leaving >= 0:
+            for replica in range(len(node_of)):
+                if node_of[replica] == leaving:
+                    _take_away(placed, replica, step)
+                    _place(placed, _with_room(count, up, per_node, leaving, spreads), step, start_steps[1])
+            up[leaving] = False
         for node in range(most):
-            if up[node] and (replicas[node] or step - changed[node] < kept_steps):
-                node_seconds[step // STEPS_PER_HR] += SYNC_S
+            if up[node]:
+                up[node] = count[node] > 0 or step - changed[node] < kept_steps
+                node_seconds[step // STEPS_PER_HR] += SYNC_S * up[node]
+
+
+@inlined
+def _nothing_placed(nodes: int, per_node: int) -> Placed:
+    places = nodes * per_node
+    return Placed(
+        node_of=np.full(places, -1),
+        born=np.zeros(places, np.int64),
+        ready=np.zeros(places, np.int64),
+        replicas=np.zeros(nodes, np.int64),
+        booted=np.zeros(nodes, np.int64),
+        changed=np.zeros(nodes, np.int64),
+        up=np.zeros(nodes, np.bool_),
+    )
 
 
 @compiled
-def _node_of(replicas: IntArray, up: Flags, least: int, most: int, beside: int, emptiest: bool) -> int:
-    """Return the fullest node that is up with `least` to `most` replicas, or the emptiest; -1 where there is none."""
+def _place(placed: Placed, node: int, step: int, load_steps: int) -> int:
+    """Put a replica on a node, which loads once that has booted; return its place."""
+    replica = 0
+    while placed.node_of[replica] >= 0:
+        replica += 1
+    placed.node_of[replica], placed.born[replica] = node, step
+    placed.ready[replica] = max(step, placed.booted[node]) + load_steps
+    placed.replicas[node] += 1
+    placed.changed[node] = step
+    return replica
+
+
+@compiled
+def _take_away(placed: Placed, replica: int, step: int) -> None:
+    node = placed.node_of[replica]
+    placed.replicas[node] -= 1
+    placed.changed[node] = step
+    placed.node_of[replica] = -1
+
+
+@compiled
+def _first_to_go(placed: Placed, step: int) -> int:
+    """Return the replica that a ReplicaSet takes away first."""
+    first, first_rank = -1, (False, 0, 0)
+    for replica in range(len(placed.node_of)):
+        if placed.node_of[replica] >= 0:
+            starts, siblings = placed.ready[replica] > step, placed.replicas[placed.node_of[replica]]
+            rank = (starts, siblings, placed.born[replica])
+            if first < 0 or rank > first_rank:
+                first, first_rank = replica, rank
+    return first
+
+
+@compiled
+def _with_room(count: IntArray, up: Flags, per_node: int, beside: int, emptiest: bool) -> int:
+    """Return the fullest node that is up and has room, or the emptiest; -1 where there is none."""
     found = -1
-    for node in range(len(replicas)):
-        if not up[node] or node == beside or replicas[node] < least or replicas[node] > most:
+    for node in range(len(count)):
+        if not up[node] or node == beside or count[node] >= per_node:
             continue
-        if found < 0 or (replicas[node] < replicas[found] if emptiest else replicas[node] > replicas[found]):
+        if found < 0 or (count[node] < count[found] if emptiest else count[node] > count[found]):
             found = node
     return found
 
 
 @compiled
-def _room_beside(replicas: IntArray, up: Flags, per_node: int, leaving: int) -> int:
-    """Return how many replicas have room on the other nodes that hold any."""
-    room = 0
-    for node in range(len(replicas)):
-        if up[node] and node != leaving and replicas[node]:
-            room += per_node - replicas[node]
-    return room
+def _drainable(count: IntArray, changed: IntArray, up: Flags, per_node: int, unchanged_since: int) -> int:
+    """Return the node with the fewest replicas of those long unchanged, if the others that hold any have room; else -1."""
+    leaving, room = -1, 0
+    for node in range(len(count)):
+        if up[node] and count[node]:
+            room += per_node - count[node]
+            if changed[node] <= unchanged_since and (leaving < 0 or count[node] < count[leaving]):
+                leaving = node
+    if leaving >= 0 and room - (per_node - count[leaving]) < count[leaving]:
+        leaving = -1
+    return leaving

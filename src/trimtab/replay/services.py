@@ -58,7 +58,7 @@ from trimtab.replay.fluid import (
     serve_history,
     wait_quantile,
 )
-from trimtab.replay.nodes import bill_nodes
+from trimtab.replay.nodes import bill_each_node, bill_nodes
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
@@ -471,6 +471,17 @@ def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntAr
     bill_nodes(held, model.replicas_per_node, shape_of(model).kept_steps, nodes, replicas)
     # a replica may hold a part of a GPU: rounded once an hour, after all sums
     return nodes, np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
+
+
+def seconds_of_each_node(
+    model: ServiceModel, held: CountArray, *, kept_s: float, spreads: bool, moves: bool
+) -> IntArray:
+    """Return the node-seconds by hour of a course of replicas that are placed one by one: see `bill_each_node`."""
+    kept_steps = math.ceil(kept_s / SYNC_S - scaling.ROUNDING)
+    shape, nodes = shape_of(model), np.zeros(math.ceil(len(held) * SYNC_S / S_PER_HR), dtype=np.int64)
+    start_steps = shape.cold_steps, shape.warm_steps
+    bill_each_node(held, int(model.replicas_per_node), kept_steps, start_steps, spreads, moves, nodes)
+    return nodes
 
 
 def unseen_requests(history: ServiceHistory, totals: QueueTotals) -> float:

@@ -20,8 +20,6 @@ from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
-from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.nodes import bill_each_node
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained
@@ -239,26 +237,36 @@ class _Bills:
         """Return the node-seconds of a workload on pools of nodes as these are: what they keep, and how they are shared."""
         evaluator = self.enacted.evaluators[index]
         total: dict[Pool, FloatArray] = {}
+        kept_s = RUN_NODES_KEPT_S if evaluator.case.workload.kind in RUN_KINDS else SERVICE_NODES_KEPT_S
+        kept_hr = 0 if proposed.kept_s is None else round((proposed.kept_s - kept_s) / S_PER_HR)
         for factor, deployment in proposed.mix or ((1.0, proposed.deployment),):
             place, outcome = evaluator.place(deployment), self.enacted.outcome(index, deployment)
             used = outcome.usage(place)
             times = np.ones(self.enacted.fleet.window.hours)
-            apart = place.holds_several and (proposed.spreads or not proposed.moved)
-            if apart and (replicas := evaluator.replicas_held(deployment)) is not None:
-                packed = np.maximum(1, sum(used.values(), np.zeros_like(times)))
-                stands_s = np.zeros(len(times), dtype=np.int64)
-                kept_steps = round(SERVICE_NODES_KEPT_S) // SYNC_S
-                bill_each_node(replicas, place.pods_per_node, kept_steps, proposed.spreads, proposed.moved, stands_s)
-                times = np.maximum(1.0, stands_s / packed)
+            stands_s = _each_node(evaluator, deployment, proposed)
+            if stands_s is not None:
+                times, kept_hr = stands_s / np.maximum(1, sum(used.values(), np.zeros_like(times))), 0
             for pool, seconds in used.items():
                 total[pool] = total.get(pool, np.zeros(len(seconds))) + factor * times * seconds
-        kept_s = RUN_NODES_KEPT_S if evaluator.case.workload.kind in RUN_KINDS else SERVICE_NODES_KEPT_S
-        kept_hr = 0 if proposed.kept_s is None else round((proposed.kept_s - kept_s) / S_PER_HR)
         held = np.isin(evaluator.case.window.week_hours(), list(proposed.held_hours))
         return {
             pool: np.rint(kept_longer(np.maximum(seconds, 0.0), kept_hr, held)).astype(np.int64)
             for pool, seconds in total.items()
         }
+
+
+def _each_node(evaluator: Evaluator, deployment: Deployment, proposed: Proposed) -> IntArray | None:
+    """Return the node-seconds by hour of replicas that share nodes, placed one by one; None where replays have them right.
+
+    Replays take replicas to be packed at all times, and a node to be kept as long as if it had become empty when its last
+    replica was no longer needed. Karpenter drains one at once on which nothing came or went for that long, and lets others be.
+    """
+    place = evaluator.place(deployment)
+    packs = not proposed.spreads and proposed.moved and proposed.kept_s is None
+    if not (place.comes_and_goes and place.holds_several) or packs:
+        return None
+    kept_s = SERVICE_NODES_KEPT_S if proposed.kept_s is None else proposed.kept_s
+    return evaluator.seconds_of_each_node(deployment, kept_s=kept_s, spreads=proposed.spreads, moves=proposed.moved)
 
 
 def kept_longer(seconds: FloatArray, kept_hr: int, held: Flags) -> FloatArray:

@@ -28,8 +28,8 @@ from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.token_work import TokenWork, in_tokens, token_work
+from trimtab.ledger.arrays import IntArray
 from trimtab.policies.scaling import HpaPolicy, Metric
-from trimtab.replay.compiled import CountArray
 from trimtab.replay.outcomes.jobs_outcome import felt_by_runs, jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import (
     Case,
@@ -47,7 +47,7 @@ from trimtab.replay.outcomes.service_outcome import (
     felt_by_service,
     least_number,
     least_outcome,
-    replicas_held,
+    seconds_placed,
     service_outcome,
 )
 from trimtab.replay.outcomes.service_replays import ServiceReplays
@@ -284,11 +284,17 @@ class Evaluator:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
         return least_number(self.case, self._as_replayed(deployment), self._replays)
 
-    def replicas_held(self, deployment: Deployment) -> CountArray | None:
-        """Return the replicas of a service every 15 s (n_decisions,); None for a hedged one and for what is no service."""
+    def seconds_of_each_node(
+        self, deployment: Deployment, *, kept_s: float, spreads: bool, moves: bool
+    ) -> IntArray | None:
+        """Return the node-seconds by hour of a service whose replicas are placed one by one.
+
+        None for a hedged one and for what is no service.
+        """
         if self.case.workload.kind is not WorkloadKind.SERVING:
             return None
-        return replicas_held(self.case, self._as_replayed(deployment), self._replays)
+        seen = self._as_replayed(deployment)
+        return seconds_placed(self.case, seen, self._replays, kept_s=kept_s, spreads=spreads, moves=moves)
 
     def replayed(self) -> Replayed:
         """Return all that was replayed so far."""

@@ -54,6 +54,7 @@ from trimtab.replay.services import (
     ServiceHistory,
     ServiceModel,
     seconds_held,
+    seconds_of_each_node,
     shared_out,
     usual_demand,
 )
@@ -131,21 +132,33 @@ def _overflowing(
     The last replicas to come run behind, and are the first to go: a ReplicaSet removes the youngest ones first (Kubernetes
     1.34, pkg/controller/controller_utils.go, ActivePodsWithRanks), and a scheduler fills nodes of the pool of highest weight.
     """
+    (first, first_held), (behind, behind_held) = _on_two_pools(place, overflow, model, held)
+    return seconds_held(first, first_held)[0], seconds_held(behind, behind_held)[0]
+
+
+def _on_two_pools(
+    place: Placement, overflow: OverflowTo, model: ServiceModel, held: CountArray
+) -> tuple[tuple[ServiceModel, CountArray], tuple[ServiceModel, CountArray]]:
+    """Return the model and the replicas of the nodes that come first, and of those behind."""
     first = np.minimum(held, place.first_pods)
-    behind = replace(model, gpus_per_node=overflow.further.gpus_per_node)
-    return seconds_held(model, first)[0], seconds_held(behind, held - first)[0]
+    return (model, first), (replace(model, gpus_per_node=overflow.further.gpus_per_node), held - first)
 
 
-def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> CountArray | None:
-    """Return the replicas of a service every 15 s (n_decisions,), starting ones included; None for a hedged one.
-
-    These are the replicas of `service_outcome`, which keeps the most of each hour only.
-    """
+def seconds_placed(
+    case: Case, place: Placement, replays: ServiceReplays, *, kept_s: float, spreads: bool, moves: bool
+) -> IntArray | None:
+    """Return the node-seconds by hour of `service_outcome`'s replicas placed one by one; None for a hedged service."""
     if place.hedge is not None:
         return None
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     world = _world(case, place, targets, replays, stressed=False)
-    return replays.expected(world.history, world.model, world.policy, _replicas(case, place), None).held
+    held = replays.expected(world.history, world.model, world.policy, _replicas(case, place), None).held
+    pools: tuple[tuple[ServiceModel, CountArray], ...] = ((world.model, held),)
+    if place.overflow is not None:
+        pools = _on_two_pools(place, place.overflow, world.model, held)
+    return np.sum(
+        [seconds_of_each_node(model, on, kept_s=kept_s, spreads=spreads, moves=moves) for model, on in pools], axis=0
+    )
 
 
 def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
