@@ -476,7 +476,12 @@ def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntAr
 def seconds_of_each_node(
     model: ServiceModel, held: CountArray, *, kept_s: float, spreads: bool, moves: bool
 ) -> IntArray:
-    """Return the node-seconds by hour of a course of replicas that are placed one by one: see `bill_each_node`."""
+    """Return the node-seconds by hour of a course of replicas that are placed one by one: see `bill_each_node`.
+
+    Where one spans nodes there is nothing to place.
+    """
+    if model.replicas_per_node < 1:
+        return seconds_held(model, held)[0]
     kept_steps = math.ceil(kept_s / SYNC_S - scaling.ROUNDING)
     shape, nodes = shape_of(model), np.zeros(math.ceil(len(held) * SYNC_S / S_PER_HR), dtype=np.int64)
     start_steps = shape.cold_steps, shape.warm_steps
