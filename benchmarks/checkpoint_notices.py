@@ -10,8 +10,7 @@ from benchmarks.metadata_emulator import MetadataEmulator
 from trimtab_runtime.notice.aws import AwsSpotNotices
 from trimtab_runtime.notice.azure import AzureScheduledEvents
 from trimtab_runtime.notice.gcp import GcpPreemptionNotices
-from trimtab_runtime.notice.notice import NoticeBoard
-from trimtab_runtime.notice.source import NoticeSource
+from trimtab_runtime.notice.notice import NoticeBoard, NoticeSource
 from trimtab_runtime.notice.watcher import NoticeWatcher
 
 SETTLE_S = 0.5

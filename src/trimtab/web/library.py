@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
-from trimtab.emit.from_audit.switched import switched_part
+from trimtab.emit.from_audit.plan import switched_part
 from trimtab.errors import InputError
 from trimtab.pipeline.auditing import Progress, ProvenPlan, what_if_beside
 from trimtab.plan.proof.own_order import OrderedYear, OwnOrders

@@ -12,9 +12,9 @@ from packages.runtime.tests.checkpoint.small_job import SETTINGS, Part, resumed_
 
 from trimtab_runtime.checkpoint import store
 from trimtab_runtime.checkpoint.checkpointer import Checkpointer
-from trimtab_runtime.checkpoint.download import fetch_newest
 from trimtab_runtime.checkpoint.files import FileOperations
 from trimtab_runtime.checkpoint.layout import CheckpointName, parse_name
+from trimtab_runtime.checkpoint.mirror import fetch_newest
 from trimtab_runtime.checkpoint.remote import open_remote
 from trimtab_runtime.checkpoint.sealed import seal, unseal
 from trimtab_runtime.cli import checkpoints as checkpoints_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.caches_and_drafts import assumed_lines, serve_flags
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
-from trimtab.cli.fit.pools import pools_beside, pools_document, pools_lines, pools_paste, write_pools
+from trimtab.cli.fit.pools import PoolsBeside, pools_beside, pools_document, pools_lines, pools_paste, write_pools
 from trimtab.cli.fit.tables import (
     CLOSED_LOOP,
     FOR_PEOPLE,
@@ -68,13 +68,20 @@ from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import FitMarket, Measured, speed_scale, time_scale, training_answer
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.found_ways import ServingOption, Unmet
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.measured_models import MeasuredModel, find_measured_model
 from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand, context_of, query_of
-from trimtab.pipeline.fitting import SPEED_STEPS, faster_ways, replayed_load, served_in_time, usd_per_mtok_all_told
+from trimtab.pipeline.fitting import (
+    SPEED_STEPS,
+    ReplayedLoad,
+    faster_ways,
+    replayed_load,
+    served_in_time,
+    usd_per_mtok_all_told,
+)
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
 from trimtab.units import MS_PER_S
 
@@ -199,6 +206,34 @@ def _without_empty(sheet: Sheet) -> Sheet:
     return replace(sheet, columns=[column for column in filled if column.key in FOR_PEOPLE - hidden])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundServing:
+    """The ways of serving that were found, and what was replayed and searched beside them."""
+
+    request: _Request
+    demand: Demand
+    formats: Sequence[WeightFormat]
+    scale: float
+    """Measured over predicted time of the user's own point; 1 without one."""
+    ways: Sequence[ServingOption]
+    """All that work, ranked."""
+    shown: Sequence[ServingOption]
+    """Those that are answered, at least one."""
+    loads: Sequence[ReplayedLoad | None]
+    """What the replay of each shown way says."""
+    pools: PoolsBeside | None
+
+    @property
+    def first(self) -> ServingOption:
+        """Return the way that remarks, cost and paste are about."""
+        return self.shown[0]
+
+    @property
+    def context(self) -> int:
+        """Return the tokens that a replica of it has room for in one request."""
+        return context_of(self.first, self.demand, self.request.options.engine)
+
+
 def _serving(request: _Request) -> FitPresentation:
     """Answer `--serve` and `--offline`; with `--emit-bench` write a benchmark Job per shown way."""
     options, model, market = request.options, request.model, request.market
@@ -221,66 +256,84 @@ def _serving(request: _Request) -> FitPresentation:
         return _nothing(
             SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, options.engine) if unfit else ())]
         )
-    first, name = shown[0], request.name
-    context = context_of(first, demand, options.engine)
-    in_one_place = min((way for way in ways if bool(way.caveats) == bool(first.caveats)), key=_usd_per_mtok)
-    pools = pools_beside(options, model, demand, market, in_one_place, formats, scale)
-    paste = "\n".join(
-        [
-            *([apart] if (apart := pools_paste(pools, request.pasted, context, asked=options.disaggregated)) else []),
-            vllm_serve(first, request.pasted, context, serve_flags(demand)),
-        ]
-    )
-    # a bulk that has a window of hours has no first tokens that anybody waits for
-    loads = [None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown]
-    remarks = [
-        *([request.mix.summary] if request.mix else []),
-        size_line(first, demand),
-        memory_line(first),
-        *assumed_lines(first, demand, options),
-        *replayed_lines(loads[0], demand),
-        *pools_lines(pools),
-        *model_lines(model, scale),
-        *quality_lines(first),
-        *_default_lines(options, demand, context),
-        *kernel_lines(shown),
-    ]
-    if options.emit_bench is not None:
-        remarks += _write_jobs(shown, options.emit_bench, request.pasted, demand)
-    if options.emit_pools is not None:
-        remarks += write_pools(pools, options.emit_pools, request.pasted, context)
-    faster = faster_ways(
-        first,
-        model,
-        demand,
-        market,
-        engine=options.engine,
+    in_one_place = min((way for way in ways if bool(way.caveats) == bool(shown[0].caveats)), key=_usd_per_mtok)
+    found = _FoundServing(
+        request=request,
+        demand=demand,
         formats=formats,
         scale=scale,
-        steps=SPEED_STEPS if request.drawn else SPEED_STEPS[-1:],
+        ways=ways,
+        shown=shown,
+        # a bulk that has a window of hours has no first tokens that anybody waits for
+        loads=[None if options.offline else replayed_load(way, demand, options.engine, scale=scale) for way in shown],
+        pools=pools_beside(options, model, demand, market, in_one_place, formats, scale),
     )
-    page = FitDocument(
-        title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
-        question=serving_words(demand, market),
-        ways=serving_ways(shown),
-        field=serving_ways([*ways, *faster]),
-        total=serving_cost(first, request.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day),
-        rooflines=(roofline(query_of(first, demand, options.engine)),),
-        rejected=answer.rejected,
-        remarks=tuple(remarks),
-        paste=paste,
-        scenarios=scenarios(serving_ways(ways), serving_ways(faster), SERVED_UNDER),
-    )
+    total = serving_cost(found.first, request.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day)
+    page = _serving_page(found, answer.rejected, total)
+    total_usd_per_mtok = [round(all_told(way), 4) for way in shown]
     rows = [
-        {**serving_row(way), **replayed_row(load), "total_usd_per_mtok": round(all_told(way), 4)}
-        for way, load in zip(shown, loads, strict=True)
+        {**serving_row(way), **replayed_row(load), "total_usd_per_mtok": usd}
+        for way, load, usd in zip(shown, found.loads, total_usd_per_mtok, strict=True)
     ]
     machine = [
-        {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": round(all_told(way), 4)}
-        for way, load in zip(shown, loads, strict=True)
+        {**machine_serving_row(way), **replayed_cells(load), "total_usd_per_mtok": usd}
+        for way, load, usd in zip(shown, found.loads, total_usd_per_mtok, strict=True)
     ]
     answered = _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
-    return replace(answered, document={**answered.document, "disaggregated": pools_document(pools)})
+    return replace(answered, document={**answered.document, "disaggregated": pools_document(found.pools)})
+
+
+def _serving_page(found: _FoundServing, rejected: Sequence[Rejected], total: TotalCost) -> FitDocument:
+    request, demand, first = found.request, found.demand, found.first
+    options, pasted = request.options, request.pasted
+    apart = pools_paste(found.pools, pasted, found.context, asked=options.disaggregated)
+    served = vllm_serve(first, pasted, found.context, serve_flags(demand))
+    faster = faster_ways(
+        first,
+        request.model,
+        demand,
+        request.market,
+        engine=options.engine,
+        formats=found.formats,
+        scale=found.scale,
+        steps=SPEED_STEPS if request.drawn else SPEED_STEPS[-1:],
+    )
+    return FitDocument(
+        title=f"{request.name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
+        question=serving_words(demand, request.market),
+        ways=serving_ways(found.shown),
+        field=serving_ways([*found.ways, *faster]),
+        total=total,
+        rooflines=(roofline(query_of(first, demand, options.engine)),),
+        rejected=rejected,
+        remarks=(*_serving_remarks(found), *_written_lines(found)),
+        paste="\n".join([apart, served] if apart else [served]),
+        scenarios=scenarios(serving_ways(found.ways), serving_ways(faster), SERVED_UNDER),
+    )
+
+
+def _serving_remarks(found: _FoundServing) -> Iterator[str]:
+    request, demand, first = found.request, found.demand, found.first
+    if request.mix:
+        yield request.mix.summary
+    yield size_line(first, demand)
+    yield memory_line(first)
+    yield from assumed_lines(first, demand, request.options)
+    yield from replayed_lines(found.loads[0], demand)
+    yield from pools_lines(found.pools)
+    yield from model_lines(request.model, found.scale)
+    yield from quality_lines(first)
+    yield from _default_lines(request.options, demand, found.context)
+    yield from kernel_lines(found.shown)
+
+
+def _written_lines(found: _FoundServing) -> Iterator[str]:
+    """Write the files that were asked for, and say where they are."""
+    options, pasted = found.request.options, found.request.pasted
+    if options.emit_bench is not None:
+        yield from _write_jobs(found.shown, options.emit_bench, pasted, found.demand)
+    if options.emit_pools is not None:
+        yield from write_pools(found.pools, options.emit_pools, pasted, found.context)
 
 
 def _usd_per_mtok(way: ServingOption) -> float:

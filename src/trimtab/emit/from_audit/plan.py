@@ -21,6 +21,7 @@ from trimtab.emit.document import (
     TargetPart,
     VenturePart,
 )
+from trimtab.emit.document.switched import SwitchedActionPart, SwitchedPart
 from trimtab.emit.from_audit.shared import evidence_parts, known, share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.emit.words import canary_steps, target_words
@@ -28,6 +29,7 @@ from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.audit import Audit
 from trimtab.plan.model import Action, Change, NotWorthDoing, Roadmap, Schedule, TargetResult, Venture
 from trimtab.plan.program.limits import LimitPrice
+from trimtab.plan.proof.switched import Switched
 
 
 def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
@@ -232,4 +234,40 @@ def target_part(result: TargetResult) -> TargetPart:
         promise=result.promise.value,
         touched=result.touched,
         times_as_late=known(result.times_as_late),
+    )
+
+
+def switched_part(found: Switched, window_hr: int) -> SwitchedPart:
+    """Return the part; `window_hr` is the length of the window that the plan was made on."""
+    saved = found.before_micro_usd - found.after_micro_usd
+    before_cents, saved_cents = month_cents(found.before_micro_usd, window_hr), month_cents(saved, window_hr)
+    amounts = [action.saving_micro_usd for action in found.actions]
+    savings = (
+        month_usd_parts(amounts, saved, window_hr)
+        if found.shared
+        else [month_usd(amount, window_hr) for amount in amounts]
+    )
+    proof_saved = found.proof_before_micro_usd - found.proof_after_micro_usd
+    return SwitchedPart(
+        off=found.off,
+        before_usd_mo=before_cents / 100,
+        bill_usd_mo=(before_cents - saved_cents) / 100,
+        rest_usd_mo=month_usd(found.rest_micro_usd, window_hr),
+        joint_saving_usd_mo=saved_cents / 100,
+        saving_frac=share(saved, found.before_micro_usd),
+        actions=tuple(
+            SwitchedActionPart(
+                id=action.was,
+                lever=action.draft.lever,
+                subject=action.draft.subject,
+                effect=effect_words(action.draft.changes) or action.draft.subject,
+                saving_usd_mo=saving,
+                risk=action.draft.risk.value,
+            )
+            for action, saving in zip(found.actions, savings, strict=True)
+        ),
+        shares=found.shared,
+        proof_saving_frac=share(proof_saved, found.proof_before_micro_usd),
+        targets=tuple(map(target_part, found.targets)),
+        targets_kept=sum(target.kept for target in found.targets),
     )

@@ -91,54 +91,12 @@ def _arguments(half: Half, context: int) -> list[str]:
 def _leader_worker_set(pair: DisaggregatedOption, role: str, model: str, context: int) -> dict[str, Plain]:
     half = _half(pair, role)
     labels = _labels(model, role)
-    port = SERVER_PORT if role == PREFILL else BEHIND_SIDECAR_PORT
     pod: dict[str, Plain] = {
         "nodeSelector": {"node.kubernetes.io/instance-type": half.offer.instance_type},
-        "containers": [
-            {
-                "name": "modelserver",
-                "image": VLLM_IMAGE,
-                "command": ["vllm", "serve"],
-                "args": [
-                    model,
-                    *_arguments(half, context),
-                    f"--port={port}",
-                    "--kv-transfer-config",
-                    _connector(role),
-                ],
-                "env": [
-                    {
-                        "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
-                        "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
-                    }
-                ],
-                "ports": [
-                    {"name": "modelserver", "containerPort": port},
-                    {"name": "nixl", "containerPort": NIXL_PORT},
-                ],
-                "resources": {"limits": {"nvidia.com/gpu": str(half.query.tensor)}},
-                "readinessProbe": {"httpGet": {"path": "/health", "port": "modelserver"}},
-                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
-            }
-        ],
+        "containers": [_model_server(half, role, model, context)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        **({"initContainers": [_routing_sidecar()]} if role == DECODE else {}),
     }
-    if role == DECODE:
-        # the sidecar sends a prompt to a prefill replica first and hands its cache over
-        pod["initContainers"] = [
-            {
-                "name": "routing-proxy",
-                "image": SIDECAR_IMAGE,
-                "args": [
-                    f"--port={SERVER_PORT}",
-                    f"--vllm-port={BEHIND_SIDECAR_PORT}",
-                    "--connector=nixlv2",
-                    "--secure-proxy=false",
-                ],
-                "ports": [{"containerPort": SERVER_PORT}],
-                "restartPolicy": "Always",
-            }
-        ]
     return {
         "apiVersion": LWS_API,
         "kind": "LeaderWorkerSet",
@@ -151,6 +109,38 @@ def _leader_worker_set(pair: DisaggregatedOption, role: str, model: str, context
                 "workerTemplate": {"metadata": {"labels": labels}, "spec": pod},
             },
         },
+    }
+
+
+def _model_server(half: Half, role: str, model: str, context: int) -> dict[str, Plain]:
+    port = SERVER_PORT if role == PREFILL else BEHIND_SIDECAR_PORT
+    pod_ip: Plain = {"fieldRef": {"fieldPath": "status.podIP"}}
+    return {
+        "name": "modelserver",
+        "image": VLLM_IMAGE,
+        "command": ["vllm", "serve"],
+        "args": [model, *_arguments(half, context), f"--port={port}", "--kv-transfer-config", _connector(role)],
+        "env": [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip}],
+        "ports": [{"name": "modelserver", "containerPort": port}, {"name": "nixl", "containerPort": NIXL_PORT}],
+        "resources": {"limits": {"nvidia.com/gpu": str(half.query.tensor)}},
+        "readinessProbe": {"httpGet": {"path": "/health", "port": "modelserver"}},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
+
+
+def _routing_sidecar() -> dict[str, Plain]:
+    """Return what sends a prompt to a prefill replica first and hands its cache over."""
+    return {
+        "name": "routing-proxy",
+        "image": SIDECAR_IMAGE,
+        "args": [
+            f"--port={SERVER_PORT}",
+            f"--vllm-port={BEHIND_SIDECAR_PORT}",
+            "--connector=nixlv2",
+            "--secure-proxy=false",
+        ],
+        "ports": [{"containerPort": SERVER_PORT}],
+        "restartPolicy": "Always",
     }
 
 

@@ -25,8 +25,7 @@ from typing import Self
 from trimtab_runtime.checkpoint import job_state
 from trimtab_runtime.checkpoint.files import FileOperations
 from trimtab_runtime.checkpoint.finding import Resumed, find_newest, require_step
-from trimtab_runtime.checkpoint.folder import open_folder
-from trimtab_runtime.checkpoint.folder_lock import FolderLock
+from trimtab_runtime.checkpoint.folder import FolderLock, open_folder
 from trimtab_runtime.checkpoint.layout import CheckpointName
 from trimtab_runtime.checkpoint.ranks import Ranks, current_ranks
 from trimtab_runtime.checkpoint.saver import PendingSave, Saver, SaveSettings, Uploads

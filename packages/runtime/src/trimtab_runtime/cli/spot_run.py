@@ -17,9 +17,8 @@ from trimtab_runtime.notice.azure import AzureScheduledEvents
 from trimtab_runtime.notice.detect import automatic_watcher, signal_grace_s
 from trimtab_runtime.notice.file_source import FileNotices
 from trimtab_runtime.notice.gcp import GcpPreemptionNotices
-from trimtab_runtime.notice.notice import NoticeBoard
+from trimtab_runtime.notice.notice import NoticeBoard, NoticeSource
 from trimtab_runtime.notice.signals import SignalNotices
-from trimtab_runtime.notice.source import NoticeSource
 from trimtab_runtime.notice.watcher import NoticeWatcher
 from trimtab_runtime.spot_run import SpotRunSettings, spot_run
 

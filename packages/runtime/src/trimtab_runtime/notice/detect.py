@@ -9,9 +9,8 @@ from pathlib import Path
 
 from trimtab_runtime.errors import UsageError
 from trimtab_runtime.notice.file_source import FileNotices
-from trimtab_runtime.notice.notice import NoticeBoard
+from trimtab_runtime.notice.notice import NoticeBoard, NoticeSource
 from trimtab_runtime.notice.signals import KUBERNETES_GRACE_S, SignalNotices
-from trimtab_runtime.notice.source import NoticeSource
 from trimtab_runtime.notice.watcher import NoticeWatcher
 
 FIRMWARE_FOLDER = Path("/sys/class/dmi/id")

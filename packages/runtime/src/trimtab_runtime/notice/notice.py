@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class NoticeKind(Enum):
@@ -82,3 +83,18 @@ def interruption(source: str, lead_s: float, now_s: float, detail: str = "") -> 
         deadline_s=now_s + max(0.0, lead_s),
         detail=detail,
     )
+
+
+class NoticeSource(Protocol):
+    """A place where interruptions are announced."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pause_s(self) -> float:
+        """How long to wait between two looks; 0 if looking itself waits."""
+        ...
+
+    def look(self) -> Sequence[Notice]:
+        """Look once and return what is announced; raise `OSError` if the place cannot be reached."""
+        ...

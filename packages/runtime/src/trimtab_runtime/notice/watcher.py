@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from trimtab_runtime.notice.notice import NoticeBoard
+from trimtab_runtime.notice.notice import NoticeBoard, NoticeSource
 from trimtab_runtime.notice.signals import SignalNotices
-from trimtab_runtime.notice.source import NoticeSource
 
 logger = logging.getLogger(__name__)
 
