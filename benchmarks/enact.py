@@ -55,6 +55,7 @@ from trimtab.levers import spot
 from trimtab.pipeline import open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
+from trimtab.plan.commitments.inventory import Owned
 from trimtab.plan.model import Change
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import ProofResult, prove
@@ -123,9 +124,15 @@ class ProvedFleet:
     facts: EmitFacts
 
 
-def proved_fleet(name: str, bundle: Bundle, settings: Settings | None, catalog: Catalog | None = None) -> ProvedFleet:
+def proved_fleet(
+    name: str,
+    bundle: Bundle,
+    settings: Settings | None,
+    catalog: Catalog | None = None,
+    owned: Sequence[Owned] = (),
+) -> ProvedFleet:
     """Plan and prove a fleet."""
-    made = plan_and_prove(bundle, settings, catalog)
+    made = plan_and_prove(bundle, settings, catalog, owned=owned)
     planned, opened = made.planned, made.opened
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)

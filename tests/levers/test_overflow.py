@@ -1,6 +1,7 @@
 """A service on the nodes that a quota allows, and on another type beyond them: offered, replayed, billed, written, read."""
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from tests.contracts.random_fleets import LE_S, SHARES
 from tests.fleets import FleetRows, few_machines
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicas
 from trimtab.deployment.placement import resolve, slower, without_effect
@@ -18,7 +20,9 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import autoscaling, overflow, right_size
+from trimtab.levers.commit_advice import CommitmentPrice
 from trimtab.levers.lever import LeverRequest
+from trimtab.plan.commitments.inventory import Owned, OwnedNodes
 from trimtab.plan.options.composition import places
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -210,3 +214,33 @@ def test_node_groups_are_left_to_people_who_are_told_what_comes_first(proved):
     emission = emit_plan(proved.planned.plan, replace(proved.facts, node_maker=NodeMaker.NODE_GROUPS))
 
     assert any("6 nodes first, and then g5.2xlarge" in left.reason for left in emission.withheld)
+
+
+def one_node_committed_to():
+    pool = Pool("aws", "g5.12xlarge", "us-east-1")
+    price = CommitmentPrice(pool=pool, term_years=1, upfront_usd=0.0, usd_hr=3.6, source="a quote")
+    scope = OwnedNodes(offer=price, count=1)
+    return Owned(name="g5.12xlarge of 2026", scope=scope, start=date(2026, 3, 1), end=date(2027, 3, 1))
+
+
+@pytest.fixture(scope="module")
+def committed():
+    """The same service, of which one node is paid for a year, planned without quotas and proved."""
+    return proved_fleet("committed", service(28).bundle(), FREE, MACHINES, owned=[one_node_committed_to()])
+
+
+def test_nodes_that_are_paid_come_first_and_cheaper_ones_behind_them(committed):
+    deployment = committed.planned.deployments["prod/api"]
+
+    assert deployment.overflow is not None
+    assert (deployment.overflow.pool.instance_type, deployment.overflow.first_nodes) == ("g5.12xlarge", 1)
+    # the cheapest GPU of the catalog's few machines is no more than a quarter of a paid node's rate on demand
+    assert committed.proven.enacted.market.rate(deployment.overflow.further.pool) < 5_672_000 / 4
+
+
+def test_its_files_fill_what_is_paid_first(committed, tmp_path):
+    found = row_of(committed, NodeMaker.KARPENTER, tmp_path)
+
+    assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
+    assert found.targets_equal == found.targets > 0
+    assert found.review_passes

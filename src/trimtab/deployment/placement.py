@@ -204,12 +204,16 @@ class Placement:
             return None
         if self.shared is not None:
             return self.quota_nodes * self.shared.shared.slots_per_node // self.shared.slots
-        return self.quota_nodes * self.pods_per_node // self.nodes_per_pod
+        return self.pods_on(self.quota_nodes)
+
+    def pods_on(self, nodes: int) -> int:
+        """Return how many of the usual pods so many nodes hold."""
+        return nodes * self.pods_per_node // self.nodes_per_pod
 
     @property
     def first_pods(self) -> int:
         """Return how many pods run on its own nodes before others go to those behind them; 0 without any behind them."""
-        return 0 if self.overflow is None else self.overflow.first_nodes * self.pods_per_node // self.nodes_per_pod
+        return 0 if self.overflow is None else self.pods_on(self.overflow.first_nodes)
 
     @property
     def further_pods_per_node(self) -> int:

@@ -91,6 +91,8 @@ class LeverRequest:
     market: Market
     among_largest: bool = True
     """Whether it is one of the fleet's largest, for which costly questions are asked."""
+    owned_nodes: Mapping[Pool, int] = field(default_factory=dict)
+    """Nodes under commitments that run already, by pool: paid whether used or not."""
     _worked_out: dict[object, object] = field(default_factory=dict)
 
     @property

@@ -1,6 +1,6 @@
-"""Serve from nodes of which a quota allows too few, and from the next cheapest type of node beyond them.
+"""Serve from nodes of which there are too few, by a quota or because no more are paid for, and from another type beyond them.
 
-Where the cheapest nodes could carry a service alone, nothing here is offered: two types cost work, and save nothing. Requests
+Where one type of node could carry a service alone, nothing here is offered: two types cost work, and save nothing. Requests
 are dealt out evenly over the replicas, so that each is planned as if it were on the slower type (`Placement.speed`): a faster
 one only answers sooner.
 """
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, OverflowTo, UseOffering
-from trimtab.deployment.placement import Placement, slower
+from trimtab.deployment.placement import slower
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import (
@@ -38,69 +39,83 @@ _SHARES = (1.0, 0.75, 0.5, 0.25)
 """Of the quota, which others may need too: replicas do the same whatever is left of it, so that these cost no replay."""
 
 
-def further_nodes(base: Deployment, ask: LeverRequest) -> tuple[UseOffering, ...]:
-    """Return the nodes on which replicas beyond a place's quota run cheapest, the cheapest first; none where all have room.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScarceNodes:
+    """Nodes of a place of which there are too few for a service: how many may come first, the most first."""
 
-    Each holds a replica on one node, is more expensive than the place's own, and has a quota left if one is stated.
-    """
+    counts: tuple[int, ...]
+    paid: bool
+    """Whether they are paid already, under commitments."""
+
+
+def scarce_nodes(base: Deployment, ask: LeverRequest) -> ScarceNodes | None:
+    """Return a place's own nodes where there are too few for all replicas that the targets need; None where there are not."""
     place = ask.evaluator.place(base)
-    room = place.quota_pods
-    is_whole = not (base.sharing or base.precision or base.relocation)
+    quota, owned = place.quota_nodes, ask.owned_nodes.get(place.pool, 0)
+    is_whole = not (base.sharing or base.precision or base.relocation) and place.nodes_per_pod == 1
     # activity is the mean over replicas of both types, which a rule on it would take for the load of either
-    if room is None or room < 1 or not is_whole or ask.workload.service is None:
-        return ()
-    if ask.evaluator.hopeless(base) is not None or ask.evaluator.least_number(base) <= room:
-        return ()
-    workload, market = ask.workload, ask.market
+    if (quota is None and not owned) or not is_whole or ask.workload.service is None:
+        return None
+    if ask.evaluator.hopeless(base) is not None:
+        return None
+    needed = ask.evaluator.least_number(base)
+    if quota is not None and place.pods_on(quota) < needed:
+        counts = {math.ceil(quota * share) for share in _SHARES}
+        return ScarceNodes(counts=tuple(sorted(counts, reverse=True)), paid=False) if quota else None
+    return ScarceNodes(counts=(owned,), paid=True) if owned and place.pods_on(owned) < needed else None
+
+
+def further_nodes(base: Deployment, scarce: ScarceNodes, ask: LeverRequest) -> tuple[UseOffering, ...]:
+    """Return the nodes on which replicas beyond a place's own run cheapest, the cheapest first.
+
+    Each holds a replica on one node, and has a quota left if one is stated. Behind a quota they are more expensive than the
+    place's own, or all would be better off there; behind nodes that are paid they are cheaper than more of the same.
+    """
+    place, workload, market = ask.evaluator.place(base), ask.workload, ask.market
     offered = list(ask.once(sizes).fitting)
     if workload.gpu is not None:
         offered.append(
             UseOffering(pool=workload.pool, gpu=workload.gpu, gpus_per_node=workload.gpus_per_node, speed=SAME_SPEED)
         )
-    pools = [offering.pool for offering in offered]
-    left = quota_of_pools(quotas_of(ask.settings.limits.quotas), pools)
+    left = quota_of_pools(quotas_of(ask.settings.limits.quotas), [offering.pool for offering in offered])
     own = market.rate(place.pool) / place.pods_per_node
-    priced = sorted(
-        (
-            (_replica_rate(offering, place, ask) / slower(place.speed, offering.speed).value, offering.pool, offering)
-            for offering in offered
-            if offering.pool != place.pool
+    priced = []
+    for offering in offered:
+        beside = max(1, math.floor(offering.gpus_per_node / place.gpus_per_pod + 1e-9))
+        rate = market.rate(offering.pool) / beside
+        if (
+            offering.pool != place.pool
             and not offering.only_quantized
             and offering.gpus_per_node >= place.gpus_per_pod
             and left.get(offering.pool, 1) > 0
-            and _replica_rate(offering, place, ask) > own
-        ),
-        key=lambda row: row[:2],
-    )
-    return tuple(offering for _, _, offering in priced[:_MOST_TYPES])
-
-
-def _replica_rate(offering: UseOffering, place: Placement, ask: LeverRequest) -> float:
-    """Return what a replica costs there, in micro-dollars an hour, on a node that is full of them."""
-    beside = max(1, math.floor(offering.gpus_per_node / place.gpus_per_pod + 1e-9))
-    return ask.market.rate(offering.pool) / beside
+            and (rate < own if scarce.paid else rate > own)
+        ):
+            priced.append((rate / slower(place.speed, offering.speed).value, offering.pool, offering))
+    return tuple(offering for *_, offering in sorted(priced, key=lambda row: row[:2])[:_MOST_TYPES])
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    place = ask.evaluator.place(base)
-    if place.quota_nodes is None or place.nodes_per_pod > 1:
+    scarce = scarce_nodes(base, ask)
+    if scarce is None:
         return
-    for rank, further in enumerate(further_nodes(base, ask)):
-        for share in _SHARES if rank == 0 else (1.0,):
-            first_nodes = math.ceil(place.quota_nodes * share)
-            yield base.plus((NAME, OverflowTo(pool=place.pool, first_nodes=first_nodes, further=further)))
+    pool = ask.evaluator.place(base).pool
+    for rank, further in enumerate(further_nodes(base, scarce, ask)):
+        for first_nodes in scarce.counts if rank == 0 else scarce.counts[:1]:
+            yield base.plus((NAME, OverflowTo(pool=pool, first_nodes=first_nodes, further=further)))
 
 
 def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for effect in applied.effects:
         if isinstance(effect, OverflowTo):
-            yield Fact("nodes that may be held", "limits.quotas", f"{effect.first_nodes} x {effect.pool.instance_type}")
+            yield Fact(
+                "nodes that come first", "quotas and commitments", f"{effect.first_nodes} x {effect.pool.instance_type}"
+            )
             yield speed_fact(f"speed on {effect.further.gpu}", effect.further.speed)
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    # worth a line only where quotas are stated
-    return usual_reason(NAME, ask, judged) if ask.settings.limits.quotas else None
+    # worth a line only where some nodes are scarce
+    return usual_reason(NAME, ask, judged) if ask.settings.limits.quotas or ask.owned_nodes else None
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
@@ -114,7 +129,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Overflow",
-    meaning="Serves from the cheapest nodes as far as a quota allows, and from another type of node beyond them",
+    meaning="Serves from as many of a type of node as a quota allows or are paid for, and from another type beyond them",
     page="how-to/overflow.md",
     stage=CompositionStage.PLACE,
     kinds=frozenset({WorkloadKind.SERVING}),

@@ -368,7 +368,7 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
             f"may have {wanted} replicas, and its node pools have room for {together} together",
             "raise a pool's limit, or lower the most replicas",
         )  # fmt: skip
-    effect = _overflow(placed, rooms[0], on_pool.case.workload) if all(rooms) else None
+    effect = _overflow(placed, rooms[0], on_pool.case.workload, pods) if all(rooms) else None
     if effect is not None:
         return on_pool.made(unlimited[0], found, most=together, besides=[(overflow.NAME, effect)])
     ways: list[tuple[float, Proposed]] = []
@@ -385,24 +385,27 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
     return replace(_mixed(found, ways), judged=everywhere)
 
 
-def _overflow(placed: Sequence[Proposed], room: int, workload: Workload) -> OverflowTo | None:
-    """Return what two pools come to, of which the first has `room` replicas; None where they are not both nodes on demand of
-    one replica each."""
+def _overflow(placed: Sequence[Proposed], room: int, workload: Workload, pods: DeclaredPods) -> OverflowTo | None:
+    """Return what two pools come to, the first of `room` replicas; None where they are not both whole nodes on demand.
+
+    None too where nodes hold several replicas that do not fill them one after the other.
+    """
     nodes = [_whole_node(there, workload) for there in placed]
-    if len(nodes) != 2 or nodes[0] is None or nodes[1] is None:
+    places = [resolve(workload, Deployment.of(*there.changes)) for there in placed]
+    if len(nodes) != 2 or nodes[0] is None or nodes[1] is None or any(place.nodes_per_pod > 1 for place in places):
         return None
-    return OverflowTo(pool=nodes[0].pool, first_nodes=room, further=nodes[1])
+    if not pods.fills_nodes and any(place.pods_per_node > 1 for place in places):
+        return None
+    return OverflowTo(pool=nodes[0].pool, first_nodes=room // places[0].pods_per_node, further=nodes[1])
 
 
 def _whole_node(placed: Proposed, workload: Workload) -> UseOffering | None:
-    """Return the nodes on demand that its pods were placed on; None where a node holds several, or is not held so."""
+    """Return the nodes on demand that its pods were placed on; None where they are held, or shared, in another way."""
     place = resolve(workload, Deployment.of(*placed.changes))
-    if place.pods_per_node != 1 or place.nodes_per_pod != 1 or place.gpu is None:
-        return None
     match [effect for _, effect in placed.changes]:
         case [UseOffering() as offering]:
             return offering
-        case [] if place.pool.capacity_type is CapacityType.ON_DEMAND:
+        case [] if place.pool.capacity_type is CapacityType.ON_DEMAND and place.gpu is not None:
             return UseOffering(pool=place.pool, gpu=place.gpu, gpus_per_node=place.gpus_per_node, speed=SAME_SPEED)
         case _:
             return None

@@ -24,6 +24,7 @@ from trimtab.fleet.reach import Quota, quotas_of
 from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import IntArray
+from trimtab.ledger.commitments import nodes_committed
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of, places
@@ -120,7 +121,12 @@ def options_of(
     nodes that no plan of its fleet needs. `as_needed`: ways whose least use is known without a replay wait for one. Nothing is
     explained yet (`WorkloadOptions.explained`).
     """
-    ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
+    ask = LeverRequest(
+        evaluator=evaluator or Evaluator(case=case),
+        market=market,
+        among_largest=among_largest,
+        owned_nodes=nodes_committed(owned),
+    )
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
     sieve = Sieve(
