@@ -156,9 +156,8 @@ def seconds_placed(
     pools: tuple[tuple[ServiceModel, CountArray], ...] = ((world.model, held),)
     if place.overflow is not None:
         pools = _on_two_pools(place, place.overflow, world.model, held)
-    return np.sum(
-        [seconds_of_each_node(model, on, kept_s=kept_s, spreads=spreads, moves=moves) for model, on in pools], axis=0
-    )
+    each = [seconds_of_each_node(model, on, kept_s=kept_s, spreads=spreads, moves=moves) for model, on in pools]
+    return np.asarray(np.sum(each, axis=0), dtype=np.int64)
 
 
 def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
