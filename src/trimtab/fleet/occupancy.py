@@ -45,6 +45,7 @@ def cut_by_hour(start_s: FloatArray, end_s: FloatArray, window: Window) -> HourC
     first = np.floor(start / S_PER_HR).astype(np.int64)
     count = np.where(end > start, np.ceil(end / S_PER_HR).astype(np.int64) - first, 0)
     index = np.repeat(np.arange(len(start)), count)
+    # 0, 1, 2, ... anew for each interval: the place of a cell less the place of its interval's first one
     offset = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
     hour = first[index] + offset
     seconds = np.minimum(end[index], (hour + 1) * S_PER_HR) - np.maximum(start[index], hour * S_PER_HR)
@@ -128,11 +129,13 @@ def _holdings(
     held = gpu_seconds / gpus[node]
     total = np.zeros(node_seconds.shape)
     np.add.at(total, (node, hour), held)
+    # shares of GPUs are floats: a sum a little above the whole is the whole
     over = total > node_seconds * (1 + 1e-9)
     counts["node-hours held beyond the node's GPUs, scaled down"] = int(over.sum())
     fits = np.where(over, node_seconds / np.where(total > 0, total, 1.0), 1.0)
     held = held * fits[node, hour]
     idle = np.maximum(node_seconds - np.minimum(total, node_seconds), 0.0)
+    # an hour that nobody held has a cell too, however short: its cost must have somewhere to go
     idle_node, idle_hour = np.nonzero((idle > 0) | ((node_seconds > 0) & (total == 0)))
     every_node = np.concatenate([node, idle_node])
     return Holdings(
@@ -192,6 +195,7 @@ def _held_once(
 def _life_in_hour(lives: Sequence[Node], node_seconds: IntArray, number: Mapping[str, int]) -> IntArray:
     """Return which life a node name had in each hour (n_names, n_hours); -1 if none. The first wins a shared hour."""
     life_at = np.full((len(number), node_seconds.shape[1]), -1, dtype=np.int64)
+    # the last to write an hour stays in it
     for index in reversed(range(len(lives))):
         life_at[number[lives[index].name], node_seconds[index] > 0] = index
     return life_at
@@ -390,7 +394,9 @@ def _most_at_once(
     moment = np.concatenate([start_s, end_s])
     change = np.concatenate([gpus, -gpus])
     whose = np.concatenate([pod, pod])
+    # by pod, then by moment, what ends before what starts: a pod that moves holds its GPUs once
     order = np.lexsort((change, moment, whose))
+    # all that a pod took it gives back, so that the sum is 0 again where the next pod begins
     level = np.cumsum(change[order])
     starts = np.flatnonzero(np.diff(whose[order], prepend=-1))
     most = np.maximum.reduceat(level, starts)
@@ -433,6 +439,7 @@ def _used(
     of_pod, count = of_pod[order], count[order]
     present, first, hours = np.unique(of_pod, return_index=True, return_counts=True)
     used[present] = count[first + np.ceil(0.95 * (hours - 1)).astype(np.int64)]
+    # of a pod with GPUs that are not named, the rest may have worked unseen
     used[np.unique(pod[~named])] = np.nan
     return used
 

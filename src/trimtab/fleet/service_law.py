@@ -191,8 +191,10 @@ def _within_frac(law: ServiceLaw, times: LatencyByLoad, limit_s: float, metric: 
     grid = law.grid()
     seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit_s))
     seen_load, top = float(times.load[-1]), times.share[-1]
+    # beyond the loads that were seen, times grow as a queue's do, by the room left: 1 / (1 - load); limits shrink by as much
     stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
     stretch *= np.minimum(1.0, seen_load / np.maximum(grid, 1e-9)) ** STRETCH_EXPONENT.get(metric, 0.0)
+    # latencies are those of the highest load seen, against the shrunk limit
     beyond = bucket_share(times.le_s, limit_s * stretch) @ top / top.sum()
     return np.asarray(np.where(grid <= seen_load, seen, np.minimum(beyond, seen)), dtype=np.float64)
 
@@ -302,6 +304,7 @@ def _as_seen(
     below = np.ones((int(above.sum()), len(le_s)))
     for bucket, bound_s in enumerate(le_s[:-1]):
         below[:, bucket] = share_within(known.le_s, known.share[above], float(bound_s))
+    # no faster at more load than this window was at its highest
     below = np.minimum(below, np.cumsum(share[-1]))
     return LatencyByLoad(
         load=np.append(load, known.load[above]),
@@ -345,6 +348,7 @@ def _with_bursts(mean: FloatArray, median: FloatArray, p95: FloatArray) -> Float
     high = np.where(known, p95, 1.0)
     rest = np.where(known, np.minimum(median, mean), 0.0)
     share = np.where(known, (mean - rest) / np.maximum(high - rest, 1e-12), 0.0)
+    # never so many steps at the burst's level that they alone exceed the hour's mean
     most = np.floor(np.where(known, mean, 0.0) * _STEPS_PER_HR / np.maximum(high, 1e-12))
     bursting = np.clip(np.minimum(np.ceil(share * _STEPS_PER_HR), most), 1, _STEPS_PER_HR - 1)
     level = np.minimum(high, np.nan_to_num(mean) * _STEPS_PER_HR / bursting)
@@ -406,6 +410,7 @@ def _by_load(service: ServiceObservation, capacity: float, histogram: FloatArray
         return np.zeros(0), np.zeros((0, 0))
     bins = (load[useful] / _BIN_WIDTH).astype(np.int64)
     number = np.bincount(bins)
+    # a bin of a few steps says more of their chance than of its load
     kept = np.flatnonzero(number >= FEWEST_STEPS)
     requests = np.bincount(bins, weights=service.arrivals[useful])
     loads = np.bincount(bins, weights=load[useful] * service.arrivals[useful]) / np.maximum(requests, 1e-12)
@@ -421,6 +426,7 @@ def _monotone(counts: FloatArray) -> FloatArray:
     weight = counts.sum(axis=1)
     below = np.cumsum(counts, axis=1) / weight[:, None]
     pooled = np.stack([_falling(below[:, bound], weight) for bound in range(below.shape[1])], axis=1)
+    # each bound was fitted by itself: a distribution does not fall from one bound to the next
     pooled = np.maximum.accumulate(pooled, axis=1)
     return np.diff(pooled, axis=1, prepend=0.0)
 

@@ -18,6 +18,7 @@ def charge(rate_micro_usd_hr: int | IntArray, node_seconds: IntArray) -> IntArra
     Exact: rate * seconds stays below 2**63 for 10,000 nodes at 200 dollars an hour.
     """
     whole, rest = np.divmod(node_seconds * np.asarray(rate_micro_usd_hr, dtype=np.int64), S_PER_HR)
+    # half to even, in whole numbers
     up = (2 * rest > S_PER_HR) | ((2 * rest == S_PER_HR) & (whole % 2 == 1))
     return np.asarray(whole + up, dtype=np.int64)
 
@@ -38,9 +39,11 @@ def apportion_groups(totals: IntArray, group: IntArray, weights: FloatArray) -> 
     given = np.zeros(len(totals), dtype=np.int64)
     np.add.at(given, group, parts)  # in whole numbers: bincount adds in floats, which are exact up to 2^53 only
     left = totals - given
+    # within each group the largest remainder first, of equal ones the first cell
     order = np.lexsort((np.arange(len(group)), parts - exact, group))
     first = np.concatenate(([0], np.cumsum(cells)[:-1])) if len(cells) else np.zeros(0, dtype=np.int64)
     rank = np.empty(len(group), dtype=np.int64)
     rank[order] = np.arange(len(group)) - first[group[order]]
+    # floats may leave more than one for each cell: whole turns for all, the rest by remainder
     whole_turns, extra = np.divmod(left, np.maximum(cells, 1))
     return parts + whole_turns[group] + (rank < extra[group])

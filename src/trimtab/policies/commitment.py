@@ -78,6 +78,7 @@ def observe(evidence: EarningsBySlice, demand_units: float, discount_frac: float
         next_earned_hr(earned_hr, used_frac(demand_units, number * width, width), discount_frac, limit_hr)
         for number, earned_hr in enumerate(evidence.earned_hr)
     ]
+    # slices that were never in use have no entry: they begin with nothing in the hour that first reaches them
     while len(earned) * width < demand_units:
         used = used_frac(demand_units, len(earned) * width, width)
         earned.append(next_earned_hr(0.0, used, discount_frac, limit_hr))
@@ -86,6 +87,7 @@ def observe(evidence: EarningsBySlice, demand_units: float, discount_frac: float
 
 def coarser(evidence: EarningsBySlice) -> EarningsBySlice:
     """Return the same evidence in slices twice as wide, each with the mean of the two it was."""
+    # an odd slice at the top is paired with one that was never used
     earned = evidence.earned_hr + (0.0,) * (len(evidence.earned_hr) % 2)
     merged = [(earned[i] + earned[i + 1]) / 2.0 for i in range(0, len(earned), 2)]
     return EarningsBySlice(2.0 * evidence.width_units, tuple(merged))

@@ -89,6 +89,7 @@ def keda_step(policy: KedaPolicy, memory: Memory, seen: Observation) -> int:
     load = push_for_mean(memory, idle_at - RING_HEAD - window_steps(policy.activation_window_s), seen.load)
     active = load > policy.activation_load or seen.backlog_replica_s > policy.activation_backlog_replica_s
     memory[idle_at] = 0.0 if active else memory[idle_at] + SYNC_S
+    # from none only a poll wakes it, and only a trigger that can be read
     if current == 0:
         polled = (seen.step * SYNC_S) % policy.polling_s < SYNC_S
         wakes = active or (not goes_to_none(policy) and not math.isnan(seen.load))

@@ -80,6 +80,7 @@ def per_ready_pod(ratio: float, ready: int, current: int, tolerance: Tolerance) 
         if ratio >= 1.0 - tolerance.down_frac:
             return current
         return math.ceil(ratio * ready - ROUNDING)
+    # on the way up, pods that still start bring the mean down as if idle: what they will take over is not asked for twice
     damped = ratio * ready / max(current, 1)
     if damped <= 1.0 + tolerance.up_frac:
         return current
@@ -167,6 +168,7 @@ def with_others(
             highest = max(highest, average_value(guard(late, ready), current, tolerance))
     if guarded_replicas > 0.0:
         highest = max(highest, average_value(guarded_replicas, current, tolerance))
+    # the metric that is missing might have kept the replicas: others may add to them, but not take away
     if missing and highest < current:
         return MISSING
     return highest
@@ -301,6 +303,7 @@ def push_for_highest(memory: Memory, ring: int, value: float) -> float:
     if value >= highest:
         highest = value
     elif oldest >= highest:
+        # the highest may have left: only then is the whole ring worth a look
         highest = value
         for i in range(ring + RING_HEAD, ring_end(memory, ring)):
             highest = max(highest, memory[i])
@@ -320,6 +323,7 @@ def push_for_mean(memory: Memory, ring: int, value: float) -> float:
     push(memory, ring, value)
     if math.isnan(value):
         return math.nan
+    # added up each time: a running sum would never recover from a NaN that was in it
     total, known = 0.0, 0
     for i in range(ring + RING_HEAD, ring_end(memory, ring)):
         if not math.isnan(memory[i]):
@@ -363,6 +367,7 @@ def first_recommendation(policy: HpaPolicy, seen: Observation, tolerance: Tolera
     """
     current = seen.ready + seen.starting
     if policy.metric == Metric.SIGNAL:
+        # a queue is work that is to be done within a step, beside what arrives
         demand = seen.load + seen.backlog_replica_s / SYNC_S
         wanted = demand if math.isnan(seen.signal) else seen.signal
         if wanted < demand:
@@ -407,6 +412,7 @@ def rate_limited(policy: HpaPolicy, memory: Memory, wanted: int, current: int) -
     removed_ring = ring_end(memory, added_ring)
     added = int(push_for_sum(memory, added_ring, 0.0))
     removed = int(push_for_sum(memory, removed_ring, 0.0))
+    # limits go by what there was when the period began, or several moves within it would compound
     start = current - added + removed
     if wanted > current:
         limit = max(start + policy.up_pods, math.ceil(start * (1.0 + policy.up_frac) - ROUNDING))

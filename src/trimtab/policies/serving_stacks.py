@@ -76,6 +76,7 @@ def knative_step(policy: KnativePolicy, memory: Memory, seen: Observation) -> in
     if math.isnan(seen.load):
         return current
     demand = seen.load + seen.backlog_replica_s / SYNC_S
+    # before the first window is full its mean is that of the steps there have been
     slots = min(int(memory[0]), seen.step + 1)
     stable = push_for_sum(memory, 0, demand) / slots
     panic_at = ring_end(memory, 0)
@@ -89,6 +90,7 @@ def knative_step(policy: KnativePolicy, memory: Memory, seen: Observation) -> in
     elif memory[panic_at] > 0.0:
         memory[panic_at] -= SYNC_S
     if memory[panic_at] > 0.0:
+        # while it panics it only grows: the most of the whole panic is kept
         memory[panic_at + 1] = max(memory[panic_at + 1], float(urgent), float(current))
         wanted = int(memory[panic_at + 1])
     else:
@@ -114,6 +116,7 @@ def saturation_step(policy: SaturationPolicy, seen: Observation) -> int:
     current = seen.ready + seen.starting
     if math.isnan(seen.load) or (seen.step * SYNC_S) % policy.interval_s >= SYNC_S or seen.starting > 0:
         return current
+    # above this load replicas have too little to spare
     most_load = policy.saturated_load - policy.least_spare_load
     wanted = current
     if seen.duty_cycle_frac > most_load or seen.backlog_replica_s > 0.0:
