@@ -30,8 +30,8 @@ def test_every_measured_model_is_answered_with_intervals(name):
     assert document["rows"]
     for row in document["rows"]:
         assert 0 < row["units_s_low"] < row["units_s"] < row["units_s_high"]
-        assert row["usd_per_kunit_low"] < row["usd_per_kunit"] < row["usd_per_kunit_high"]
-    costs = [row["usd_per_kunit"] for row in document["rows"]]
+        assert row["usd_per_munit_low"] < row["usd_per_munit"] < row["usd_per_munit_high"]
+    costs = [row["usd_per_munit"] for row in document["rows"]]
     assert costs == sorted(costs)
 
 

@@ -277,8 +277,8 @@ def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estima
     return model.intervals.estimate(speed, workload_classes(query, model.tables), because=model.source)
 
 
-UNITS_PRICED = 1000
-"""A cost is that of a thousand units."""
+UNITS_PRICED = 1_000_000
+"""A cost is that of a million units, as that of tokens is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ class MeasuredOption:
     nodes: int
     stranded_gpus: int
     usd_hr: float
-    usd_per_kunit: Estimate
+    usd_per_munit: Estimate
     usd_hr_by_option: Mapping[BuyingOption, float]
     caveats: tuple[Caveat, ...] = ()
     """Why this option is ranked after those without caveats."""
@@ -352,7 +352,7 @@ def measured_answer(
         raise Unpredictable(
             f"{model.name} was measured in {' and '.join(model.formats)} only: its speed in {', '.join(formats)} is unknown"
         )
-    found.sort(key=lambda way: (bool(way.caveats), way.usd_per_kunit.value, way.usd_hr, way.gpus, way.gpu.name))
+    found.sort(key=lambda way: (bool(way.caveats), way.usd_per_munit.value, way.usd_hr, way.gpus, way.gpu.name))
     return MeasuredAnswer(found=tuple(found), rejected=tuple(rejected))
 
 
@@ -432,7 +432,7 @@ def _priced(
             nodes=nodes.nodes,
             stranded_gpus=nodes.stranded_gpus,
             usd_hr=by_option[bought],
-            usd_per_kunit=Estimate(
+            usd_per_munit=Estimate(
                 value=cost,
                 low=cost * speed.value / speed.high,
                 high=cost * speed.value / speed.low,

@@ -15,7 +15,6 @@ from trimtab.fleet.settings import Assumptions
 from trimtab.physics.found_ways import Rejected
 from trimtab.physics.measured_models import (
     FITTED,
-    UNITS_PRICED,
     MeasuredDemand,
     MeasuredModel,
     MeasuredOption,
@@ -32,6 +31,8 @@ _TEXT_ONLY = (
 )  # fmt: skip
 """Options that mean nothing here, or that no measurement answers."""
 _TOKENS = "transcript tokens"
+_GROUPED = 1000
+"""Numbers from here on are shown whole."""
 _MEASURED_PERCENTILE = 99.0
 """At which latency was measured (MLPerf Inference, Server scenario); what holds there holds at lower percentiles too."""
 
@@ -151,21 +152,25 @@ def _columns(model: MeasuredModel) -> tuple[SheetColumn, ...]:
         SheetColumn(key="format", title="format", whole=True),
         SheetColumn(
             key="units_s",
-            title="tokens/s" if model.unit == _TOKENS else f"{model.unit}/s",
+            title=f"{_unit(model)}/s",
             show=_three_figures,
             right=True,
             whole=True,
         ),
         SheetColumn(key="units_s_interval", title="80 %", right=True, whole=True),
-        SheetColumn(key="usd_per_kunit", title=f"$/{UNITS_PRICED:,}", show=_three_figures, right=True, whole=True),
+        SheetColumn(key="usd_per_munit", title=f"$/M {_unit(model)}", show=_three_figures, right=True, whole=True),
         number("usd_hr", "$/h", 2),
         SheetColumn(key="measured_on", title="measured", whole=True),
         SheetColumn(key="offering", title="cheapest offering"),
     )
 
 
+def _unit(model: MeasuredModel) -> str:
+    return "tokens" if model.unit == _TOKENS else model.unit
+
+
 def _three_figures(cell: Cell) -> str:
-    return f"{cell:,.3g}" if isinstance(cell, int | float) and abs(cell) < UNITS_PRICED else f"{cell:,.0f}"
+    return f"{cell:,.3g}" if isinstance(cell, int | float) and abs(cell) < _GROUPED else f"{cell:,.0f}"
 
 
 def _row(way: MeasuredOption) -> dict[str, Cell]:
@@ -176,7 +181,7 @@ def _row(way: MeasuredOption) -> dict[str, Cell]:
         "format": way.format,
         "units_s": speed.value,
         "units_s_interval": f"{_three_figures(speed.low)}–{_three_figures(speed.high)}",
-        "usd_per_kunit": way.usd_per_kunit.value,
+        "usd_per_munit": way.usd_per_munit.value,
         "usd_hr": round(way.usd_hr, 4),
         "measured_on": "here" if way.on_this_chip else "others",
         "offering": way.offer.where,
@@ -188,7 +193,7 @@ def _machine_row(way: MeasuredOption) -> Mapping[str, object]:
     return {
         **row,
         **_estimate("units_s", way.units_s),
-        **_estimate("usd_per_kunit", way.usd_per_kunit),
+        **_estimate("usd_per_munit", way.usd_per_munit),
         "measured_on_this_chip": way.on_this_chip,
         "stranded_gpus": way.stranded_gpus,
         "usd_hr_by_option": {option.value: round(rate, 4) for option, rate in way.usd_hr_by_option.items()},
