@@ -52,8 +52,8 @@ from trimtab.tables.bundle import parse_meta
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.profile_file import checked_profile, profile_values
 from trimtab.tables.workloads import read_workloads
-from trimtab.web.app import read_token
 from trimtab.web.reviews import ReviewFolder
+from trimtab.web.server import read_token
 
 
 def file_kinds(folder: Path) -> tuple[Kind, ...]:

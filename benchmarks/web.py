@@ -43,8 +43,8 @@ from trimtab.emit.document import AuditDocument
 from trimtab.pipeline import kept_plan, open_demo, verify_plan
 from trimtab.pipeline.auditing import audited
 from trimtab.units import MS_PER_S
-from trimtab.web.app import ServerPlace, configured
 from trimtab.web.library import Library
+from trimtab.web.server import ServerPlace, configured
 
 READY = "ready"
 CLIENTS = 8

@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 from tests.web.fleet import Shelf, whole
 
-from trimtab.web.app import ServerPlace, configured
 from trimtab.web.library import Library, Switchboard
+from trimtab.web.server import ServerPlace, configured
 
 
 @contextmanager

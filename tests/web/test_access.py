@@ -10,8 +10,8 @@ from tests.web.fleet import Shelf, whole
 
 from trimtab.errors import InputError, UsageError
 from trimtab.web.access import COOKIE, MOST_FAILED, POLICY
-from trimtab.web.app import ServerPlace, read_token
 from trimtab.web.library import Library
+from trimtab.web.server import ServerPlace, read_token
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PAGES = (

@@ -45,7 +45,7 @@ def cut_by_hour(start_s: FloatArray, end_s: FloatArray, window: Window) -> HourC
     first = np.floor(start / S_PER_HR).astype(np.int64)
     count = np.where(end > start, np.ceil(end / S_PER_HR).astype(np.int64) - first, 0)
     index = np.repeat(np.arange(len(start)), count)
-    # 0, 1, 2, ... anew for each interval: the place of a cell less the place of its interval's first one
+    # 0, 1, 2, ... again for each interval: the place of a cell less the place of its interval's first one
     offset = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
     hour = first[index] + offset
     seconds = np.minimum(end[index], (hour + 1) * S_PER_HR) - np.maximum(start[index], hour * S_PER_HR)
@@ -135,7 +135,7 @@ def _holdings(
     fits = np.where(over, node_seconds / np.where(total > 0, total, 1.0), 1.0)
     held = held * fits[node, hour]
     idle = np.maximum(node_seconds - np.minimum(total, node_seconds), 0.0)
-    # an hour that nobody held has a cell too, however short: its cost must have somewhere to go
+    # an hour without any holder has a cell too, however short: its cost must have somewhere to go
     idle_node, idle_hour = np.nonzero((idle > 0) | ((node_seconds > 0) & (total == 0)))
     every_node = np.concatenate([node, idle_node])
     return Holdings(

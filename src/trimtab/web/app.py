@@ -1,16 +1,15 @@
-"""The server: which page or document stands under each address, pages kept as they were sent last, and how it is run."""
+"""The application: which page or document stands under each address, and pages kept as they were sent last."""
 
 from __future__ import annotations
 
 import gzip
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -26,20 +25,15 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.switched import SwitchedPart
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import write_workbook
-from trimtab.errors import TrimtabError, UsageError
+from trimtab.errors import TrimtabError
 from trimtab.plan.proof.own_order import OrderedYear
 from trimtab.plan.proof.scenario import WhatIf
 from trimtab.plan.verify.verification import Verification
 from trimtab.web import api, pages, plan_pages, replay_pages, switches, tables, worked_out
 from trimtab.web.access import (
     COMPUTATIONS,
-    LEAST_TOKEN,
-    LOOPBACK_NETWORKS,
     AccessGate,
     AccessRules,
-    host_of,
-    is_loopback,
-    networks,
     read_body,
 )
 from trimtab.web.computations import ComputationState, Refused, State, TooBusy, UnderWay
@@ -660,105 +654,3 @@ def _said(request: Request, status: int, title: str, words: str) -> Response:
     if request.url.path.startswith(f"{api.PREFIX}/"):
         return Response(api.json_text({"error": words}), status, media_type=_JSON)
     return HTMLResponse(pages.message(title, words), status)
-
-
-_MOST_HEADERS = 32_768
-"""Bytes of a request's head."""
-_KEEP_ALIVE_S = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerPlace:
-    """Where to listen, and who may ask."""
-
-    host: str
-    port: int
-    token: str | None = None
-    user_header: str = ""
-    """The header in which a proxy in front names the reader; empty: none is believed."""
-    proxies: Sequence[str] = ()
-    """Addresses or networks of that proxy; empty: this machine's own."""
-    users: Sequence[str] = ()
-    """Who of them may read, as patterns (`*@example.com`); empty: everyone that the proxy lets through."""
-    names: Sequence[str] = ()
-    """Host names that are answered to besides those of this machine."""
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def rules(self) -> AccessRules:
-        """Return the rules of access; raises UsageError where others could reach the server unchecked."""
-        closed = self.token is not None or self.user_header
-        if not closed and (not is_loopback(self.host) or self.names):
-            raise UsageError(
-                f"{self.host if not is_loopback(self.host) else ', '.join(self.names)} can be reached by others, and neither a "
-                "token nor a proxy that names readers is set: give --token-file with a file of at least "
-                f"{LEAST_TOKEN} characters (python3 -c 'import secrets; print(secrets.token_urlsafe(32))'), or "
-                "--user-header, or leave out --host and --allow-host"
-            )
-        if self.user_header and not self.proxies and not is_loopback(self.host):
-            raise UsageError(
-                f"--user-header {self.user_header} on {self.host}: anybody who reaches that address could send the header; "
-                "give --proxy with the proxy's address, or listen on 127.0.0.1 beside it"
-            )
-        if (self.proxies or self.users) and not self.user_header:
-            raise UsageError("--proxy and --allow-user need --user-header: without it no proxy is believed")
-        own = AccessRules().hosts if is_loopback(self.host) else frozenset({host_of(_bracketed(self.host))})
-        return AccessRules(
-            hosts=own | {host_of(name) or name.lower() for name in self.names},
-            token=self.token,
-            user_header=self.user_header.lower(),
-            proxies=networks(self.proxies) if self.proxies else LOOPBACK_NETWORKS,
-            users=tuple(self.users),
-        )
-
-    @property
-    def address(self) -> str:
-        """Return where a browser finds it."""
-        scheme = "https" if self.certificate else "http"
-        return f"{scheme}://{_bracketed(self.host)}:{self.port}/"
-
-
-def read_token(file: Path) -> str:
-    """Return the token that a file holds; raises UsageError where it is too short to be one, or cannot be read."""
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the token in {file}: {error}") from error
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable():
-        raise UsageError(f"{file} holds no token: at least {LEAST_TOKEN} plain characters are needed")
-    return token
-
-
-def run_server(
-    library: Library, place: ServerPlace, *, catalog: Catalog | None = None, reviews: Path | None = None
-) -> None:
-    """Serve until interrupted; `catalog` and `reviews` as for `web_app`."""
-    try:
-        uvicorn.Server(configured(library, place, catalog=catalog, reviews=reviews)).run()
-    finally:
-        library.close()
-
-
-def configured(
-    library: Library, place: ServerPlace, *, catalog: Catalog | None = None, reviews: Path | None = None
-) -> uvicorn.Config:
-    """Return how the server runs; raises UsageError where others could reach it and no token is set."""
-    return uvicorn.Config(
-        web_app(library, place.rules(), catalog=catalog, reviews=reviews),
-        host=place.host,
-        port=place.port,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=_MOST_HEADERS,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=place.certificate,
-        ssl_keyfile=place.key,
-        lifespan="off",
-    )
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -58,7 +58,7 @@ def run_serve(options: ServeOptions) -> None:
     """Run the command until it is interrupted; raises UsageError where the address would be open to others without a token."""
     set_verbosity(0, options.quiet)
     try:
-        from trimtab.web.app import ServerPlace, read_token, run_server
+        from trimtab.web.server import ServerPlace, read_token, run_server
     except ImportError as error:
         raise UsageError(
             f"the page needs the extra `web`: pip install 'trimtab[web]' ({error.name} is missing)"
