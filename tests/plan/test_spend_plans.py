@@ -12,7 +12,7 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.ledger import Usage, bill, nodes_committed
 from trimtab.ledger.commitments import cover, order_of_application
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
-from trimtab.plan.program.best_discounts import best_discounts, least
+from trimtab.plan.program.best_discounts import best_discounts, convex_minimum
 from trimtab.plan.program.couplings.node_commitments import beyond
 from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.master import Master, gather
@@ -257,6 +257,6 @@ def test_the_least_of_a_convex_cost_is_found_from_any_start(rises, data):
     costs = np.concatenate(([0], np.cumsum(sorted(rise - 5 for rise in rises)))).tolist()
     start = data.draw(st.integers(0, len(costs) - 1))
 
-    found = least(costs.__getitem__, start, len(costs) - 1)
+    found = convex_minimum(costs.__getitem__, start, len(costs) - 1)
 
     assert costs[found] == min(costs)

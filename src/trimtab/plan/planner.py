@@ -29,7 +29,14 @@ from trimtab.levers import idle_release
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.attribution import ShapleyShares
 from trimtab.plan.actions.draft_actions import evidence_of
-from trimtab.plan.actions.draft_plan import DraftPlan, left_out, not_worth, prompt, refusals, too_much_work
+from trimtab.plan.actions.draft_plan import (
+    DraftPlan,
+    left_out,
+    not_worth,
+    refusals,
+    too_much_work,
+    without_idle_deferrals,
+)
 from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spend_of_runs
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
@@ -293,7 +300,7 @@ def worthwhile(
 
     No run is held back for nothing, and commitments are those that are worth it, as far as use backs them.
     """
-    drafted, small = _commitments_worth(prompt(drafted, options, settings), settings)
+    drafted, small = _commitments_worth(without_idle_deferrals(drafted, options, settings), settings)
     drafted, unbacked = staged(drafted, settings)
     return drafted, (*small, *unbacked)
 

@@ -266,7 +266,9 @@ class DraftPlan:
         return self.enacted.best_of(offers, self.enacted.usage(self.in_force(some), self._gone(some)))
 
 
-def prompt(drafted: DraftPlan, options: Sequence[WorkloadOptions | None], settings: Settings) -> DraftPlan:
+def without_idle_deferrals(
+    drafted: DraftPlan, options: Sequence[WorkloadOptions | None], settings: Settings
+) -> DraftPlan:
     """Return the draft with each deferral replaced by another way to hold the same nodes, where that costs no more.
 
     What it asks of the team counts as cost.

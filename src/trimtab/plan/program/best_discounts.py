@@ -117,7 +117,7 @@ class _Joint:
                     below, above = counts[:at], counts[at + 1 :]
                     # nodes beyond the peak use, rounded up, would stand idle in every hour
                     most = max(counts[at], -int(-self._use[at].max(initial=0) // S_PER_HR))
-                    count = least(partial(self._with, below, above), counts[at], most)
+                    count = convex_minimum(partial(self._with, below, above), counts[at], most)
                     counts = (*below, count, *above)
             if counts == before:
                 return counts
@@ -165,11 +165,13 @@ class _Joint:
         every = np.unique(spend_corners(offer.rates_micro_usd_hr, self._pools, left, self._rates))
         # spread evenly over all corners, and always no spend at all and what is best without the other plans
         tried = np.unique(np.append(every[:: max(1, -(-len(every) // corners))], (0, alone)))
-        best = least(lambda place: under(int(tried[place]))[0], int(np.searchsorted(tried, alone)), len(tried) - 1)
+        best = convex_minimum(
+            lambda place: under(int(tried[place]))[0], int(np.searchsorted(tried, alone)), len(tried) - 1
+        )
         return under(int(tried[best]))
 
 
-def least(cost: Callable[[int], int], start: int, most: int) -> int:
+def convex_minimum(cost: Callable[[int], int], start: int, most: int) -> int:
     """Return where a convex cost over 0..most is least, from a start in steps that double while they pay."""
     known, best = cache(cost), start
     # on a convex cost this ends at a least one: neither neighbour is better once the step has come down to 1
