@@ -12,7 +12,14 @@ from tests.emit.example import example_audit
 
 from trimtab.catalog.kinds import CapacityType, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetCapacityType, UseSlots
+from trimtab.deployment.effects import (
+    BookBlocks,
+    HedgeOnSpot,
+    OverflowTo,
+    SetCapacityType,
+    UseOffering,
+    UseSlots,
+)
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
@@ -20,6 +27,9 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.provenance import Basis, Estimate
+from trimtab.review import read_objects
+from trimtab.review.karpenter import by_weight
+from trimtab.sources.kubernetes.manifests import node_groups_of
 
 PLAN = example_audit().plan
 RUNS, CHAT = "research/vision-exp", "prod/chat-api"
@@ -254,3 +264,39 @@ def test_a_commitment_is_shown_to_karpenter_alone():
     assert any(path.endswith(".nodeoverlay.yaml") for path in karpenter)
     assert groups
     assert all(path.startswith("orders/") for path in groups)
+
+
+RANKS = ("ConfigMap", "ComputeClass")
+"""Kinds that say which groups are grown first."""
+BEHIND = {"aws": "g5.2xlarge", "gcp": "g2-standard-8", "azure": "Standard_NC8as_T4_v3"}
+
+
+@pytest.mark.parametrize("provider", POOLS)
+def test_nodes_behind_others_are_a_group_of_their_own_that_is_grown_after_them(provider, tmp_path):
+    pool = POOLS[provider]
+    further = replace(pool, instance_type=BEHIND[provider])
+    effect = OverflowTo(
+        pool=pool, first_nodes=3, further=UseOffering(pool=further, gpu="T4", gpus_per_node=2, speed=SAME)
+    )
+    facts = without_karpenter(example_facts())
+    home = replace(facts.workload(CHAT), pool=pool, gpus_per_node=1, gpus_per_pod=1.0)
+    plan = replace(PLAN, actions=(replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=effect),)),))
+
+    emission = emit_plan(plan, replace(facts, workloads=(home,)))
+
+    (script,) = of_kind(emission, "script of a node group")
+    (tmp_path / "group.sh").write_text(script.text, encoding="utf-8")
+    subprocess.run(["bash", "-n", str(tmp_path / "group.sh")], check=True)
+    manifests = read_objects(
+        [
+            *(("group.sh", group) for group in node_groups_of(script.text)),
+            *((file.path, yaml.safe_load(file.text)) for kind in RANKS for file in of_kind(emission, kind)),
+        ]
+    )
+    first, behind = by_weight([*manifests.pools.values()])
+    assert (first.instance_types, first.node_limit) == ((pool.instance_type,), 3)
+    assert behind.instance_types == (BEHIND[provider],)
+    assert behind.node_limit >= 1
+    assert first.weight > behind.weight
+    selector = {key: value for key, value in patched(emission)["spec"]["nodeSelector"].items() if value}
+    assert all(group.labels.items() >= selector.items() for group in (first, behind))

@@ -15,7 +15,6 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicas
 from trimtab.deployment.placement import resolve, slower, without_effect
 from trimtab.emit.manifests.facts import NodeMaker
-from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
@@ -199,7 +198,7 @@ def test_every_action_of_it_earns_a_share_since_none_keeps_the_quota_without_the
     assert all(saving > 0 for saving in savings.values())
 
 
-@pytest.mark.parametrize("maker", [NodeMaker.KARPENTER])
+@pytest.mark.parametrize("maker", NodeMaker)
 def test_its_files_are_read_as_the_same_deployment_and_cost_what_the_proof_says(proved, maker, tmp_path):
     found = row_of(proved, maker, tmp_path)
 
@@ -208,12 +207,6 @@ def test_its_files_are_read_as_the_same_deployment_and_cost_what_the_proof_says(
     assert found.review_passes
     assert not found.faults
     assert not found.left_behind
-
-
-def test_node_groups_are_left_to_people_who_are_told_what_comes_first(proved):
-    emission = emit_plan(proved.planned.plan, replace(proved.facts, node_maker=NodeMaker.NODE_GROUPS))
-
-    assert any("6 nodes first, and then g5.2xlarge" in left.reason for left in emission.withheld)
 
 
 def one_node_committed_to():

@@ -8,6 +8,7 @@ from tests.emit.test_node_groups import CHAT, POOLS, RUNS, SHARES, hedged, in_sh
 from tests.plan.test_block_options import RUNS as TRAINING, rows as training
 from tests.review.test_review import DEPLOYMENT, REPLICAS, bundle, stops
 
+from trimtab.errors import InputError
 from trimtab.pipeline import review
 from trimtab.review import read_objects
 from trimtab.review.node_groups import together
@@ -153,12 +154,12 @@ def test_groups_of_one_type_on_spot_and_on_demand_are_one_need(bundle):
     assert any("spot" in text for text in (*api.changes, *api.notes))
 
 
-def test_groups_of_several_types_are_not_judged(bundle):
+def test_groups_of_several_types_are_not_judged_where_nothing_ranks_them(bundle):
     two = f"{ACK % {'capacity': 'ON_DEMAND'}}---{(ACK % {'capacity': 'ON_DEMAND'}).replace('name: gpus', 'name: big')}"
 
     (api,) = reviewed(bundle, ON_GROUP + two.replace("g6.xlarge", "g6.2xlarge", 1)).workloads
 
-    assert "divide over several node groups" in api.unjudged
+    assert "nothing says which node group is grown first" in api.unjudged
 
 
 def test_a_group_that_is_not_among_the_objects_is_said(bundle):
@@ -338,3 +339,40 @@ def test_a_group_of_blocks_that_does_not_say_how_many_nodes_is_listed():
     (unread,) = objects(block(2).replace("maxSize: 2", "x: 2")).unread
 
     assert "how many nodes" in unread.why
+
+
+RANKED = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cluster-autoscaler-priority-expander, namespace: kube-system}
+data:
+  priorities: |
+    20: ["^eks-gpus-[0-9a-f]{8}-.*"]
+    10: ["^eks-big-.*"]
+    1: [".*"]
+---
+"""
+
+
+def two_types(most):
+    group = ACK % {"capacity": "ON_DEMAND"}
+    big = group.replace("name: gpus", "name: big").replace("g6.xlarge", "g6.2xlarge")
+    return f"{group.replace('maxSize: 12', f'maxSize: {most}')}---{big}"
+
+
+def test_groups_of_several_types_are_filled_in_the_order_of_their_priorities(bundle):
+    found = reviewed(bundle, ON_GROUP + RANKED + two_types(3))
+    one, other = (
+        reviewed(bundle, ON_GROUP + (ACK % {"capacity": "ON_DEMAND"}).replace("g6.xlarge", size)).after_micro_usd
+        for size in ("g6.xlarge", "g6.2xlarge")
+    )
+
+    (api,) = found.workloads
+    assert not api.unjudged
+    assert any("3 nodes of g6.xlarge at most, and beyond them on g6.2xlarge" in change for change in api.changes)
+    assert found.after_micro_usd == pytest.approx(one * 3 / 8 + other * 5 / 8, rel=0.01)
+
+
+def test_priorities_that_cluster_autoscaler_cannot_read_are_refused(bundle):
+    with pytest.raises(InputError, match="priorities cannot be read"):
+        objects(RANKED.replace("^eks-big-.*", "(eks-big"))

@@ -29,7 +29,16 @@ from trimtab.review.karpenter import (
     unread_overlay_parts,
     unread_parts,
 )
-from trimtab.review.node_groups import GROUP_KINDS, is_block_group, node_groups, ranks_groups
+from trimtab.review.node_groups import (
+    GROUP_KINDS,
+    NODE_GROUP,
+    GroupRank,
+    is_block_group,
+    node_groups,
+    ranked,
+    ranks_groups,
+    ranks_of,
+)
 from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
 from trimtab.review.queues import PRIORITY_LABEL, QUEUE_KINDS, Queues
 from trimtab.review.shares import MIG_SLICE, sharing_configs
@@ -211,6 +220,8 @@ class Manifests:
     overlays: list[PriceOverlay] = field(default_factory=list)
     budgets: list[DisruptionBudget] = field(default_factory=list)
     queues: Queues = field(default_factory=Queues)
+    group_ranks: list[GroupRank] = field(default_factory=list)
+    """Which node groups are grown first."""
     sharing: dict[str, GpuSharing | None] = field(default_factory=dict)
     """Name of a configuration of the device plugin -> how it shares GPUs; None: not at all."""
 
@@ -259,6 +270,9 @@ def read_objects(documents: Iterable[tuple[str, object]]) -> Manifests:
     for file, document in documents:
         for body in _flat(document):
             _take(found, file, body)
+    found.pools = {
+        name: ranked(pool, found.group_ranks) if pool.kind == NODE_GROUP else pool for name, pool in found.pools.items()
+    }
     found.pods = {name: pods.with_claims(found.claimed) for name, pods in found.pods.items()}
     found.patches = [replace(patch, pods=patch.pods.with_claims(found.claimed)) for patch in found.patches]
     return found
@@ -327,6 +341,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         )
     elif kind == "ConfigMap":
         found.sharing |= dict(sharing_configs(body))
+        found.group_ranks += ranks_of(kind, name, body)
     elif kind == "PriorityClass":
         found.priorities[name] = number(body, "value") or 0.0
         if at(body, "globalDefault") is True:
@@ -352,7 +367,9 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
-    elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(body)):
+    elif kind == "ComputeClass" and ranks_groups(body):
+        found.group_ranks += ranks_of(kind, name, body)
+    elif kind not in _SILENT:
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
 
 

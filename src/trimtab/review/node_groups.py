@@ -8,10 +8,15 @@ ManagedClustersAgentPool; AKS, "Add a Spot node pool" (its label and taint); GKE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import yaml
 
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
+from trimtab.emit.manifests.node_groups import PRIORITIES
+from trimtab.errors import InputError
 from trimtab.review.pools import GPU, INSTANCE_TYPE, GpuSharing, NodePool, Taint, fewer_on_demand
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
@@ -178,6 +183,44 @@ def _aks_taint(spelling: str) -> Taint:
     rest, _, effect = spelling.rpartition(":")
     key, _, value = rest.partition("=")
     return Taint(key=key, value=value, effect=effect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRank:
+    """How early groups are grown whose names match: the highest level first."""
+
+    level: int
+    pattern: re.Pattern[str]
+
+
+def ranks_of(kind: str, name: str, body: Object) -> Iterator[GroupRank]:
+    """Yield what an object says of which groups are grown first; raises InputError for what Cluster Autoscaler cannot read.
+
+    Its expander `priority` takes of the groups that can grow the one that the highest number matches (Cluster Autoscaler,
+    expander/priority/readme.md); GKE the first of a ComputeClass that can (GKE, "Custom compute classes").
+    """
+    if kind == "ComputeClass" and ranks_groups(body):
+        for place, priority in enumerate(listed(body, "spec", "priorities")):
+            for group in _names(priority, "nodepools"):
+                yield GroupRank(level=-place, pattern=re.compile(f"^{re.escape(group)}$"))
+    if kind == "ConfigMap" and name == PRIORITIES:
+        try:
+            levels = yaml.safe_load(text(body, "data", "priorities") or "{}")
+            for level, patterns in levels.items():
+                for pattern in patterns:
+                    yield GroupRank(level=int(level), pattern=re.compile(pattern))
+        except (AttributeError, TypeError, ValueError, re.error, yaml.YAMLError) as error:
+            raise InputError(
+                f"ConfigMap {name}: priorities cannot be read ({error}); write numbers, each with a list of regular expressions"
+            ) from error
+
+
+def ranked(group: NodePool, ranks: Sequence[GroupRank]) -> NodePool:
+    """Return a group with the weight of the highest rank that matches it, by its own name or by that of its scaling group."""
+    # EKS and AKS name the scaling group of a managed group so (amazon-eks-user-guide, AKS node resource group)
+    names = (group.name, f"eks-{group.name}-0123abcd-0123-4567-89ab-0123456789ab", f"aks-{group.name}-12345678-vmss")
+    levels = [rank.level for rank in ranks if any(rank.pattern.search(name) for name in names)]
+    return replace(group, weight=max(levels)) if levels else group
 
 
 def ranks_groups(compute_class: Object) -> bool:

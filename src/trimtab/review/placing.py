@@ -126,9 +126,10 @@ def pools_of(pods: DeclaredPods, workload: Workload, manifests: Manifests, found
     # where taints keep its pods off every pool, those of the one that comes first are told
     pool = _one_pool(open_to_it or by_weight(fit)[:1], pods.spread)
     if pool is None and fit:
-        if any(group.kind != NODE_POOL for group in fit):
+        groups = [group for group in fit if group.kind != NODE_POOL]
+        if groups and len({group.weight for group in groups}) < len(fit):
             names = ", ".join(sorted(group.name for group in fit))
-            found.refused = f"may run on nodes of {names}: how its pods divide over several node groups is not modelled"
+            found.refused = f"may run on nodes of {names}: nothing says which node group is grown first"
             return ()
         return _divided(pods, open_to_it, workload, found)
     if pool is None:

@@ -37,7 +37,7 @@ from trimtab.units import S_PER_MIN
 
 PRIORITIES = "cluster-autoscaler-priority-expander"
 """The name that Cluster Autoscaler reads (expander/priority/readme.md)."""
-_SPOT, _ON_DEMAND, _OTHERS = 20, 10, 1
+_SPOT, _ON_DEMAND, _BEHIND, _OTHERS = 20, 10, 5, 1
 _AKS_NAME_LENGTH = 12
 """Of a Linux node pool: lowercase letters and digits (AKS, "Create node pools", limitations)."""
 _GKE_NAME_LENGTH = 40
@@ -85,9 +85,7 @@ def group_script_path(spec: PoolSpec) -> str:
 def by_hand(spec: PoolSpec) -> str | None:
     """Return what of a need no node group carries; None where one does."""
     what = None
-    if spec.overflow is not None:
-        what = f"up to {spec.overflow.first_nodes} nodes first, and then {spec.overflow.further.pool.instance_type},"
-    elif spec.blocks and spec.pool.provider != "aws":
+    if spec.blocks and spec.pool.provider != "aws":
         what = "capacity blocks"
     elif spec.cut is not None and spec.provider_cuts:
         what = _not_by_gke(spec, spec.cut)
@@ -109,15 +107,18 @@ def _not_by_gke(spec: PoolSpec, cut: Cut) -> str | None:
 
 def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
     """Return the script that makes the groups of a need, from 0 nodes up to its limit."""
-    most = node_limit(spec, facts)
+    most, behind = node_limit(spec, facts), 0 if spec.behind is None else node_limit(spec.behind, facts)
+    then = "" if spec.behind is None else f", then {spec.behind.pool.instance_type}, 0 to {behind} nodes"
     head = _HEAD.format(
-        about=f"{spec.pool.instance_type} in {spec.pool.region}, 0 to {most} nodes, for {', '.join(spec.workloads)}",
+        about=f"{spec.pool.instance_type} in {spec.pool.region}, 0 to {most} nodes{then}, for {', '.join(spec.workloads)}",
         actions=", ".join(action.id for action in spec.actions),
     )
     make = {"aws": _eks, "gcp": _gke, "azure": _aks}[spec.pool.provider]
     # what is to be filled in is asked for once, whatever the number of groups
     most = math.ceil(most / max(1, spec.one_in))
-    lines = dict.fromkeys(line for group in _groups(spec) for line in make(spec, group, most))
+    lines = dict.fromkeys(
+        line for group in _groups(spec) for line in make(spec, group, behind if group.behind else most)
+    )
     if not spec.blocks:
         return head + "\n".join(lines) + "\n"
     first, *others = lines
@@ -136,6 +137,8 @@ class _Group:
     """Which share of the replicas of a hedged service it takes, counted from 1; 0: all."""
     rank: int = 0
     """How many types of spot nodes are cheaper, each in a group of its own; 0: it is of the planned one."""
+    behind: bool = False
+    """Whether it takes what has no room in the group before it, on nodes of another type."""
 
 
 def _groups(spec: PoolSpec) -> tuple[_Group, ...]:
@@ -145,6 +148,8 @@ def _groups(spec: PoolSpec) -> tuple[_Group, ...]:
     share is on demand alone (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split", with groups for pools).
     """
     planned = (spec.pool.instance_type,)
+    if spec.behind is not None:
+        return (_Group(planned, spot=False), _Group((spec.behind.pool.instance_type,), spot=False, behind=True))
     if not spec.spot:
         return (_Group(planned, spot=False),)
     if not spec.one_in:
@@ -170,7 +175,8 @@ def _spot_groups(spec: PoolSpec, share: int) -> Iterator[_Group]:
 
 def group_name(spec: PoolSpec, group: _Group) -> str:
     """Return the name of a group, within what its provider allows."""
-    parts = [spec.name, *([f"share-{group.share}"] if group.share else []), *(group.types if group.rank else ())]
+    parts = [spec.behind_name if group.behind else spec.name]
+    parts += [*([f"share-{group.share}"] if group.share else []), *(group.types if group.rank else ())]
     wanted = "-".join([*parts, "fallback"] if (spec.spot and not group.spot) or spec.blocks else parts)
     match spec.pool.provider:
         case "azure":
@@ -253,15 +259,17 @@ def block_group_prefix(spec: PoolSpec) -> str:
 
 def _gke(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
     name, taint, value = group_name(spec, group), _taint(spec), spec.name
+    gpus = spec.behind.gpus_per_node if group.behind and spec.behind is not None else spec.gpus_per_node
     labels = ",".join(f"{key}={said}" for key, said in _labels(spec, group).items())
     cut = "".join(f",{option}={said}" for option, said in spec.provider_cuts.items())
+    accelerator = "ACCELERATOR_BEHIND" if group.behind else "ACCELERATOR"
     yield f"""
-# FILL IN: the cluster, and the accelerator of {spec.pool.instance_type} as `gcloud compute accelerator-types list` spells it
-: "${{CLUSTER:?name of the GKE cluster}}" "${{ACCELERATOR:?such as nvidia-tesla-a100}}"
+# FILL IN: the cluster, and the accelerator of {group.types[0]} as `gcloud compute accelerator-types list` spells it
+: "${{CLUSTER:?name of the GKE cluster}}" "${{{accelerator}:?such as nvidia-tesla-a100}}"
 """
     yield f"""gcloud container node-pools create {name} --cluster "$CLUSTER" --location {shlex.quote(spec.pool.region)} \\
   --machine-type {shlex.quote(group.types[0])}{" --spot" if group.spot else ""} \\
-  --accelerator "type=$ACCELERATOR,count={spec.gpus_per_node}{cut},gpu-driver-version=default" \\
+  --accelerator "type=${accelerator},count={gpus}{cut},gpu-driver-version=default" \\
   --num-nodes 0 --enable-autoscaling --total-min-nodes 0 --total-max-nodes {most} --location-policy ANY \\
   --node-labels {labels} \\
   --node-taints {COMPUTE_CLASS}={value}:NoSchedule,{taint["key"]}={taint["value"]}:{taint["effect"]}"""
@@ -284,7 +292,7 @@ def _aks(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
 def compute_class(spec: PoolSpec) -> dict[str, Plain]:
     """Return GKE's class that takes spot pools first and scales nothing else up (GKE CRD reference, ComputeClass)."""
     grouped = _groups(spec)
-    levels = [(True, rank) for rank in range(len(spec.instance_types))] + [(False, 0)]
+    levels = [(True, rank) for rank in range(len(spec.instance_types))] + [(False, 0), (False, 1)]
     return {
         "apiVersion": "cloud.google.com/v1",
         "kind": "ComputeClass",
@@ -293,7 +301,11 @@ def compute_class(spec: PoolSpec) -> dict[str, Plain]:
             "priorities": [
                 {"nodepools": names}
                 for level in levels
-                if (names := [group_name(spec, group) for group in grouped if (group.spot, group.rank) == level])
+                if (
+                    names := [
+                        group_name(spec, group) for group in grouped if (group.spot, group.rank + group.behind) == level
+                    ]
+                )
             ],
             "whenUnsatisfiable": "DoNotScaleUp",
             "autoscalingPolicy": {
@@ -362,8 +374,10 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
 
 
 def _level(group: _Group) -> int:
-    """Return how early a group is grown: cheap types of spot nodes first, and any of them before on demand."""
-    return max(_ON_DEMAND + 1, _SPOT - group.rank) if group.spot else _ON_DEMAND
+    """Return how early a group is grown: cheap types of spot nodes first, on demand after them, then other types behind."""
+    if group.spot:
+        return max(_ON_DEMAND + 1, _SPOT - group.rank)
+    return _BEHIND if group.behind else _ON_DEMAND
 
 
 def _scaling_group(spec: PoolSpec, group: _Group) -> str:
