@@ -24,6 +24,7 @@ from trimtab_runtime.units import (
     MS_PER_S as MS_PER_S,
     MW_PER_W as MW_PER_W,
     NS_PER_S as NS_PER_S,
+    PCIE_LANE_GB_S as PCIE_LANE_GB_S,
     S_PER_DAY as S_PER_DAY,
     S_PER_HR as S_PER_HR,
     S_PER_MIN as S_PER_MIN,

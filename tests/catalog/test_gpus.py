@@ -153,3 +153,23 @@ def test_only_gpus_have_a_law_of_their_speed(catalog):
     lawless = {gpu.vendor for gpu in catalog.gpus if not gpu.has_speed_law}
 
     assert lawless == {"AWS", "Google"}
+
+
+@pytest.mark.parametrize(
+    ("name", "gb_s"),
+    [
+        ("V100-SXM2-16GB", 15.75),
+        ("A100-PCIe-80GB", 31.5),
+        ("L4", 31.5),
+        ("H100-SXM5-80GB", 63.0),
+        ("B300-SXM-270GB", 121.0),
+    ],
+)
+def test_a_link_carries_half_of_what_datasheets_print_for_both_directions(catalog, name, gb_s):
+    """NVIDIA's datasheets: 32, 64, 128 and 256 GB/s for sixteen lanes of PCIe 3, 4, 5 and 6, before line coding."""
+    assert catalog.gpu(name).pcie_gb_s == pytest.approx(gb_s, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["Trainium", "GB200-186GB", "T4G"])
+def test_a_board_whose_host_link_is_not_told_or_is_no_pcie_has_no_rate(catalog, name):
+    assert catalog.gpu(name).pcie_gb_s is None

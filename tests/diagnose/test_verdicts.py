@@ -33,6 +33,31 @@ def test_a_cause_is_named_by_its_witness(signs, cause):
     assert found.evidence
 
 
+@pytest.mark.parametrize(
+    ("signs", "proven"),
+    [
+        ({"sm_frac": 0.3, "pcie_rx_frac": 0.5}, True),
+        ({"sm_frac": 0.3, "pcie_rx_frac": 0.49}, False),
+        ({"sm_frac": 0.7, "pcie_rx_frac": 0.9}, False),
+        ({"sm_frac": 0.3, "pcie_tx_frac": 0.9}, False),
+        ({"sm_frac": 0.3}, False),
+    ],
+)
+def test_a_link_explains_idle_sms_from_half_of_what_it_carries_towards_the_gpu(signs, proven):
+    assert any(found.cause is Cause.TRANSFERS for found in causes_of(Signs(**signs))) is proven
+
+
+def test_a_link_that_is_busy_both_ways_is_between_gpus_and_pinned_memory_is_no_cure():
+    host, peers = (
+        first(sm_frac=0.3, pcie_rx_frac=0.8, pcie_tx_frac=0.1),
+        first(sm_frac=0.3, pcie_rx_frac=0.8, pcie_tx_frac=0.7),
+    )
+
+    assert any("pinned" in advice for advice in host.try_next)
+    assert any("NVLink" in advice for advice in peers.try_next)
+    assert not any("pinned" in advice for advice in peers.try_next)
+
+
 def test_low_sm_activity_alone_proves_no_cause():
     found = first(sm_frac=0.2, dram_frac=0.1, gpu_util_frac=0.5)
 

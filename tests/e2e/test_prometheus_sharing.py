@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.conftest import collected_from
 from tests.e2e.test_prometheus_corners import HOURS, START, STEP_S, STEPS, Page
 
+from trimtab.catalog import load_catalog
 from trimtab.diagnose.verdicts import Cause, causes_of, signs_of
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
@@ -169,6 +170,26 @@ def training(page):
     cpu(page, "free-0", "main", 16.0)
 
 
+SENTINEL = 9223372036854775792.0
+"""What DCGM gives for a field that it cannot read (DCGM_FP64_BLANK and its kin, as a 64-bit integer)."""
+
+
+def links(page):
+    """Runs that wait for PCIe (an A100's carries 31.5 GB/s): of the host, of each other, not at all, and not told."""
+    node(page, "link", 4)
+    rates = {"host-0": (20e9, 1e9), "peers-0": (25e9, 24e9), "calm-link-0": (3e9, 1e9), "unlinked-0": None}
+    for index, (name, told) in enumerate(rates.items()):
+        dcgm(page, "link", index, util=50.0, sm=0.2, namespace="ml", pod=name)
+        pod(page, name, "link", asks=[("nvidia_com_gpu", 1)])
+        page.add("kube_pod_owner", 1.0, namespace="ml", pod=name, owner_kind="Job", owner_name=name.removesuffix("-0"))
+        known = {**board("link", index), "namespace": "ml", "pod": name}
+        for metric, rate in zip(("RX", "TX"), told or (), strict=False):
+            values = np.full(STEPS, rate)
+            if name == "host-0":
+                values[10] = SENTINEL
+            page.add(f"DCGM_FI_PROF_PCIE_{metric}_BYTES", values, **known)
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
@@ -183,6 +204,7 @@ def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
         kai_unknown,
         unlabelled,
         training,
+        links,
     ):
         part(page)
     binaries = (prometheus_bin, promtool_bin)
@@ -215,6 +237,7 @@ def test_nodes_have_their_boards_however_often_they_advertise_them(bundle):
         "runai": 1,
         "plain": 8,
         "train": 4,
+        "link": 4,
     }
 
 
@@ -319,3 +342,38 @@ def test_a_run_at_the_limit_of_its_cpus_beside_idle_sms_waits_for_its_input(bund
 
     assert Cause.CPU_INPUT in causes["ml/bound"]
     assert Cause.CPU_INPUT not in causes["ml/free"]
+
+
+def test_what_boards_receive_and_send_over_pcie_is_a_rate_and_a_sentinel_spoils_its_hour_alone(bundle):
+    host = [row for row in usage(bundle, "GPU-link-0") if row["workload"] == "ml/host"]
+
+    assert host[0]["pcie_rx_gb_s_mean"] is None
+    assert {(row["pcie_rx_gb_s_mean"], row["pcie_tx_gb_s_mean"]) for row in host[1:]} == {(20.0, 1.0)}
+    assert {row["pcie_rx_gb_s_mean"] for row in usage(bundle, "GPU-link-3")} == {None}
+    assert bundle.meta.counts["DCGM_FI_PROF_PCIE_RX_BYTES: hours with an implausible mean dropped"] == 1
+
+
+def test_a_run_beside_idle_sms_waits_for_what_its_link_carries_from_the_host_or_between_gpus(bundle):
+    fleet, board = build_fleet(bundle, settings=Settings()), load_catalog().gpu("A100-SXM4-40GB")
+    told = {
+        workload.name: [
+            found.sentence for found in causes_of(signs_of(workload, board)) if found.cause is Cause.TRANSFERS
+        ]
+        for workload in fleet.workloads
+    }
+
+    assert told["ml/host"] == ["transfers (PCIe carries 63% of what it can, towards the GPU)"]
+    assert told["ml/peers"] == [
+        "transfers (PCIe carries 79% of what it can, towards the GPU, and 76% away from it: GPUs exchange data over it)"
+    ]
+    assert told["ml/calm-link"] == told["ml/unlinked"] == told["ml/bound"] == []
+
+
+def test_what_a_link_carries_is_no_share_where_the_board_or_its_link_is_not_known(bundle):
+    host = next(
+        workload for workload in build_fleet(bundle, settings=Settings()).workloads if workload.name == "ml/host"
+    )
+    behind_nvlink = load_catalog().gpu("GH200-96GB")
+
+    assert signs_of(host).pcie_rx_frac is None
+    assert signs_of(host, behind_nvlink).pcie_rx_frac is None

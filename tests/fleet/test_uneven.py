@@ -22,6 +22,8 @@ def uneven(p95, signal="sm_active"):
         memory_gib=half,
         memory_total_gib=half,
         cpu=absent,
+        pcie_rx_gb_s=absent,
+        pcie_tx_gb_s=absent,
         device=np.tile(np.arange(DEVICES), HOURS),
         names=tuple("abcd"),
         gpu=np.full(rows, "A10G", dtype=object),

@@ -12,7 +12,7 @@ from functools import cached_property
 from trimtab.catalog.kinds import Lifecycle, Precision
 from trimtab.catalog.rows import Row, items, number, packaged_rows, whole
 from trimtab.errors import UnknownName
-from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB
+from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB, PCIE_LANE_GB_S
 
 RATE_COLUMNS: Mapping[Precision, str] = {
     Precision.FP32: "fp32_tflops",
@@ -50,6 +50,8 @@ class Gpu:
     nvlink_gb_s: float
     """Both directions, one GPU to its peers; AMD's link and TPUs' are counted here too. 0 where none is known."""
     pcie_gen: int | None
+    pcie_lanes: int | None
+    """Of its connector; None where no source tells them, or its host is reached by another link (NVLink-C2C)."""
     mig_capable: bool
     mig_board: str
     """The family of MIG profiles; empty where the board has none."""
@@ -67,6 +69,12 @@ class Gpu:
     def tflops(self, precision: Precision) -> float | None:
         """Return the dense rate at a precision (tera-operations for integers); None where the board has no such path."""
         return self.rates_tflops.get(precision)
+
+    @property
+    def pcie_gb_s(self) -> float | None:
+        """Return what its PCIe link carries in one direction, headers of packets included; None where that is not known."""
+        lane_gb_s = PCIE_LANE_GB_S.get(self.pcie_gen or 0)
+        return None if lane_gb_s is None or self.pcie_lanes is None else lane_gb_s * self.pcie_lanes
 
     @property
     def fp32_tflops(self) -> float:
@@ -152,6 +160,7 @@ def _gpu(row: Row) -> Gpu:
         tdp_w=number(row["tdp_w"]) or math.nan,
         nvlink_gb_s=float(row["nvlink_gb_s"]),
         pcie_gen=whole(row["pcie_gen"]),
+        pcie_lanes=whole(row["pcie_lanes"]),
         mig_capable=row["mig_capable"] == "yes",
         mig_board=row["mig_board"],
         l2_mb=number(row["l2_mb"]),

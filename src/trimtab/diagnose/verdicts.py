@@ -46,6 +46,8 @@ class Signs:
     memory_peak_frac: float | None = None
     pcie_rx_frac: float | None = None
     """Of what the link carries."""
+    pcie_tx_frac: float | None = None
+    """The same, away from the GPU."""
     h2d_exposed_frac: float | None = None
     """Time in which data went to the GPU and no kernel ran, from a trace."""
     loader_wait_frac: float | None = None
@@ -79,6 +81,8 @@ class Bounds:
     stall_frac: float = 0.20
     """Share of the time in a trace from which a wait explains something."""
     link_frac: float = 0.50
+    """Share of what PCIe carries from which it explains idle SMs. DCGM counts headers too, so that a full link reads close to
+    1: from half on the GPU receives for half of the time or longer, at the link's full rate."""
     cpu_frac: float = 0.90
     quiet_cap_frac: float = 0.50
     """Share of its cap below which a service without a queue has too few requests."""
@@ -138,6 +142,14 @@ def _transfers(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
         yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
     elif signs.pcie_rx_frac is not None and signs.pcie_rx_frac >= limits.link_frac and not _busy_sm(signs, limits):
         seen = f"PCIe carries {signs.pcie_rx_frac:.0%} of what it can, towards the GPU"
+        back = signs.pcie_tx_frac
+        if back is not None and back >= limits.link_frac:
+            # what comes from the host goes one way: both ways is what GPUs send each other
+            seen = f"{seen}, and {back:.0%} away from it: GPUs exchange data over it"
+            advice = (
+                "boards with NVLink between them, or all GPUs of a run behind one switch",
+                "fewer and larger exchanges: gradient accumulation, less tensor parallelism, more pipeline stages",
+            )
         yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
 
 
@@ -251,13 +263,13 @@ def verdict_of(
     Where its readings prove no cause, those that a replayed plan ends (`ended`) stand for them. `gpu` is its board, where the
     catalog knows it.
     """
-    causes = _causes(workload, bands, ended) or _bound(workload)
+    causes = _causes(workload, bands, ended, gpu) or _bound(workload)
     sentences = [_use(workload, bands), *_memory(workload, bands), *causes]
     if workload.activity.signal == "gpu_util":
         sentences.append(_only_busy_time(gpu))
     if gpu is not None and not gpu.has_speed_law:
         sentences.append(f"how fast it would be on other boards than {gpu.name} is not known: it is moved to none")
-    return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window))
+    return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window, gpu))
 
 
 def _only_busy_time(gpu: Gpu | None) -> str:
@@ -304,12 +316,12 @@ def _bound(workload: Workload) -> list[str]:
     return []
 
 
-def _causes(workload: Workload, bands: Bands, ended: Sequence[str]) -> list[str]:
+def _causes(workload: Workload, bands: Bands, ended: Sequence[str], gpu: Gpu | None) -> list[str]:
     """Say why a workload that works does little, or that this cannot be told and what is missing."""
     activity = workload.activity
     if activity.mean_frac is None or not bands.active_frac <= activity.mean_frac < bands.find_cause_frac:
         return []
-    found = causes_of(signs_of(workload))
+    found = causes_of(signs_of(workload, gpu))
     if found[0].cause is Cause.UNDETERMINED and ended:
         return [f"cause: {' and '.join(ended)} (the plan ends that)"]
     if found[0].cause is Cause.UNDETERMINED and activity.sm_frac is None:
@@ -318,8 +330,11 @@ def _causes(workload: Workload, bands: Bands, ended: Sequence[str]) -> list[str]
     return [f"{leads.get(cause.cause, 'cause: ')}{cause.sentence}" for cause in found]
 
 
-def signs_of(workload: Workload) -> Signs:
-    """Return what a workload's history shows of the five causes; a service's cap is the most that it was observed to hold."""
+def signs_of(workload: Workload, gpu: Gpu | None = None) -> Signs:
+    """Return what a workload's history shows of the five causes; a service's cap is the most that it was observed to hold.
+
+    What its links carried are shares of what those of `gpu` can; without it, of no known share.
+    """
     activity, service = workload.activity, workload.service
     peak, total = activity.memory_peak_gib, activity.memory_total_gib
     batch = waiting = cap = None
@@ -333,6 +348,8 @@ def signs_of(workload: Workload) -> Signs:
         tensor_frac=activity.tensor_frac,
         dram_frac=activity.dram_frac,
         memory_peak_frac=None if peak is None or not total else peak / total,
+        pcie_rx_frac=_of_link(activity.pcie_rx_gb_s, gpu),
+        pcie_tx_frac=_of_link(activity.pcie_tx_gb_s, gpu),
         cpu_frac=activity.cpu_frac,
         serving=workload.kind is WorkloadKind.SERVING,
         batch=batch,
@@ -341,12 +358,17 @@ def signs_of(workload: Workload) -> Signs:
     )
 
 
+def _of_link(rate_gb_s: float | None, gpu: Gpu | None) -> float | None:
+    most_gb_s = None if gpu is None else gpu.pcie_gb_s
+    return None if rate_gb_s is None or most_gb_s is None else min(rate_gb_s / most_gb_s, 1.0)
+
+
 def _most(values: FloatArray) -> float | None:
     seen = values[~np.isnan(values)]
     return float(seen.max()) if len(seen) else None
 
 
-def _evidence(workload: Workload, window: str) -> tuple[Evidence, ...]:
+def _evidence(workload: Workload, window: str, gpu: Gpu | None) -> tuple[Evidence, ...]:
     activity = workload.activity
     readings = {
         "SM active": activity.sm_frac,
@@ -356,6 +378,9 @@ def _evidence(workload: Workload, window: str) -> tuple[Evidence, ...]:
     }
     if activity.cpu_frac is not None:
         readings["CPU of what its pods may use"] = activity.cpu_frac
+    link_frac = _of_link(activity.pcie_rx_gb_s, gpu)
+    if link_frac is not None:
+        readings["PCIe towards the GPU, of what it carries"] = link_frac
     return tuple(
         Evidence(
             what=name,

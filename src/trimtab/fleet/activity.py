@@ -32,6 +32,8 @@ USAGE_COLUMNS = (
     *(f"{metric}_{statistic}" for metric in ("sm_active", "gpu_util") for statistic in ("p50", "p95")),
     "memory_used_gib_max",
     "cpu_used_frac_mean",
+    "pcie_rx_gb_s_mean",
+    "pcie_tx_gb_s_mean",
     "of_pods",
 )
 
@@ -53,6 +55,8 @@ class DeviceHours:
     memory_total_gib: FloatArray
     cpu: FloatArray
     """CPU that the owner's pods used in the hour, of what they may use."""
+    pcie_rx_gb_s: FloatArray
+    pcie_tx_gb_s: FloatArray
     device: IntArray
     """Index into `names`."""
     names: tuple[str, ...]
@@ -90,6 +94,8 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
         memory_gib=numbers(usage["memory_used_gib_max"])[inside],
         memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
         cpu=numbers(usage["cpu_used_frac_mean"])[inside],
+        pcie_rx_gb_s=numbers(usage["pcie_rx_gb_s_mean"])[inside],
+        pcie_tx_gb_s=numbers(usage["pcie_tx_gb_s_mean"])[inside],
         device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
         names=tuple(devices_seen.dictionary.to_pylist()),
         gpu=np.array([type_of.get(name) for name in text(usage["device"])], dtype=object)[inside],
@@ -137,6 +143,8 @@ def activity_of(
         dram_frac=mean_of_known(np.minimum(rows.means["dram_active"][mine] * scale, 1.0)),
         gpu_util_frac=mean_of_known(np.minimum(rows.means["gpu_util"][mine] * scale, 1.0)),
         cpu_frac=mean_of_known(rows.cpu[mine]),
+        pcie_rx_gb_s=mean_of_known(rows.pcie_rx_gb_s[mine]),
+        pcie_tx_gb_s=mean_of_known(rows.pcie_tx_gb_s[mine]),
         memory_peak_gib=None if top is None else float(memory[top]),
         memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
         busy_gpus=np.where(

@@ -103,6 +103,10 @@ class Activity:
     """Share of the devices it held that showed any activity in the hours in which it was active at all."""
     measured_frac: float
     """Share of its held device-hours that have samples."""
+    pcie_rx_gb_s: float | None = None
+    """Received over PCIe by each device, whoever of its board's holders it was for."""
+    pcie_tx_gb_s: float | None = None
+    """Sent likewise."""
     cpu_frac: float | None = None
     """CPU that its pods used, of what they may use."""
     uneven: float | None = None

@@ -21,6 +21,7 @@ from trimtab.monitor.watched import NodeRate, Thresholds, Watched
 from trimtab.sources.kubernetes.owners import HASHED_POD, NUMBERED_POD, REPLICA_SET_POD, RUN_KINDS
 from trimtab.sources.prometheus.dcgm import (
     INTEL_METRICS,
+    LINK_METRICS,
     METRICS,
     NEURON_METRICS,
     TPU_METRICS,
@@ -29,7 +30,7 @@ from trimtab.sources.prometheus.dcgm import (
     MetricUnit,
 )
 
-_UNWATCHED = frozenset({*NEURON_METRICS, *TPU_METRICS, *INTEL_METRICS})
+_UNWATCHED = frozenset({*LINK_METRICS, *NEURON_METRICS, *TPU_METRICS, *INTEL_METRICS})
 """No alert or board was made for these; some have names that others use too (`memory_used`)."""
 _READ = tuple(metric for metric in (*METRICS, *WATCHED_METRICS) if metric not in _UNWATCHED)
 

@@ -158,6 +158,8 @@ GPU_USAGE = (
         "CPU that the workload's pods used, of what they may use: mean of the hour",
         "cAdvisor container_cpu_usage_seconds_total, kube_pod_container_resource_limits",
     ),
+    _amount("pcie_rx_gb_s_mean", "received over PCIe, mean of the hour", "GB/s", origin="DCGM_FI_PROF_PCIE_RX_BYTES"),
+    _amount("pcie_tx_gb_s_mean", "sent over PCIe, mean of the hour", "GB/s", origin="DCGM_FI_PROF_PCIE_TX_BYTES"),
     _amount("memory_used_gib_mean", "memory in use, mean", "GiB", origin="DCGM_FI_DEV_FB_USED"),
     _amount("memory_used_gib_max", "memory in use, maximum", "GiB", origin="DCGM_FI_DEV_FB_USED"),
     _amount("power_w_mean", "board power, mean", "W", origin="DCGM_FI_DEV_POWER_USAGE"),

@@ -5,7 +5,7 @@ from trimtab.sources.prometheus.doctor import FindingStatus, ServerFacts, server
 
 GOOD = {
     "gpus": 8,
-    "readings": frozenset({"sm_active", "tensor_active", "dram_active", "gpu_util"}),
+    "readings": frozenset({"sm_active", "tensor_active", "dram_active", "gpu_util", "pcie_rx_gb_s"}),
     "scrape_s": 30.0,
     "history_days": 30,
     "pods_named": True,
@@ -33,6 +33,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
     [
         ({"gpus": 0}, "GPU metrics", FindingStatus.MISSING, "dcgm-exporter"),
         ({"readings": frozenset({"gpu_util"})}, "sm_active", FindingStatus.WEAK, "DCGM_FI_PROF_SM_ACTIVE, gauge"),
+        ({"readings": frozenset({"gpu_util"})}, "PCIe", FindingStatus.WEAK, "DCGM_FI_PROF_PCIE_RX_BYTES, gauge"),
         ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "DCGM_EXPORTER_KUBERNETES"),
         ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "KUBERNETES_ENABLE_DRA=true"),
         ({"sharing_nodes": 2}, "shared GPUs", FindingStatus.WEAK, "--kubernetes-virtual-gpus"),

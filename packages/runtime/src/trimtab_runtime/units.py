@@ -21,6 +21,8 @@ BYTES_PER_MIB = 1024**2
 BYTES_PER_GIB = 1024**3
 MIB_PER_GIB = 1024
 BYTES_PER_GB = 10**9
+PCIE_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+"""PCIe, GB/s a lane and direction after line coding, by generation (PCI-SIG base specifications)."""
 MJ_PER_KWH = 3.6e9
 """Millijoules (DCGM's energy counter) in a kilowatt-hour."""
 MW_PER_W = 1000

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trimtab.catalog.model_servers import first_label
-from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S, MW_PER_W
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S, MW_PER_W
 
 
 class MetricUnit(Enum):
@@ -41,6 +41,7 @@ class MetricUnit(Enum):
     JOULE = "J"
     CELSIUS = "C"
     MICROJOULE = "uJ"
+    BYTES_PER_S = "bytes/s"
     BITS = "bits"
     """A mask: NVML's reasons of clock events."""
     DURATION = "duration"
@@ -48,12 +49,13 @@ class MetricUnit(Enum):
 
     @property
     def factor(self) -> float:
-        """Return what a value is multiplied with to have shares, GiB, W or kWh."""
+        """Return what a value is multiplied with to have shares, GiB, GB/s, W or kWh."""
         return {
             MetricUnit.PERCENT: 0.01,
             MetricUnit.SHARE: 1.0,
             MetricUnit.MIB: 1.0 / MIB_PER_GIB,
             MetricUnit.BYTES: 1.0 / BYTES_PER_GIB,
+            MetricUnit.BYTES_PER_S: 1.0 / BYTES_PER_GB,
             MetricUnit.WATT: 1.0,
             MetricUnit.MILLIWATT: 1.0 / MW_PER_W,
             MetricUnit.MILLIJOULE: 1.0 / MJ_PER_KWH,
@@ -174,6 +176,14 @@ INTEL_METRICS = (
     _gaudi("habanalabs_power_mW", "power_w", MetricUnit.MILLIWATT),
 )
 
+LINK_METRICS = (
+    *_metrics("pcie_rx_gb_s", DCGM_FI_PROF_PCIE_RX_BYTES=MetricUnit.BYTES_PER_S),
+    *_metrics("pcie_tx_gb_s", DCGM_FI_PROF_PCIE_TX_BYTES=MetricUnit.BYTES_PER_S),
+)
+"""What a board receives over PCIe and what it sends: rates, headers of packets included (DCGM, "Profiling Metrics": averaged
+over the interval), although some lists of counters call them counters. DCGM_FI_DEV_PCIE_RX_THROUGHPUT and its sibling are not
+read: NVML means them as KB/s of 20 ms, dcgm-exporter's help as a total in KB."""
+
 METRICS: tuple[ExportedMetric, ...] = (
     *_metrics(
         "gpu_util",
@@ -220,6 +230,7 @@ METRICS: tuple[ExportedMetric, ...] = (
         DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO=MetricUnit.SHARE,
         nvidia_smi_mig_graphics_activity_ratio=MetricUnit.SHARE,
     ),
+    *LINK_METRICS,
     *AMD_METRICS,
     *NEURON_METRICS,
     *TPU_METRICS,

@@ -165,7 +165,8 @@ def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
-        of_nvidia = [*activity(facts.readings), _pods(facts), *_shared(facts), _alerts(facts)] if facts.nvidia else []
+        told = (*activity(facts.readings), _links(facts), _pods(facts), *_shared(facts), _alerts(facts))
+        of_nvidia = list(told) if facts.nvidia else []
         found += [*_other_makers(facts), *of_nvidia, history(facts.history_days), _scrapes(facts)]
     return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
@@ -203,6 +204,19 @@ def activity(readings: Collection[str]) -> Iterator[DoctorFinding]:
         else:
             fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
             yield DoctorFinding(what=name, status=FindingStatus.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+
+
+def _links(facts: ServerFacts) -> DoctorFinding:
+    if "pcie_rx_gb_s" in facts.readings:
+        return DoctorFinding(what="PCIe", status=FindingStatus.OK, detail="exported")
+    return DoctorFinding(
+        what="PCIe",
+        status=FindingStatus.WEAK,
+        detail="not exported",
+        cost="whether a workload waits for transfers is not told",
+        fix="add to dcgm-exporter's counters file (-f counters.csv): DCGM_FI_PROF_PCIE_RX_BYTES, gauge, Bytes received a "
+        "second.; DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Bytes sent a second.",
+    )
 
 
 _BUSY_ONLY = "how hard a busy board works is not told, so that over-provisioning is understated"

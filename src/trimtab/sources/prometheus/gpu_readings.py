@@ -400,6 +400,30 @@ def collect_energy(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -
         cube.put("energy_kwh", found[0], hours[sound], drawn_kwh[sound])
 
 
+LINKS = ("pcie_rx_gb_s", "pcie_tx_gb_s")
+"""Readings of which the mean of the hour is kept alone."""
+_LINK_BOUND_GB_S = 128.0
+"""Sixteen lanes of PCIe 6 carry 121 GB/s: a higher mean is a sentinel's."""
+
+
+def link_question(metric: ExportedMetric, grid: HourGrid) -> Wanted:
+    """Return what `collect_link` asks about a link."""
+    return Wanted(statistic=Statistic.MEAN, metric=metric, grid=grid)
+
+
+def collect_link(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -> None:
+    """Collect the mean rate of a link in each hour; boards with MIG repeat the whole board's, which is no instance's."""
+    for series in ask(link_question(metric, cube.grid)):
+        found = tally.key_of(series)
+        if found is None or found[1].mig_profile:
+            continue
+        rate_gb_s = series.values * metric.unit.factor
+        sound = np.isfinite(rate_gb_s) & (rate_gb_s >= 0.0) & (rate_gb_s <= _LINK_BOUND_GB_S)
+        tally.count(f"{metric.name}: hours with an implausible mean dropped", int((~sound).sum()))
+        hours = cube.grid.hour_of(series.times_ms)
+        cube.put(f"{metric.canonical}_mean", found[0], hours[sound], rate_gb_s[sound])
+
+
 def gauge_questions(metric: ExportedMetric, grid: HourGrid) -> list[Wanted]:
     """Return what `collect_statistics` asks about a gauge, in its order."""
     return [

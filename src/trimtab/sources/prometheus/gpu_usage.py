@@ -22,15 +22,18 @@ from trimtab.sources.prometheus.dcgm import (
     neuron_cores,
 )
 from trimtab.sources.prometheus.gpu_readings import (
+    LINKS,
     Ask,
     HourlyValues,
     Wanted,
     collect_counts,
     collect_energy,
     collect_histograms,
+    collect_link,
     collect_statistics,
     count_disagreements,
     gauge_questions,
+    link_question,
     probe_scale,
     probe_step_s,
     recorded_histograms,
@@ -240,6 +243,10 @@ def _gauges(metrics: GpuMetrics, *, mig: bool) -> list[ExportedMetric]:
     ]
 
 
+def _links(metrics: GpuMetrics) -> list[ExportedMetric]:
+    return [metric for canonical in LINKS for metric in metrics.of(canonical)]
+
+
 def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[Wanted]:
     """Yield what `_collected` asks, in its order."""
     for metric in metrics.counted:
@@ -248,6 +255,8 @@ def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[W
         yield from gauge_questions(metric, piece)
     for metric in metrics.of("energy_kwh"):
         yield Wanted(statistic=Statistic.RISE, metric=metric, grid=piece)
+    for metric in _links(metrics):
+        yield link_question(metric, piece)
 
 
 def _collected(
@@ -261,6 +270,8 @@ def _collected(
         collect_statistics(values.server, metric, metrics.scales[metric.name], cube, tally, ask)
     for metric in metrics.of("energy_kwh"):
         collect_energy(ask, metric, cube, tally)
+    for metric in _links(metrics):
+        collect_link(ask, metric, cube, tally)
     bins = _best_bins(cube, metrics, lambda metric: recorded_histograms(values, metric, cube, tally))
     basis = "recording rules"
     if with_raw and not _is_whole(bins, cube):
@@ -465,7 +476,7 @@ def _folded(
         total = np.where(weight.sum(axis=0) > 0, weight.sum(axis=0), 1.0)
         folded = (np.where(present, stacked, 0.0) * weight).sum(axis=0) / total
     if not statistic.startswith("power"):
-        most = np.inf if statistic.startswith("memory") else 1.0
+        most = np.inf if statistic.startswith(("memory", *LINKS)) else 1.0
         folded = np.where(apart, np.minimum(summed, most) if statistic != "energy_kwh" else summed, folded)
     return np.where(some, folded, np.nan)
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from trimtab_runtime.profile.block import BLOCK_BYTES, Prober, Readings
 from trimtab_runtime.profile.nvml import MIG_ENABLED, NO_VALUE_U64, Nvml, NvmlError, ProcessRow, answer_words
 from trimtab_runtime.profile.record import DeviceRecord
-from trimtab_runtime.units import BYTES_PER_GIB, MW_PER_W
+from trimtab_runtime.units import BYTES_PER_GIB, MW_PER_W, PCIE_LANE_GB_S
 
 MOST_PROCESS_ROWS = 256
-_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""PCIe, GB/s a lane and direction after line coding, by generation (PCI-SIG base specifications)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +153,7 @@ def _memory_gib(nvml: Nvml, handle: ctypes.c_void_p) -> float | None:
 def _pcie_gb_s(nvml: Nvml, handle: ctypes.c_void_p) -> float | None:
     generation = nvml.number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
     width = nvml.number("nvmlDeviceGetMaxPcieLinkWidth", handle)
-    lane = _LANE_GB_S.get(generation or 0)
+    lane = PCIE_LANE_GB_S.get(generation or 0)
     return None if lane is None or not width else lane * width
 
 
