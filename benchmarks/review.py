@@ -1,11 +1,12 @@
 """Changes of manifests whose effect another simulator plays: what `trimtab review` says of each, beside what truly happens.
 
-Run: python -m benchmarks.review [--changes N] [--seed S] [--spreads]
+Run: python -m benchmarks.review [--changes N] [--seed S] [--spreads] [--hours]
 
 Fleets are those of the proving ground (services, requests one by one). A change sets replicas, an autoscaler's target, least,
 most, window or metric, the instance type, a node pool's limit or consolidation, a disruption budget, or leaves out a
-toleration. The world plays it over the whole history from the numbers that wrote the manifest, and never reads the manifest;
-the review reads the manifest and never sees the numbers.
+toleration; with `--hours` it is a ScaledObject with a trigger by the hour beside that on load. The world plays it over the
+whole history from the numbers that wrote the manifest, and never reads the manifest; the review reads the manifest and never
+sees the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import yaml
 
 from benchmarks.proving.families import FAMILIES
 from benchmarks.proving.fleet import G6E, P4D, USD_HR, Fleet, ServiceTruth
-from benchmarks.proving.history import Machine
+from benchmarks.proving.history import START, Machine
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.clock import HOUR_S
 from benchmarks.proving.world.service import Nodes, Scaling, Start
@@ -54,6 +55,8 @@ class Change:
     policy: str = "WhenEmptyOrUnderutilized"
     budget: bool = False
     """Whether a PodDisruptionBudget lets no pod go."""
+    hours: tuple[int, int, int] | None = None
+    """From and until which hour of each weekday (UTC) so many replicas are asked for, beside the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +80,11 @@ class Truth:
     in_time_frac: float
 
 
-def changes(rng: np.random.Generator, service: ServiceTruth, count: int) -> Iterator[Change]:
-    """Yield changes of one service, of every kind in turn."""
+def changes(rng: np.random.Generator, service: ServiceTruth, count: int, *, hours: bool = False) -> Iterator[Change]:
+    """Yield changes of one service, of every kind in turn; or of triggers by the `hours` alone."""
     before = sum(site.replicas for site in service.sites)
     busiest = np.bincount((service.arrival_s // 300).astype(np.int64)).max() / 300 / before
-    made = (
+    made: tuple[Callable[[], Change], ...] = (
         lambda: Change(what="replicas", replicas=int(rng.integers(max(2, before // 3), before * 2))),
         lambda: Change(what="target", target_req_s=busiest * rng.uniform(0.4, 1.2)),
         lambda: Change(what="least", target_req_s=busiest * 0.7, least=int(rng.integers(2, before))),
@@ -93,6 +96,13 @@ def changes(rng: np.random.Generator, service: ServiceTruth, count: int) -> Iter
         lambda: Change(what="only empty", target_req_s=busiest * 0.6, policy="WhenEmpty"),
         lambda: Change(what="budget", target_req_s=busiest * 0.6, budget=True),
     )
+    if hours:
+
+        def timed(begin: int, end: int) -> Change:
+            held = begin, end, int(rng.integers(before, before * 2))
+            return Change(what=f"hours {begin}-{end}", target_req_s=busiest * rng.uniform(0.5, 1.0), hours=held)
+
+        made = (lambda: timed(8, 18), lambda: timed(22, 6), lambda: timed(0, 12), lambda: timed(11, 13))
     for number in range(count):
         yield made[(number + int(rng.integers(0, len(made)))) % len(made)]()
 
@@ -177,6 +187,9 @@ def _scaler(change: Change, meta: dict[str, str], server: str) -> Iterator[dict[
             ]
         },
     }
+    if change.hours is not None:
+        yield _timed_scaler(change, change.hours, meta, pods)
+        return
     follows = _RECORD.replace(":", "_")
     value = change.target_req_s or change.target_sm_frac or 0.0
     metric = {"metric": {"name": follows}, "target": {"type": "AverageValue", "averageValue": f"{1000 * value:.0f}m"}}
@@ -194,6 +207,37 @@ def _scaler(change: Change, meta: dict[str, str], server: str) -> Iterator[dict[
     }
 
 
+def _timed_scaler(change: Change, hours: tuple[int, int, int], meta: dict[str, str], pods: str) -> dict[str, object]:
+    begin, end, replicas = hours
+    # what begins late on a weekday ends on the morning after
+    last_days = "1-5" if begin < end else "2-6"
+    cron = {"timezone": "Etc/UTC", "start": f"0 {begin} * * 1-5", "end": f"0 {end} * * {last_days}"}
+    load = {"query": f"sum({_RECORD}{pods})", "threshold": f"{change.target_req_s:.3f}", "ignoreNullValues": "false"}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": meta,
+        "spec": {
+            "scaleTargetRef": {"name": meta["name"]},
+            "minReplicaCount": change.least,
+            "maxReplicaCount": change.most,
+            "triggers": [
+                {"type": "prometheus", "metadata": load},
+                {"type": "cron", "metadata": {**cron, "desiredReplicas": str(replicas)}},
+            ],
+        },
+    }
+
+
+def _timed(hours: tuple[int, int, int], days: int) -> list[tuple[float, float, int]]:
+    """Return the hours of each weekday in seconds from the start, those of the Friday before it included."""
+    begin, end, replicas = hours
+    length_s = (end - begin) % 24 * HOUR_S
+    starts = [(day, (day * 24 + begin) * HOUR_S) for day in range(-1, days)]
+    weekdays = [start_s for day, start_s in starts if (START.weekday() + day) % 7 < 5]
+    return [(start_s, start_s + length_s, replicas) for start_s in weekdays]
+
+
 def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float, *, spreads: bool = False) -> Truth:
     """Return what the world makes of a change."""
     scaling = None
@@ -207,6 +251,7 @@ def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float, 
             target_frac=round(1000 * value) / 1000,
             follows=0 if change.target_req_s else 1,
             down_window_s=change.down_window_s,
+            timed=() if change.hours is None else _timed(change.hours, DAYS),
         )
         start = min(max(before, change.least), change.most)
     per_node = change.machine.gpus
@@ -247,6 +292,7 @@ def main() -> None:
         action="store_true",
         help="new pods take the emptiest node, as kube-scheduler scores by default, not the fullest",
     )
+    parser.add_argument("--hours", action="store_true", help="changes are triggers by the hour beside one on load")
     arguments = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -255,9 +301,10 @@ def main() -> None:
             make = next(family.make for family in FAMILIES if family.name == name)
             fleet = make(arguments.seed + number, DAYS)
             count = arguments.changes // FLEETS + (number < arguments.changes % FLEETS)
-            rows += list(
-                _of_fleet(fleet, Path(folder) / str(number), count, arguments.seed + number, spreads=arguments.spreads)
+            made = changes(
+                np.random.default_rng(arguments.seed + number), fleet.services[0], count, hours=arguments.hours
             )
+            rows += list(_of_fleet(fleet, Path(folder) / str(number), made, spreads=arguments.spreads))
     errors = [abs(row.cost_frac) for row in rows if row.judged]
     known = [abs(row.cost_frac) for row in rows if row.judged and row.within_ends is None]
     ends = [row.within_ends for row in rows if row.judged and row.within_ends is not None]
@@ -282,13 +329,13 @@ def main() -> None:
     )
 
 
-def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int, *, spreads: bool) -> Iterator[Row]:
+def _of_fleet(fleet: Fleet, folder: Path, made: Iterator[Change], *, spreads: bool) -> Iterator[Row]:
     bundle = open_fleet(fleet.write(folder))
     (service,) = fleet.services
     targets = service.declared["targets"]
     assert isinstance(targets, list)
     limit_s, quantile = float(targets[0]["limit_s"]), float(targets[0]["quantile"])
-    for change in changes(np.random.default_rng(seed), service, count):
+    for change in made:
         truth = played(fleet, service, change, limit_s, spreads=spreads)
         documents = yaml.safe_load_all(yaml.safe_dump_all(manifest(change, service.name, spreads=spreads)))
         found = review(bundle, read_objects(("change.yaml", one) for one in documents))

@@ -359,3 +359,18 @@ def test_keda_gives_up_the_last_replica_and_starts_one_for_who_asks_at_the_gatew
     assert first[1] == pytest.approx(10 + 120 + 360 + 600, abs=90)
     assert second[0] == pytest.approx(7200.0, abs=60)
     assert len(never.nodes) == 1
+
+
+def test_a_trigger_by_the_hour_holds_replicas_while_nothing_comes() -> None:
+    played = play(
+        np.zeros(0),
+        np.zeros(0),
+        server=Server(slots=1),
+        nodes=Nodes(boot_s=30.0, load_s=30.0),
+        start=Start.packed(1, 1),
+        horizon_s=3600.0,
+        scaling=Scaling(minimum=1, maximum=8, target_frac=1.0, timed=((600.0, 1200.0, 5),)),
+    )
+
+    # five from the decision at 600 s on, until five minutes after the last that asked
+    assert [int(played.replicas[at]) for at in (38, 39, 78, 97, 98)] == [1, 5, 5, 5, 1]

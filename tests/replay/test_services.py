@@ -319,3 +319,35 @@ def test_while_no_node_can_be_had_who_wakes_a_service_waits_until_that_is_over()
     # asked 70 min into the history, from whose second to third hour nothing starts: 110 min, then a start
     assert in_time(110 * 60.0) == 0
     assert in_time(110 * 60.0 + 300.0 + 30.0) == 1
+
+
+def test_a_timetable_holds_replicas_beside_the_load_and_lets_go_as_the_load_does():
+    # nothing arrives; ten replicas are asked for in the second of three hours
+    asked = np.repeat([0.0, 10.0, 0.0], 240)
+    timed = replace(history([0.0] * 720), asked=asked)
+
+    result = replay_service(timed, model(), HpaPolicy(0.7, 2, 50), initial_replicas=2)
+
+    held = result.held.reshape(3, 240)
+    # up by 4 in each decision, and by twice as many from 8 on; down after the highest of five minutes
+    assert (held[0].max(), held[1, 5:].min(), held[1].max(), held[2, 25:].max()) == (2, 10, 10, 2)
+
+
+def test_a_timetable_asks_for_no_more_than_the_load_does_where_that_is_more():
+    busy = history([300.0] * 480)
+
+    alone, timed = (
+        replay_service(each, model(), HpaPolicy(0.7, 2, 50), initial_replicas=2)
+        for each in (busy, replace(busy, asked=np.full(480, 3.0)))
+    )
+
+    assert np.array_equal(alone.held, timed.held)
+
+
+def test_a_timetable_wakes_a_service_that_has_gone_to_none():
+    asked = np.repeat([0.0, 1.0], 240)
+    policy = KedaPolicy(hpa=HpaPolicy(0.7, 0, 50))
+
+    result = replay_service(replace(history([0.0] * 480), asked=asked), model(), policy, initial_replicas=1)
+
+    assert (result.held[200], result.held[244], result.held[-1]) == (0, 1, 1)

@@ -3,15 +3,19 @@
 Replicas of a fallback are those of kedacore/keda v2.20.2, pkg/fallback/fallback_test.go (fallback of 10; 4, 6 and 15 current).
 """
 
+from datetime import UTC, datetime
+
 import pytest
 import yaml
 from tests.review.test_review import bundle as bundle, hpa, on_pool, pods_metric, reviewed
 
+from trimtab.fleet.model import Window
 from trimtab.policies.scaling import Tolerance, average_value
 from trimtab.review.manifests import read_objects
-from trimtab.review.scaling import PAUSED, PAUSED_REPLICAS, Fallback, Replica, paused, paused_at, scaling_of
+from trimtab.review.scaling import PAUSED, PAUSED_REPLICAS, Fallback, Replica, hours_of, paused, paused_at, scaling_of
 
 REPLICA = Replica(capacity_req_s=10.0, full_frac=1.0, signal="sm_active")
+MONDAY = datetime(2026, 9, 7, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,104 @@ def test_metrics_over_different_windows_are_noted():
     slow = trigger(DEMAND.replace("1m", "5m"), 4, "slow")
 
     assert any("slow averages over 300 s" in note for note in policy(trigger(DEMAND, 3), slow).notes)
+
+
+def cron(start="0 8 * * 1-5", end="0 18 * * 1-5", timezone="Etc/UTC", replicas=10):
+    return (
+        f"{{type: cron, metadata: {{timezone: {timezone}, start: '{start}', end: '{end}', "
+        f"desiredReplicas: '{replicas}'}}}}"
+    )
+
+
+def timed(*triggers, start=MONDAY, days=7, more=""):
+    notes = []
+    (document,) = [one for one in yaml.safe_load_all(scaled(*triggers, more=more)) if one]
+    (scaler,) = read_objects([("a.yaml", document)]).scalers["prod/api"]
+    return hours_of(scaler, Window(start=start, hours=24 * days), notes), notes
+
+
+def active(spans):
+    """The minutes of the week in which a trigger asks for replicas."""
+    return {(span.begin_min + minute) % WEEK_MIN for span in spans for minute in range(span.length_min)}
+
+
+WEEK_MIN = 7 * 24 * 60
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_active"),
+    [
+        # kedacore/keda v2.20.2, pkg/scalers/cron_scaler_test.go: validCronMetadata is active on Thursday, the second one in
+        # even hours, the third in the first and third quarter of each hour
+        ("0 0 * * Thu", "59 23 * * Thu", lambda minute: minute // 1440 == 3 and minute % 1440 < 1439),
+        ("0 */2 * * *", "0 1-23/2 * * *", lambda minute: minute // 60 % 2 == 0),
+        ("0,30 * * * *", "15,45 * * * *", lambda minute: minute % 30 < 15),
+        # "30-33": the next start is before the next end until the last of them (GetMetricsAndActivity)
+        ("30-33 * * * *", "45 * * * *", lambda minute: 33 <= minute % 60 < 45),
+        ("30 * * * *", "45-50 * * * *", lambda minute: 30 <= minute % 60 < 50),
+        ("0 22 * * *", "0 6 * * *", lambda minute: not 360 <= minute % 1440 < 1320),
+    ],
+)
+def test_a_cron_trigger_is_active_when_it_is_in_keda(start, end, is_active):
+    (spans, _) = timed(trigger(), cron(start, end))
+
+    assert active(spans) == {minute for minute in range(WEEK_MIN) if is_active(minute)}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        # the faults of the same file's testCronMetadata
+        (cron(timezone="''"), "no time zone"),
+        (cron("-30 * * * *", "45 * * * *"), "is no timetable"),
+        (cron("30 * * * *", "-50 * * * *"), "is no timetable"),
+        (cron("30 * * * *", "50 * * -3 *"), "is no timetable"),
+        (cron("30 * * * *", "30 * * * *"), "its start is its end"),
+        (cron(replicas=""), "no desiredReplicas"),
+        (cron(replicas=0), "no desiredReplicas"),
+        (cron(timezone="Mars/Olympus"), "no time zone"),
+        (cron("0 8 1 * *"), "not those of every week"),
+        (cron().replace("type: cron", "type: cron, metricType: Value"), "no average value"),
+    ],
+)
+def test_a_cron_trigger_that_keda_refuses_or_that_is_not_of_every_week_is_told(said, why):
+    assert why in timed(trigger(), said)[0]
+
+
+def test_hours_are_those_of_their_time_zone():
+    kolkata, _ = timed(trigger(), cron("0 9 * * 1", "0 10 * * 1", "Asia/Kolkata"))
+
+    # UTC+5:30 all year
+    assert active(kolkata) == set(range(3 * 60 + 30, 4 * 60 + 30))
+
+
+def test_clocks_that_are_put_back_within_a_history_are_noted():
+    berlin = cron("0 9 * * 1", "0 10 * * 1", "Europe/Berlin")
+    autumn = MONDAY.replace(month=10, day=19)
+
+    kept, quiet = timed(trigger(), berlin)
+    mostly_winter, said = timed(trigger(), berlin, start=autumn, days=28)
+
+    assert (min(active(kept)), quiet) == (7 * 60, [])
+    assert min(active(mostly_winter)) == 8 * 60
+    assert any("put forward or back" in note for note in said)
+
+
+def test_a_cron_trigger_outside_of_the_formula_asks_for_nothing():
+    assert timed(trigger(), cron(), more=modifiers("load", 5))[0] == ()
+
+
+def test_a_cron_trigger_holds_replicas_in_its_hours_beside_the_load(bundle):
+    alone, timed_too, always = (
+        reviewed(bundle, scaled(*triggers))
+        for triggers in (
+            [trigger(DEMAND, 8)], [trigger(DEMAND, 8), cron()], [trigger(DEMAND, 8), cron("0 0 * * *", "59 23 * * *")]
+        )
+    )  # fmt: skip
+
+    assert not timed_too.unjudged
+    assert alone.after_micro_usd < timed_too.after_micro_usd < always.after_micro_usd
+    assert "10 at least for 50 h of the week" in timed_too.workloads[0].changes[0]
 
 
 def modifiers(formula, target, more=""):

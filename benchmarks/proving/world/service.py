@@ -120,6 +120,8 @@ class Scaling:
     polling_s: float = 30.0
     wake_window_s: float = 0.0
     """Over which what stands before the replicas counts arrivals; 0: nothing wakes them."""
+    timed: Sequence[tuple[float, float, int]] = ()
+    """From when until when a trigger by the hour asks for so many replicas (keda.sh/docs/latest/scalers/cron)."""
     lag_ticks: int = 1
     """Scrape, rule and poll: how old a value is when it decides."""
 
@@ -246,6 +248,7 @@ def play(
         np.array(start.speeds, dtype=np.float64),
         numbers,
         np.array(rule.guards, dtype=np.float64).reshape(-1, len(Guard._fields)),
+        np.array(rule.timed, dtype=np.float64).reshape(-1, 3),
         asked.pods,
         asked.shown,
         ASK(asked.told),
@@ -285,7 +288,7 @@ def _quantile(counts: Floats, bounds: Floats, quantile: float) -> float:
 
 @njit(cache=True)
 def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the arguments; see `play`
-    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, pods, shown, ask, places, refusals,
+    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, timed, pods, shown, ask, places, refusals,
     horizon_s, gives_up_s, bounds,
 ):  # fmt: skip
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
@@ -509,6 +512,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 if times[g] > guards[g, 8]:
                     more = times[g] * mean_load
                     asked = max(asked, desired_replicas(current, more, target, tolerance, tolerance_down))
+            for h in range(len(timed)):
+                if timed[h, 0] <= t < timed[h, 1]:
+                    asked = max(asked, desired_replicas(current, timed[h, 2], 1.0, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
             asked = min(max(asked, 1 if to_none else least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)

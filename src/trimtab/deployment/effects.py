@@ -196,6 +196,15 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimedReplicas:
+    """Replicas that are asked for in a span of every week: from a minute of it on (Monday 00:00 UTC is 0), for so many."""
+
+    begin_min: int
+    length_min: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicaPolicy:
     """Scale replicas with demand, or with what recording rules forecast of it; to none where something wakes them."""
 
@@ -205,6 +214,8 @@ class SetReplicaPolicy:
     """Of a policy that goes to none."""
     tokens: TokenWork | None = None
     """What each token counts of a mean request, where the metric counts the work of tokens; None: it counts requests."""
+    hours: tuple[TimedReplicas, ...] = ()
+    """What a timetable asks for beside the metric: the highest counts."""
 
     @property
     def hpa(self) -> HpaPolicy:
@@ -243,8 +254,12 @@ class SetReplicaPolicy:
             idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (
             f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "
-            f"({self.metric}{mean}){down}{idle}"
+            f"({self.metric}{mean}){down}{idle}{self._by_the_hour()}"
         )
+
+    def _by_the_hour(self) -> str:
+        hours = sum(span.length_min for span in self.hours) * S_PER_MIN / S_PER_HR
+        return f", {max(span.replicas for span in self.hours)} at least for {hours:.4g} h of the week" if hours else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 Polling and cooldown govern only 0 <-> 1; above one replica KEDA feeds the HPA (keda.sh, scaledobject-spec: pollingInterval
 30 s, cooldownPeriod 300 s). While a trigger fails nothing goes to none, and the cooldown runs on (kedacore/keda
 pkg/scaling/executor/scale_scaledobjects.go). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which
-takes the highest; work that arrives or waits wakes the service, whichever trigger sees it. The timetable is KEDA's cron
-scaler, or a CronJob that scales.
+takes the highest; work that arrives or waits wakes the service, whichever trigger sees it, and so does a trigger by the hour.
+The timetable is KEDA's cron scaler alone, or a CronJob that scales.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def keda_step(policy: KedaPolicy, memory: Memory, seen: Observation) -> int:
     current = seen.ready + seen.starting
     idle_at = len(memory) - 1
     load = push_for_mean(memory, idle_at - RING_HEAD - window_steps(policy.activation_window_s), seen.load)
-    active = load > policy.activation_load or seen.backlog_replica_s > policy.activation_backlog_replica_s
+    busy = load > policy.activation_load or seen.backlog_replica_s > policy.activation_backlog_replica_s
+    active = busy or seen.guarded_replicas > 0.0
     memory[idle_at] = 0.0 if active else memory[idle_at] + SYNC_S
     # from none only a poll wakes it, and only a trigger that can be read
     if current == 0:

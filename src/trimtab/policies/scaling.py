@@ -139,8 +139,8 @@ def with_others(
 ) -> int:
     """Return what the first metric's recommendation and those of the others come to; MISSING where nothing may be done.
 
-    A value that is NaN is missing; so are those of ready pods where there are none. Guards on latency ask for
-    `guarded_replicas`, 0 if they ask for nothing, and are never missing.
+    A value that is NaN is missing; so are those of ready pods where there are none. Guards on latency, and timetables, ask
+    for `guarded_replicas`, 0 if they ask for nothing, and are never missing.
     """
     highest, missing = first, first == MISSING
     if others.duty_cycle_frac > 0.0:
@@ -216,7 +216,7 @@ class Observation(NamedTuple):
     signal: float
     """What the recording rules say: replicas wanted; NaN if the rule has none."""
     guarded_replicas: float = 0.0
-    """What triggers on latency ask for together: 0 while their limits are kept."""
+    """What triggers ask for that follow no load: on latency beyond its limit, and by the hour; 0 while none does."""
 
 
 class StaticReplicas(NamedTuple):

@@ -428,6 +428,7 @@ def serve_history(
     arrivals: FloatArray,
     within: FloatArray,
     signal: FloatArray,
+    asked: FloatArray,
     substeps: int,
     shape: ServerShape,
     curves: Curves,
@@ -443,8 +444,9 @@ def serve_history(
 ) -> None:
     """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
-    `arrivals` are by step of the history, `within` and `signal` by decision. Requests are judged as if they came evenly within
-    a step: shares in time were measured over whole steps, in which they came as they do. The rule sees each decision's own.
+    `arrivals` are by step of the history, `within`, `signal` and `asked` by decision. Requests are judged as if they came
+    evenly within a step: shares in time were measured over whole steps, in which they came as they do. The rule sees each
+    decision's own.
 
     `up` `(n_zones, n_steps)` says which zone of spot gives nodes; without zones `hedge_policy` is not asked. All replicas
     are on demand at first. One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic
@@ -543,7 +545,9 @@ def serve_history(
                 told[latest, 2], told[latest, 3], told[latest, 4] = waiting, wanted_signal, guarded
                 load, duty_cycle_frac = told[oldest, 0], told[oldest, 1]
                 waiting, wanted_signal, guarded = told[oldest, 2], told[oldest, 3], told[oldest, 4]
-            seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal, guarded)
+            # a timetable is no metric: what it asks for is never late
+            besides = max(guarded, asked[step]) if len(asked) > 1 else guarded
+            seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal, besides)
             wanted = decide(rule, by_hour, memory, seen)
             # counted before the cut, as what the policy would have needed
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S

@@ -164,7 +164,8 @@ class ServiceHistory:
     `arrivals` `(n_steps,)` counts the requests of each step, NaN where unknown; `step_s` is a multiple of 15. Step 0
     starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `within` `(n_decisions,)`, where given, is what rules
     see arrive in each 15 s; else a step's requests come evenly. `signal` `(n_steps,)` or `(n_decisions,)`, where given, is the
-    number of replicas that recording rules ask for at the end of each. `seen_as` tells histories apart by what `within` counts.
+    number of replicas that recording rules ask for at the end of each, and `asked` `(n_decisions,)` the number that a timetable
+    asks for beside. `seen_as` tells histories apart by what `within` counts and `asked` asks for.
     """
 
     arrivals: FloatArray
@@ -172,6 +173,7 @@ class ServiceHistory:
     start_hour: int = 0
     signal: FloatArray | None = None
     within: FloatArray | None = None
+    asked: FloatArray | None = None
     seen_as: Hashable = None
 
     def __post_init__(self) -> None:
@@ -181,6 +183,8 @@ class ServiceHistory:
             raise ValueError(f"{len(self.signal)} signals for {len(self.arrivals)} steps")
         if self.within is not None and len(self.within) != self.decisions:
             raise ValueError(f"{len(self.within)} counts for {self.decisions} decisions")
+        if self.asked is not None and len(self.asked) != self.decisions:
+            raise ValueError(f"{len(self.asked)} numbers of replicas for {self.decisions} decisions")
 
     @property
     def decisions(self) -> int:
@@ -399,6 +403,8 @@ def serve(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
         history.by_decision(history.arrivals / substeps if history.within is None else history.within),
         signal_of(history, model, policy),
+        # as for a signal, a single place stands for none
+        np.zeros(1) if history.asked is None else history.asked,
         substeps,
         shape_of(model),
         curves_of(model),

@@ -53,7 +53,7 @@ from trimtab.review.placing import (
 from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NodePool
 from trimtab.review.queues import AdmittedRuns, ClusterQueue, QueuedRuns, admit, deferral_of, only_flavor
 from trimtab.review.replicas import most_wanted, room_on, scale_replicas
-from trimtab.review.timetables import moments
+from trimtab.review.timetables import active_spans, moments
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
@@ -103,9 +103,12 @@ def _list(spec: Object, key: str) -> list[object]:
 
 
 def _hours(trigger: Object) -> set[int] | None:
-    """Return the hours from each start to the end that comes next; None where they cannot be read."""
+    """Return the hours of the week in which a trigger is active; None where they cannot be read."""
     starts, ends = (moments(text(trigger, "metadata", name)) for name in ("start", "end"))
-    return _between(starts, ends) if starts and ends else None
+    if not starts or not ends:
+        return None
+    spans = active_spans(starts, ends, HR_PER_WEEK)
+    return {(begin + hour) % HR_PER_WEEK for begin, length in spans for hour in range(length)}
 
 
 def _between(starts: list[int], ends: list[int]) -> set[int]:

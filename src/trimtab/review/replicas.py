@@ -28,6 +28,7 @@ from trimtab.review.scaling import (
     Scaling,
     bounds,
     fallback_of,
+    hours_of,
     idles,
     is_on,
     may_go_to_none,
@@ -111,7 +112,11 @@ def scale_replicas(
     if scaling.policy is None:
         found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"
         return
-    effect = SetReplicaPolicy(policy=scaling.policy, metric=_followed(scaler), tokens=scaling.tokens)
+    hours = hours_of(scaler, case.window, found.notes)
+    if isinstance(hours, str):
+        found.refused = f"its {scaler.kind} cannot be replayed: {hours}"
+        return
+    effect = SetReplicaPolicy(policy=scaling.policy, metric=_followed(scaler), tokens=scaling.tokens, hours=hours)
     least, highest = effect.hpa.min_replicas, effect.hpa.max_replicas
     if highest < max(least, 1):
         found.refused = f"its {scaler.kind} has a most of {highest} replicas below its least, {least}"
@@ -205,6 +210,14 @@ def _to_none(
 ) -> SetReplicaPolicy:
     """Return what an autoscaler that goes to none is replayed as: so where something wakes it and holds requests."""
     woken = _awake(effect, hpa)
+    if not scaling.outlives and effect.hours:
+        found.warn(
+            case.workload.name, (scaler.file,),
+            "goes to zero replicas outside its hours, and comes back when they begin: no trigger tells of requests while there "
+            "is no pod to export them. Replayed with one replica at least",
+            "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
+        )  # fmt: skip
+        return woken
     if not scaling.outlives:
         found.stop(
             case.workload.name, (scaler.file,),

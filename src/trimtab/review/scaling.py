@@ -16,12 +16,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trimtab.deployment.effects import TimedReplicas
+from trimtab.fleet.model import Window
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
 from trimtab.review.forecasts import Forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.review.signals import Kind, Signal, formula_of, formula_queries, signals_of
+from trimtab.review.timetables import timed_replicas
 from trimtab.sources.kubernetes.objects import at, listed, number, quantity, text
 
 _AT = "autoscaling.keda.sh/"
@@ -129,6 +132,28 @@ def read_roughly(scaler: Scaler) -> Iterator[str]:
             yield "useCachedMetrics is passed over: in truth its autoscaler sees what was polled last, not what is now"
 
 
+def hours_of(scaler: Scaler, window: Window, notes: list[str]) -> tuple[TimedReplicas, ...] | str:
+    """Return what the cron triggers of a ScaledObject ask for by the hour beside its others, or why that is not known.
+
+    Each is a metric of its autoscaler like the others, of which the highest counts, and 0 outside its hours. Where a formula
+    makes one metric of them all, a trigger that is not in it counts for nothing.
+    """
+    triggers = [trigger for trigger in listed(scaler.spec, "triggers") if text(trigger, "type") == "cron"]
+    found: list[TimedReplicas] = []
+    for trigger in () if formula_of(scaler) else triggers:
+        first, spans, last = (
+            timed_replicas(trigger, moment)
+            for moment in (window.start, window.start + (window.end - window.start) / 2, window.end)
+        )
+        name = text(trigger, "name") or "cron"
+        if isinstance(spans, str):
+            return f"{name}: {spans}"
+        if first != last:
+            notes.append(f"{name}: clocks are put forward or back within this history; replayed as set in its middle")
+        found += spans
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
     """Above which load (replicas), over which window, or above which waiting work a ScaledObject is active."""
@@ -183,7 +208,7 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
     if mistake := next((signal.mistake for signal in signals if signal.mistake), ""):
         cure = "sum over all of its pods, or compare their mean with a value (metricType: Value, target.value)"
         return Scaling(policy=None, refused=mistake, never_asks=mistake, cure=cure)
-    unknown = [signal for signal in signals if signal.kind in (Kind.UNKNOWN, Kind.HOURS)]
+    unknown = [signal for signal in signals if signal.kind is Kind.UNKNOWN]
     if not signals or unknown:
         names = ", ".join(signal.name for signal in unknown) or "nothing"
         return Scaling(policy=None, refused=f"it follows {names}, which this history does not hold")

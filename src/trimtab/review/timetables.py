@@ -7,9 +7,14 @@ from Sunday = 0 to 6, no range that runs backwards. An expression of a day that 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_HR, S_PER_MIN
+from trimtab.deployment.effects import TimedReplicas
+from trimtab.sources.kubernetes.objects import Object, text
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
 _MONTHS = {
     name: number
@@ -95,6 +100,52 @@ def minutes_of_week(text: str) -> list[int] | None:
         for day in days
         for hour in hours
         for minute in minutes
+    )
+
+
+def active_spans(starts: Sequence[int], ends: Sequence[int], week: int) -> list[tuple[int, int]]:
+    """Return the spans of a week (first unit, length) in which KEDA's cron trigger is active: those that an end comes after.
+
+    So of two starts in a row the first counts for nothing, and of two ends the second counts (kedacore/keda v2.20.2,
+    pkg/scalers/cron_scaler.go, GetMetricsAndActivity: the next start is not before the next end).
+
+    >>> active_spans([8], [18], 24), active_spans([22], [6], 24), active_spans([8, 10], [18, 20], 24)
+    ([(8, 10)], [(22, 8)], [(10, 8), (18, 2)])
+    """
+    turns = sorted({*starts, *ends})
+    return [
+        (turn, (after - turn) % week or week)
+        for turn, after in zip(turns, [*turns[1:], *turns[:1]], strict=True)
+        if after in ends
+    ]
+
+
+def timed_replicas(trigger: Object, moment: datetime) -> tuple[TimedReplicas, ...] | str:
+    """Return what a cron trigger of KEDA asks for by the week, its clock set as at a moment, or why that is not known.
+
+    What KEDA refuses is after v2.20.2, pkg/scalers/cron_scaler.go (Validate).
+    """
+    start, end, zone_name, desired = (
+        text(trigger, "metadata", key) for key in ("start", "end", "timezone", "desiredReplicas")
+    )
+    if wrong := next((f"{key} {said}" for key in (start, end) if (said := timetable(key))), ""):
+        return f"KEDA refuses it: {wrong}"
+    if start == end or not desired.isdigit() or not int(desired):
+        return "KEDA refuses it: its start is its end, or it has no desiredReplicas"
+    try:
+        zone = ZoneInfo(zone_name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return f"KEDA refuses it: {zone_name!r} is no time zone"
+    if text(trigger, "metricType") == "Value":
+        return "its target is no average value"
+    starts, ends = minutes_of_week(start), minutes_of_week(end)
+    if starts is None or ends is None:
+        return "its hours are not those of every week"
+    week_min = HR_PER_WEEK * _MIN_PER_HR
+    ahead_min = round((moment.astimezone(zone).utcoffset() or timedelta()).total_seconds() / S_PER_MIN)
+    return tuple(
+        TimedReplicas(begin_min=(begin - ahead_min) % week_min, length_min=length, replicas=int(desired))
+        for begin, length in active_spans(starts, ends, week_min)
     )
 
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.deployment.effects import HedgeOnSpot, OverflowTo, SetReplicaPolicy, SetReplicas, SetSchedule
+from trimtab.deployment.effects import (
+    HedgeOnSpot,
+    OverflowTo,
+    SetReplicaPolicy,
+    SetReplicas,
+    SetSchedule,
+    TimedReplicas,
+)
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
@@ -59,7 +66,7 @@ from trimtab.replay.services import (
     usual_demand,
 )
 from trimtab.tables.workloads import TargetMetric
-from trimtab.units import HR_PER_WEEK, S_PER_HR
+from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
 WAIT_COUNTED_S = 60.0
 """A request that queues longer counts as not served, where only throughput or a time per token is promised."""
@@ -280,8 +287,12 @@ def _world(
     law = _law(case)
     closed = isinstance(place.holding, SetSchedule)
     growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
-    counts = place.scaling.tokens if isinstance(place.scaling, SetReplicaPolicy) else None
-    history = replays.history((growth, closed, counts), lambda: _history(case, replays, growth, counts, closed=closed))
+    counts, hours = (
+        (place.scaling.tokens, place.scaling.hours) if isinstance(place.scaling, SetReplicaPolicy) else (None, ())
+    )
+    history = replays.history(
+        (growth, closed, counts, hours), lambda: _history(case, replays, growth, counts, hours, closed=closed)
+    )
     model = service_model(case, law, place, targets_at(targets, place), low=stressed)
     # the number that is written into the manifest, whichever speed is tried here
     emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
@@ -290,7 +301,13 @@ def _world(
 
 
 def _history(
-    case: Case, replays: ServiceReplays, growth: float, counts: TokenWork | None, *, closed: bool
+    case: Case,
+    replays: ServiceReplays,
+    growth: float,
+    counts: TokenWork | None,
+    hours: Sequence[TimedReplicas],
+    *,
+    closed: bool,
 ) -> ServiceHistory:
     """Return `growth` times the demand of a case; `closed`: no request comes outside the hours declared open.
 
@@ -303,13 +320,29 @@ def _history(
         is_there = is_open(case, demand)
         asked = np.where(is_there, asked, 0.0)
         within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
+    decisions = len(asked) * (int(demand.step_s) // SYNC_S)
     return ServiceHistory(
         arrivals=asked * growth,
         step_s=demand.step_s,
         start_hour=case.window.first_week_hour,
         within=None if within is None else within * growth,
-        seen_as=counts,
+        asked=asked_by_the_hour(hours, case.window.first_week_hour, decisions) if hours else None,
+        seen_as=(counts, tuple(hours)) if hours else counts,
     )
+
+
+def asked_by_the_hour(hours: Sequence[TimedReplicas], start_hour: int, decisions: int) -> FloatArray:
+    """Return the replicas that a timetable asks for at each decision (n_decisions,), which ends its 15 s; 0 outside its hours.
+
+    >>> asked_by_the_hour((TimedReplicas(begin_min=1, length_min=1, replicas=4),), 0, 9).tolist()
+    [0.0, 0.0, 0.0, 4.0, 4.0, 4.0, 4.0, 0.0, 0.0]
+    """
+    by_minute = np.zeros(HR_PER_WEEK * S_PER_HR // S_PER_MIN)
+    for span in hours:
+        minutes = (span.begin_min + np.arange(span.length_min)) % len(by_minute)
+        by_minute[minutes] = np.maximum(by_minute[minutes], span.replicas)
+    ends_s = start_hour * S_PER_HR + (1 + np.arange(decisions)) * SYNC_S
+    return np.asarray(by_minute[ends_s // S_PER_MIN % len(by_minute)], dtype=np.float64)
 
 
 def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
