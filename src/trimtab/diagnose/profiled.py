@@ -57,7 +57,6 @@ class TraceSigns:
     gap_frac: float | None
     h2d_exposed_frac: float | None
     loader_wait_frac: float | None
-    kernel_median_us: float | None
     kernels: int
 
 

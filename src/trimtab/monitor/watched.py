@@ -144,7 +144,6 @@ class Watched:
     paid: tuple[PaidNodes, ...] = ()
     teams: Mapping[str, str] = field(default_factory=dict)
     """Namespace -> the team that most of its GPU-time is of."""
-    has_spot: bool = False
     rule_labels: Mapping[str, str] = field(default_factory=lambda: dict(KUBE_PROMETHEUS_STACK))
     """Labels by which Prometheus selects rules."""
     verified: VerifiedPart | None = None
@@ -174,7 +173,6 @@ def watched_cluster(
         runs=tuple(sorted(_runs(bundle))),
         paid=tuple(_paid(standing, rates)),
         teams=_teams(bundle),
-        has_spot=any(pool.capacity_type is CapacityType.SPOT for pool in pools),
         rule_labels=dict(KUBE_PROMETHEUS_STACK if rule_labels is None else rule_labels),
     )
 

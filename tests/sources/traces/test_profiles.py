@@ -35,7 +35,7 @@ def test_gaps_and_copies_that_no_kernel_hides_are_shares_of_the_trace(tmp_path, 
     assert seen.gap_frac == pytest.approx(0.65)
     assert seen.h2d_exposed_frac == pytest.approx(0.2)
     assert seen.loader_wait_frac is None
-    assert (seen.kernels, seen.kernel_median_us) == (3, 100)
+    assert seen.kernels == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}', b"\x1f\x8b123", b'{"traceEvents": []}', b"3"])

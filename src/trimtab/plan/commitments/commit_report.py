@@ -100,7 +100,6 @@ class SpendAdvice:
     """What the covered types' use costs a month on demand, commitments off."""
     discount_frac: float
     """Off that, were all of it covered."""
-    backed_usd_hr: float
     layers: tuple[SpendLayer, ...]
     best_usd_hr: float
     """What would have been best over the recent weeks, known afterwards."""
@@ -206,7 +205,6 @@ def _advice(
         beside_reservations=beside,
         on_demand_usd_mo=list_usd_hr * HR_PER_MO,
         discount_frac=discount,
-        backed_usd_hr=backed.units,
         layers=tuple(
             SpendLayer(day=step.day, buy_usd_hr=step.buy * step_usd, hold_usd_hr=step.hold * step_usd) for step in steps
         ),

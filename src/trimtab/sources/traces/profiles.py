@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
-from statistics import median
 
 import pyarrow as pa
 
@@ -54,7 +53,6 @@ def read_torch_trace(path: Path) -> TraceSigns:
         gap_frac=1 - _length(busy) / length if length > 0 else None,
         h2d_exposed_frac=exposed / length if length > 0 else None,
         loader_wait_frac=_length(_union(waits)) / length if waits and length > 0 else None,
-        kernel_median_us=median(stop - begin for begin, stop in kernels),
         kernels=len(kernels),
     )
 

@@ -91,7 +91,6 @@ class Uploader:
     def __init__(self, files: FileOperations, root: Path, remote: RemoteFolder, keep: int) -> None:
         self.failed_uploads = 0
         self.last_seconds = 0.0
-        self.uploaded: CheckpointName | None = None
         self._files = files
         self._root = root
         self._remote = remote
@@ -153,7 +152,7 @@ class Uploader:
                 error = outcome.exception()
             if error is None:
                 self.last_seconds = time.monotonic() - began_s
-                self.failed_uploads, self.uploaded = 0, name
+                self.failed_uploads = 0
                 self._prune()
                 return
             logger.warning("upload of %s failed (attempt %d of %d): %s", name.folder, attempt + 1, ATTEMPTS, error)
