@@ -26,12 +26,14 @@ from trimtab.plan.program.couplings.node_commitments import NodeCommitmentRows
 from trimtab.plan.program.couplings.parts import (
     CountingRows,
     Gathered,
+    GatheredSharing,
     Limit,
     LinkedRows,
     NodePrices,
     NodeRows,
     OptionRows,
     RowInputs,
+    Sharing,
     Tracked,
 )
 from trimtab.plan.program.couplings.quotas import QuotaRows
@@ -102,18 +104,25 @@ def _cut(
 
 def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
     weight_hr = np.bincount(label).astype(np.float64)
-    share = np.zeros((len(label), len(weight_hr)))
-    # each hour's weight in the mean of its period
-    share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
     # sorted by period, the hours of each are one run
     order = np.argsort(label, kind="stable")
     first = np.searchsorted(label[order], np.arange(len(weight_hr)))
     return Gathered(
         weight_hr=weight_hr,
-        nodes=tracked.means(share),
+        nodes=tracked.means(order, first, weight_hr),
         peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
-        sharing=tuple(gathered_sharing(sharing, share, exact=exact) for sharing in tracked.sharing),
+        sharing=tuple(_gathered_sharing(tracked.sharing, label, weight_hr, exact=exact)),
     )
+
+
+def _gathered_sharing(
+    sharing: Sequence[Sharing], label: IntArray, weight_hr: FloatArray, *, exact: bool
+) -> Iterator[GatheredSharing]:
+    if sharing:
+        share = np.zeros((len(label), len(weight_hr)))
+        # each hour's weight in the mean of its period
+        share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
+        yield from (gathered_sharing(shared, share, exact=exact) for shared in sharing)
 
 
 def _alike(tracked: Sequence[Tracked], most: int) -> IntArray | None:

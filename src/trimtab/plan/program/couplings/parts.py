@@ -78,15 +78,14 @@ class Tracked:
         """Return each row's node-hours (n,)."""
         return np.array([float(use.sum()) for use in self.seconds]) / S_PER_HR
 
-    def means(self, share: FloatArray) -> FloatArray:
-        """Return mean nodes (n, n_periods) under `share` (n_hours, n_periods): each hour's share of its period."""
-        if share.shape[0] == share.shape[1]:  # each period is one hour: nothing to sum
-            hours = share.argmax(axis=0)
-            return np.array([use[hours] for use in self.seconds], dtype=np.float64).reshape(-1, len(hours)) / S_PER_HR
-        mean = np.empty((len(self.seconds), share.shape[1]))
+    def means(self, order: IntArray, first: IntArray, weight_hr: FloatArray) -> FloatArray:
+        """Return mean nodes (n, n_periods); periods are runs of hours in `order`, beginning at `first`, `weight_hr` long."""
+        mean = np.empty((len(self.seconds), len(first)))
         for at in range(0, len(self.seconds), _CHUNK):
-            mean[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK], dtype=np.float64) @ share
-        return mean / S_PER_HR
+            uses = np.array(self.seconds[at : at + _CHUNK]).take(order, axis=1)
+            # whole seconds, summed exactly; where each period is one hour there is nothing to sum
+            mean[at : at + _CHUNK] = uses if len(first) == len(order) else np.add.reduceat(uses, first, axis=1)
+        return mean / (weight_hr * S_PER_HR)
 
     def peaks(self, order: IntArray, first: IntArray) -> FloatArray:
         """Return the most nodes (n, n_periods) in any hour; periods are runs of hours in `order`, beginning at `first`."""
