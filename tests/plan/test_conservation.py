@@ -2,19 +2,24 @@
 
 from dataclasses import replace
 from datetime import date
+from functools import cache
 
 import pytest
+from hypothesis import given, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import BuyingOption, load_catalog
-from trimtab.deployment.effects import BuyCommitment
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import BuyCommitment, ReleaseIdle
 from trimtab.diagnose.findings import WasteKind
 from trimtab.errors import ConservationError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
+from trimtab.levers import idle_release
 from trimtab.pipeline import audit
-from trimtab.plan.program.fleet_problem import FleetBill, groups_of, require_each_once
+from trimtab.plan.program.couplings.parts import summed
+from trimtab.plan.program.fleet_problem import FleetBill, groups_of, require_each_once, usage_of_nodes
 from trimtab.plan.proof.proof_window import require_possible
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
@@ -57,6 +62,54 @@ def test_nodes_at_work_for_nobody_on_record_stay_billed_whatever_is_planned(mark
     enacted = FleetBill(fleet=fleet, evaluators={0: Evaluator(case=cases["lab/nb"])}, market=market)
     (pool,) = fleet.usage.pools
     assert (enacted.usage({}, ())[pool] == fleet.usage.node_seconds[0]).all()
+
+
+@given(moved=st.sets(st.integers(0, 3)), released=st.sets(st.sampled_from(["spare-0", "spare-1", "spare-2", "n0"])))
+def test_nodes_stay_billed_until_all_who_held_them_have_moved_and_spare_ones_until_they_are_given_back(moved, released):
+    groups, enacted, fleet = shared_nodes()
+    left = [usage_of_nodes(fleet, groups.staying)]
+    left += [usage for owners, usage in groups.held if not owners <= moved]
+    left += [
+        usage_of_nodes(fleet, [node])
+        for nodes in groups.unheld.values()
+        for node in nodes
+        if fleet.nodes[node].name not in released
+    ]
+    gone_to = {index: Deployment.of((idle_release.NAME, ReleaseIdle(startup_s=0.0))) for index in moved}
+
+    usage = enacted.usage(gone_to, released)
+
+    expected = summed(
+        [
+            *(
+                enacted.outcome(index, way).usage(enacted.evaluators[index].place(way))
+                for index, way in gone_to.items()
+            ),
+            *left,
+        ]
+    )
+    assert usage.keys() == expected.keys()
+    assert all((usage[pool] == expected[pool]).all() for pool in expected)
+
+
+@cache
+def shared_nodes():
+    """Four workloads of runs on six nodes of two types, some of which two of them hold, and three spare ones."""
+    rows = FleetRows(DAYS)
+    for number, instance_type in enumerate(["g5.12xlarge", "g5.xlarge"] * 3):
+        rows.node(f"n{number}", instance_type)
+    for number in range(3):
+        rows.node(f"spare-{number}", "g5.xlarge" if number else "g5.12xlarge")
+    for number, nodes in enumerate([("n0", "n1"), ("n0", "n2"), ("n3",), ("n4", "n5")]):
+        for node in nodes:
+            device = 1 if (number, node) == (1, "n0") else 0
+            rows.hold(f"lab/run-{number}", node, [device], 4.0, 40.0, owner_kind="Job")
+            rows.use(f"lab/run-{number}", node, device, range(4, 40), sm=0.6)
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    cases = cases_of(fleet, SETTINGS, seed=7)
+    evaluators = {index: Evaluator(case=cases[workload.name]) for index, workload in enumerate(fleet.workloads)}
+    prices = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+    return groups_of(fleet), FleetBill(fleet=fleet, evaluators=evaluators, market=prices), fleet
 
 
 def test_an_hour_next_to_one_in_which_somebody_held_the_gpu_is_not_unknown():

@@ -301,7 +301,7 @@ class Coverage:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Fleet:
     """A fleet over one window."""
 

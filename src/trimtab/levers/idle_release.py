@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, ReleaseIdle, ReleaseNodes
 from trimtab.fleet.model import RUN_KINDS, Fleet, Workload
@@ -34,7 +36,7 @@ def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, 
 
 def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:
     """Return the indices of nodes that no workload held a GPU of in the whole window, but for those that no plan touches."""
-    held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]}
+    held = {*np.unique(fleet.holdings.node[fleet.holdings.owner != IDLE]).tolist()}
     return tuple(index for index, node in enumerate(fleet.nodes) if index not in held and not fleet.is_left_alone(node))
 
 

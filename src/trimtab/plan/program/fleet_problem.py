@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -53,6 +55,10 @@ class Groups:
     """Those of them that no workload held, and that stay because their GPUs are unknown."""
 
 
+_groups: WeakKeyDictionary[Fleet, Groups] = WeakKeyDictionary()
+"""Of fleets of which nothing is known to have been held before: each plan asks for its fleet's again and again."""
+
+
 def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD) -> Groups:
     """Group a fleet's nodes by who held them over the window.
 
@@ -61,6 +67,15 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
     them. Nodes with work of unknown holders, and those without a price, cannot be left. Raises ConservationError where a billed
     node is in no group, or in several.
     """
+    if held_before:
+        return _grouped(fleet, held_before)
+    known = _groups.get(fleet)
+    if known is None:
+        known = _groups[fleet] = _grouped(fleet, held_before)
+    return known
+
+
+def _grouped(fleet: Fleet, held_before: Mapping[str, frozenset[str]]) -> Groups:
     cells = fleet.holdings
     fixed = [
         index
@@ -220,6 +235,39 @@ class _WorkloadMove:
     """Other clouds that it needs."""
 
 
+class _Standing:
+    """What a fleet's nodes are billed while some of its workloads have moved: all of them, less those that are given back.
+
+    Sums of whole seconds: to take a few groups off all is as exact as to add up the many that are left.
+    """
+
+    def __init__(self, fleet: Fleet, groups: Groups) -> None:
+        self._held = groups.held
+        self._of_workload: dict[int, list[int]] = {}
+        for number, (owners, _) in enumerate(groups.held):
+            for owner in owners:
+                self._of_workload.setdefault(owner, []).append(number)
+        self._unheld: dict[str, list[Mapping[Pool, IntArray]]] = {}
+        for node in chain(*groups.unheld.values()):
+            self._unheld.setdefault(fleet.nodes[node].name, []).append(usage_of_nodes(fleet, [node]))
+        parts = [*(usage for _, usage in groups.held), groups.stays, *chain(*self._unheld.values())]
+        self._whole = summed(parts)
+        self._parts = Counter(pool for part in parts for pool in part)
+        """In how many parts each pool is: one of which all are gone is not billed at all."""
+
+    def left(self, moved: Set[int], released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool where some workloads have moved and some nodes that no workload held are given back."""
+        # nodes stay billed until all who held them have moved
+        numbers = {number for workload in moved for number in self._of_workload.get(workload, ())}
+        gone = [self._held[number][1] for number in sorted(numbers) if self._held[number][0] <= moved]
+        gone += chain(*(self._unheld.get(name, ()) for name in frozenset(released)))
+        left, parts = dict(self._whole), self._parts - Counter(pool for part in gone for pool in part)
+        for part in gone:
+            for pool, seconds in part.items():
+                left[pool] = left[pool] - seconds
+        return {pool: seconds for pool, seconds in left.items() if pool in parts}
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class FleetBill:
     """The bill of a fleet when some deployments are in force: on the fit window to plan, on the proof window to prove.
@@ -235,6 +283,7 @@ class FleetBill:
     held_before: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Who held which node, by their names, in the window that was planned on; see `groups_of`."""
     groups: Groups = field(init=False)
+    _standing: _Standing = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
     _uses: dict[tuple[int, int], _WorkloadUse] = field(default_factory=dict)
     """By workload and the identity of its deployment: sets of actions by the thousand differ in few workloads. A value holds
@@ -244,6 +293,7 @@ class FleetBill:
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.fleet, self.held_before)
+        self._standing = _Standing(self.fleet, self.groups)
 
     def outcome(self, workload: int, deployment: Deployment) -> Outcome:
         """Return what a workload uses and attains under a deployment."""
@@ -268,15 +318,7 @@ class FleetBill:
             parts.append(use.usage)
             slots.append(use.slots)
         parts.append(shared_usage(slots))
-        # nodes stay billed until all who held them have moved
-        parts += [usage for owners, usage in self.groups.held if not owners <= moved]
-        parts.append(self.groups.stays)
-        gone = frozenset(released)
-        for nodes in self.groups.unheld.values():
-            parts.append(
-                usage_of_nodes(self.fleet, [node for node in nodes if self.fleet.nodes[node].name not in gone])
-            )
-        return summed(parts)
+        return summed([*parts, self._standing.left(moved, released)])
 
     def idle_but(self, released: Iterable[str]) -> dict[Pool, IntArray]:
         """Return node-seconds per pool of the nodes that no workload held in the whole window, without those given back.
