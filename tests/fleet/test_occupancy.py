@@ -7,8 +7,9 @@ from tests.fleets import MONDAY, FleetRows
 
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Window
+from trimtab.fleet.occupancy import held_nodes
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import IDLE, allocate, bill
+from trimtab.ledger import IDLE, Holdings, allocate, bill
 
 
 def fleet_of(rows):
@@ -110,3 +111,27 @@ def test_what_nodes_of_other_days_held_is_no_fault_of_the_history():
     assert fleet.coverage.counts == {
         "a node that was up only outside the days planned on: in neither the bill nor the plan": 1
     }
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 4), st.integers(0, 3), st.integers(0, 2), st.floats(0.0, 3600.0)),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_what_each_workload_held_of_each_node_is_what_its_cells_say(cells):
+    owner, node, hour, seconds = (np.array(column) for column in zip(*cells, strict=True))
+    holdings = Holdings(
+        pool=np.zeros_like(node), hour=hour, node=node, owner=owner, node_seconds=seconds.astype(np.float64)
+    )
+    node_seconds = np.arange(12).reshape(4, 3)
+
+    found = held_nodes(holdings, 4, 5)
+
+    for number, held in enumerate(found):
+        mine = [sum(cell[3] for cell in cells if cell[0] == number and cell[1] == at) for at in range(4)]
+        every = [sum(cell[3] for cell in cells if cell[0] != IDLE and cell[1] == at) for at in range(4)]
+        share = np.array([of / whole if whole else 0.0 for of, whole in zip(mine, every, strict=True)])
+        assert held.nodes.tolist() == [at for at in range(4) if mine[at]]
+        assert held.by_hour(node_seconds) == pytest.approx(share @ node_seconds)

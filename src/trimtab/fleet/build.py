@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +11,24 @@ import pyarrow as pa
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import BundleError, near_matches
-from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
+from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, by_owner, device_hours, distinct_hours
 from trimtab.fleet.arrivals import DEMAND_COLUMNS, job_observations, pods_as_jobs, service_observations
 from trimtab.fleet.columns import text
-from trimtab.fleet.model import Coverage, Fleet, JobsObservation, ServiceObservation, Window, Workload, workload_kind
+from trimtab.fleet.model import (
+    Coverage,
+    Fleet,
+    JobsObservation,
+    Node,
+    ServiceObservation,
+    Window,
+    Workload,
+    workload_kind,
+)
 from trimtab.fleet.occupancy import (
+    HeldNodes,
     Occupancy,
     Pods,
+    held_nodes,
     nodes_never_looked_into,
     nodes_with_unknown_holders,
     occupancy,
@@ -63,14 +74,14 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
     type_of = {node.name: node.gpu or "" for node in held.nodes}
     pods = pods_of(allocations, on_node, type_of, index, rows, settings.bands.active_frac, window)
     gpu_seconds = _gpu_seconds(held, len(index), window.hours)
-    present = [name for name in index if gpu_seconds[index[name]].any()]
+    present = {name: None for name in index if gpu_seconds[index[name]].any()}
     facts = _Facts(
         bundle=bundle,
         settings=settings,
         window=window,
         said=_said(allocations),
         held=held,
-        rows=rows,
+        of_owner=held_nodes(held.holdings, len(held.nodes), len(index)),
         pods=pods,
         services=service_observations(demand, window),
         jobs=job_observations(jobs, type_of, index, pods, window),
@@ -80,7 +91,11 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         (node.name for node in held.nodes), bundle.table("pods", ["node"]), allocations, bundle.table("devices"), rows
     )
     _refuse_contradictions(bundle.workloads, present)
-    workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
+    workloads = tuple(
+        facts.workload(name, number, gpu_seconds[number], mine)
+        for (name, number), mine in zip(index.items(), by_owner(rows, len(index)), strict=True)
+        if name in present
+    )
     fleet = Fleet(
         window=window,
         nodes=held.nodes,
@@ -115,13 +130,14 @@ class _Facts:
     window: Window
     said: Mapping[str, Mapping[str, str]]
     held: Occupancy
-    rows: DeviceHours
+    of_owner: Sequence[HeldNodes]
+    """What each workload held."""
     pods: Pods
     services: dict[str, ServiceObservation]
     jobs: dict[str, JobsObservation]
 
-    def workload(self, name: str, index: int, gpu_seconds: FloatArray) -> Workload:
-        """Build one workload."""
+    def workload(self, name: str, index: int, gpu_seconds: FloatArray, rows: DeviceHours) -> Workload:
+        """Build one workload of its own device-hours."""
         spec = self.bundle.workloads.spec(name)
         said = self.said.get(name, {})
         service = self.services.get(name)
@@ -144,7 +160,7 @@ class _Facts:
             gpu_seconds=gpu_seconds,
             held_node_seconds=self._held_node_seconds(index),
             held_gpu_seconds=self._held_gpu_seconds(index),
-            activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac, gpu),
+            activity=activity_of(rows, index, gpu_seconds, self.settings.bands.active_frac, gpu),
             service=service,
             jobs=jobs,
             spec=spec,
@@ -152,39 +168,32 @@ class _Facts:
         )
 
     def _held_node_seconds(self, index: int) -> FloatArray:
-        cells = self.held.holdings
-        total = np.bincount(
-            cells.node, weights=np.where(cells.owner == IDLE, 0.0, cells.node_seconds), minlength=len(self.held.nodes)
-        )
-        mine = cells.owner == index
-        held = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(self.held.nodes))
-        share = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
-        return np.asarray(share @ self.held.node_seconds, dtype=np.float64)
+        return self.of_owner[index].by_hour(self.held.node_seconds)
 
     def _held_gpu_seconds(self, index: int) -> dict[str, float]:
         """Return the GPU-seconds held of each type of GPU that is known."""
-        cells, nodes = self.held.holdings, self.held.nodes
-        mine = cells.owner == index
-        seconds = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(nodes))
         found: dict[str, float] = defaultdict(float)
-        for node, held in zip(nodes, seconds.tolist(), strict=True):
-            if node.gpu is not None and held > 0:
-                found[node.gpu] += held * node.gpu_count
+        for node, seconds in self._nodes(index):
+            if node.gpu is not None:
+                found[node.gpu] += seconds * node.gpu_count
         return dict(sorted(found.items()))
 
     def _home(self, index: int) -> tuple[Pool, str | None, int]:
         """Return the pool, GPU and GPUs per node that carried most of a workload's GPU time, of its main pool."""
-        mine = self.held.holdings.owner == index
-        weight = np.bincount(
-            self.held.holdings.node[mine], weights=self.held.holdings.node_seconds[mine], minlength=len(self.held.nodes)
-        )
         by_pool: dict[Pool, float] = defaultdict(float)
         by_kind: dict[tuple[Pool, str | None, int], float] = defaultdict(float)
-        for node, seconds in zip(self.held.nodes, weight, strict=True):
-            by_pool[node.pool] += float(seconds) * node.gpu_count
-            by_kind[node.pool, node.gpu, node.gpu_count] += float(seconds) * node.gpu_count
+        for node, seconds in self._nodes(index):
+            by_pool[node.pool] += seconds * node.gpu_count
+            by_kind[node.pool, node.gpu, node.gpu_count] += seconds * node.gpu_count
         pool = max(sorted(by_pool), key=lambda candidate: by_pool[candidate])
         return max((kind for kind in by_kind if kind[0] == pool), key=lambda kind: by_kind[kind])
+
+    def _nodes(self, index: int) -> Iterator[tuple[Node, float]]:
+        """Yield the nodes that a workload held, with the seconds that it held of each."""
+        mine = self.of_owner[index]
+        yield from (
+            (self.held.nodes[at], seconds) for at, seconds in zip(mine.nodes, mine.seconds.tolist(), strict=True)
+        )
 
 
 def _gpu_seconds(held: Occupancy, owners: int, hours: int) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,35 @@ class HourCells:
     index: IntArray
     hour: IntArray
     seconds: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeldNodes:
+    """The nodes (n,) that one workload held, the seconds that it held of each, and its share of what workloads held there."""
+
+    nodes: IntArray
+    seconds: FloatArray
+    share: FloatArray
+
+    def by_hour(self, node_seconds: IntArray) -> FloatArray:
+        """Return its share of what the nodes (n_nodes, n_hours) were up, summed (n_hours,)."""
+        return np.asarray(self.share @ node_seconds[self.nodes], dtype=np.float64)
+
+
+def held_nodes(cells: Holdings, nodes: int, owners: int) -> list[HeldNodes]:
+    """Return what each workload held, out of so many nodes; the cells are gone through once for all workloads."""
+    taken = (cells.owner != IDLE) & (cells.node_seconds > 0)
+    node, owner, weight = cells.node[taken], cells.owner[taken], cells.node_seconds[taken]
+    total = np.bincount(node, weights=weight, minlength=nodes)
+    # a number names both; those of one owner stand together
+    pair, which = np.unique(owner.astype(np.int64) * nodes + node, return_inverse=True)
+    seconds = np.asarray(np.bincount(which, weights=weight, minlength=len(pair)), dtype=np.float64)
+    held = pair % max(nodes, 1)
+    ends = np.searchsorted(pair, np.arange(owners + 1) * nodes)
+    return [
+        HeldNodes(nodes=held[mine], seconds=seconds[mine], share=seconds[mine] / total[held[mine]])
+        for mine in (slice(first, end) for first, end in pairwise(ends.tolist()))
+    ]
 
 
 def cut_by_hour(start_s: FloatArray, end_s: FloatArray, window: Window) -> HourCells:

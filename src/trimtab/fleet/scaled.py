@@ -15,6 +15,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import Fleet, JobsObservation, ServiceObservation, TokenReadings, Workload
+from trimtab.fleet.occupancy import held_nodes
 from trimtab.ledger import IDLE, Holdings, Usage
 from trimtab.ledger.arrays import FloatArray, IntArray
 
@@ -47,8 +48,10 @@ def scaled_fleet(fleet: Fleet, factor: float) -> Fleet:
         usage=_usage(fleet, copied, node_seconds),
         holdings=holdings,
         workloads=tuple(
-            _workload(workload, factor, _held(holdings, index, node_seconds))
-            for index, workload in enumerate(fleet.workloads)
+            _workload(workload, factor, held.by_hour(node_seconds))
+            for workload, held in zip(
+                fleet.workloads, held_nodes(holdings, len(nodes), len(fleet.workloads)), strict=True
+            )
         ),
         unknown_holders=unknown,
     )
@@ -65,8 +68,10 @@ def _alike(fleet: Fleet, factor: float) -> list[list[int]]:
     cells = fleet.holdings
     mine = cells.owner != IDLE
     holders: list[set[int]] = [set() for _ in fleet.nodes]
-    for held, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
-        holders[held].add(owner)
+    # each pair of a node and an owner once: a number names both
+    count = len(fleet.workloads)
+    for pair in np.unique(cells.node[mine].astype(np.int64) * count + cells.owner[mine]).tolist():
+        holders[pair // count].add(pair % count)
     alike: dict[tuple[Pool, frozenset[int]], list[int]] = {}
     for index, node in enumerate(fleet.nodes):
         alike.setdefault((node.pool, frozenset(holders[index])), []).append(index)
@@ -101,17 +106,6 @@ def _usage(fleet: Fleet, copied: IntArray, node_seconds: IntArray) -> Usage:
     total = np.zeros_like(fleet.usage.node_seconds)
     np.add.at(total, [row_of[fleet.nodes[node].pool] for node in copied.tolist()], node_seconds)
     return Usage(pools=fleet.usage.pools, node_seconds=total)
-
-
-def _held(cells: Holdings, owner: int, node_seconds: IntArray) -> FloatArray:
-    """Return the node-seconds of the nodes that a workload ran on, by its share of the time held on each."""
-    total = np.bincount(
-        cells.node, weights=np.where(cells.owner == IDLE, 0.0, cells.node_seconds), minlength=len(node_seconds)
-    )
-    mine = cells.owner == owner
-    held = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(node_seconds))
-    share = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
-    return np.asarray(share @ node_seconds, dtype=np.float64)
 
 
 def _workload(workload: Workload, factor: float, held_node_seconds: FloatArray) -> Workload:

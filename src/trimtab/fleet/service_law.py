@@ -28,6 +28,7 @@ from trimtab.units import S_PER_HR
 
 _BIN_WIDTH = 0.025
 _GRID_POINTS = 101
+_GRID = np.linspace(0.0, 1.0, _GRID_POINTS)
 _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
@@ -137,7 +138,7 @@ class ServiceLaw:
 
     def grid(self) -> FloatArray:
         """Return the loads at which `ok_frac` is tabulated."""
-        return np.linspace(0.0, 1.0, _GRID_POINTS)
+        return _GRID.copy()
 
     def judging(self, metric: TargetMetric) -> TargetMetric:
         """Return the metric by which targets are judged: a first token that was not measured, by the whole request."""
