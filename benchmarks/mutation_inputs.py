@@ -23,7 +23,7 @@ from trimtab.check.documents import read_folder
 from trimtab.cli.allocate.run import read_budgets, read_token_use
 from trimtab.cli.emit.run import LISTING, write_folder
 from trimtab.cli.fit.inputs import model_of, read_measured
-from trimtab.cli.kept_audits import KEPT, SEAL_BYTES, recall, recall_plan
+from trimtab.cli.kept_audits import KEPT, SEAL_BYTES, recall, recall_fleet, recall_plan
 from trimtab.cli.made_plans import read_made
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
 from trimtab.cli.running import running_audits
@@ -283,7 +283,7 @@ def _kept(folder: Path) -> list[Kind]:
         kept = folder / "kept" / "000001"
         kept.mkdir(parents=True, exist_ok=True)
         (kept / KEPT).write_bytes(content)
-        return recall(kept), recall_plan(kept)
+        return recall_fleet(kept), recall(kept), recall_plan(kept)
 
     def read_listing(content: bytes) -> object:
         out = folder / "emitted"

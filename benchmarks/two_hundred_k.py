@@ -88,6 +88,7 @@ def measure(bundle: Bundle) -> dict[str, object]:
     )
     proof_fleet = build_fleet(bundle, settings, split_window(whole, settings).proof)
     proof = found.proof
+    with_the_future_known = proof.clairvoyant_micro_usd
     hand = 1 - hand_recipe_micro_usd(proof_fleet, market, settings) / proof.before_micro_usd
     unjudged = sum(one.micro_usd for one in found.unjudged) / found.bill_micro_usd
     return {
@@ -95,7 +96,9 @@ def measure(bundle: Bundle) -> dict[str, object]:
         "saving_frac": round(proof.saving_frac, 4),
         "hand_recipe_saving_frac": round(hand, 4),
         "points_ahead": round(100 * (proof.saving_frac - hand), 1),
-        "clairvoyant_saving_frac": round(1 - proof.clairvoyant_micro_usd / proof.before_micro_usd, 4),
+        "clairvoyant_saving_frac": None
+        if with_the_future_known is None
+        else round(1 - with_the_future_known / proof.before_micro_usd, 4),
         "targets": len(proof.targets),
         "targets_kept": sum(one.kept for one in proof.targets),
         "unjudged_frac": round(unjudged, 4),

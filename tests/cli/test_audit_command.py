@@ -9,7 +9,7 @@ import pytest
 from openpyxl import load_workbook
 
 from trimtab.cli import main
-from trimtab.cli.kept_audits import recall
+from trimtab.cli.kept_audits import recall, recall_fleet
 from trimtab.emit.audit_data import published_schema
 
 
@@ -64,7 +64,7 @@ def test_a_demonstration_leaves_a_report_and_an_audit_to_explain(audited, monkey
 
     assert code == 0
     assert "Rollback" in out
-    assert recall().fleet == "demo finetune-7b"
+    assert recall_fleet() == recall().fleet == "demo finetune-7b"
     assert (folder / "trimtab-report" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     finance = (folder / "trimtab-report" / "finance.html").read_text(encoding="utf-8")
     assert f"${audited[2]['plan']['joint_saving_usd_mo']:,.0f}" in finance

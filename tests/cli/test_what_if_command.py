@@ -123,6 +123,16 @@ def test_a_scenario_asked_beside_a_plan_is_planned_as_an_audit_there_plans_it_ea
     assert first.proof_saving_frac == there.proof.saving_frac
 
 
+def test_what_a_plan_found_ways_to_use_at_least_is_not_worked_out_again_at_other_prices(planned, monkeypatch):
+    asked = []
+    least = evaluate.least_outcome
+    monkeypatch.setattr(evaluate, "least_outcome", lambda *of: asked.append(of[1]) or least(*of))
+
+    what_if_beside(planned, Scenario(prices=(price_change("all+20%"),)))
+
+    assert not asked
+
+
 @pytest.mark.parametrize(
     ("limit", "said"),
     [

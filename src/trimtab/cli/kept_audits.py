@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import os
 import secrets
@@ -174,6 +175,21 @@ def recall(path: Path | None = None) -> AuditDocument:
     path = path or _last()
     folder = path.parent if path.name == KEPT else path
     return parse_document(_parts(folder)[0] if folder.is_dir() else read_text(path), where=str(path))
+
+
+def recall_fleet(folder: Path | None = None) -> str:
+    """Return the fleet of an audit in a folder of the history, by default the last one, as it is named there.
+
+    Nothing else of the document is checked: to build its model takes as long as many a question about the kept plan. Raises
+    InputError if there is none.
+    """
+    folder = folder or _last()
+    try:
+        fleet = json.loads(_parts(folder)[0])["fleet"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        fleet = None
+    # what else it is, the whole document's check says in words
+    return fleet if isinstance(fleet, str) else recall(folder).fleet
 
 
 def recall_named(name: str) -> AuditDocument:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -125,6 +126,7 @@ class OutcomeCache:
         log.warning("outcomes are no longer stored: %s", error)
 
 
+@cache
 def program_digest() -> str:
     """Return a digest of the program's state: the content of each of its files.
 

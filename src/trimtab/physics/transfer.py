@@ -26,6 +26,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from trimtab.catalog import Gpu, Precision
@@ -189,6 +190,7 @@ def _scaled_times(
             yield 1 - explained - small + small / ratio + there
 
 
+@lru_cache(maxsize=4096)
 def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
     """Predict the speed of the same workload on `target` relative to `source`: above 1 is faster; an 80 % interval.
 
@@ -203,10 +205,11 @@ def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision
     if not (source.has_speed_law and target.has_speed_law):
         raise Unpredictable(f"no measured runs compare {source.name} with {target.name}")
     compute_ratio, memory_ratio = _rate_ratios(source, target, precision)
+    turning_points = _turning_points(splits, ran, compute_ratio, memory_ratio)
     usual, all_times = (
         [
             time
-            for split in _turning_points(splits, ran, compute_ratio, memory_ratio)
+            for split in turning_points
             for time in _scaled_times(split, ran, compute_ratio, memory_ratio, most_power)
         ]
         for most_power in (_SMALL_POWER, 1.0)

@@ -135,7 +135,7 @@ class Plan(ShownInNotebook):
     limits: tuple[LimitPrice, ...] = ()
     """Quotas and the limit on spot: what the plan uses of each, and what each costs."""
     roadmap: Roadmap | None = None
-    """The year ahead; None in plans kept before it was worked out."""
+    """The year ahead; None in plans kept before it was worked out, and in those that an outlook alone is made of."""
     ventures: tuple[Venture, ...] = ()
     """What is judged for every fleet and never planned."""
     moving_micro_usd: int = 0
@@ -248,8 +248,8 @@ class Proof(ShownInNotebook):
     window: Window
     before_micro_usd: int
     after_micro_usd: int
-    clairvoyant_micro_usd: int
-    """A bound on what any plan could have cost with the future known."""
+    clairvoyant_micro_usd: int | None
+    """A bound on what any plan could have cost with the future known; None where it was not asked for."""
     hourly_before_usd: FloatArray
     hourly_after_usd: FloatArray
     targets: tuple[TargetResult, ...]

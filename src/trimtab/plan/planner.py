@@ -111,7 +111,7 @@ class Prospects:
     unneeded: frozenset[Site] = frozenset()
     """Shared nodes that no plan needs."""
     explains: bool = True
-    """Whether a plan says why levers are not in it: that takes replays of its own."""
+    """Whether a plan says why levers are not in it, which takes replays of its own, and how its year compares with others."""
 
     def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
         """Return the options less those that vetoes leave out, by workload; replays are not made again."""
@@ -220,13 +220,15 @@ def judge(
     unneeded = dominated_sites(list(asks.values()), {})
     judged = [evaluators.get(workload.name) for workload in fleet.workloads]
     there = workers if replayed is None and _as_needed(settings) else None
+    # where little is left to replay, two at once only wait for each other
+    at_once = AT_ONCE if replayed is None else 1
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, judged, market, owned, unneeded, progress, there)),
+        options=tuple(_options(fleet, judged, market, owned, unneeded, progress, there, at_once)),
         owned=owned,
         unneeded=unneeded,
         explains=explains,
@@ -272,7 +274,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
         limits=price_limits(solved.paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
-        roadmap=path.roadmap(),
+        roadmap=path.roadmap() if prospects.explains else None,
         ventures=ventures(fleet, left, market, settings, shared),
         work_gap_frac=_work_gap(drafted, chosen, settings),
     )
@@ -398,8 +400,9 @@ def _options(
     unneeded: frozenset[Site],
     progress: Progress,
     workers: Workers | None,
+    at_once: int,
 ) -> list[WorkloadOptions | None]:
-    """Return every workload's options, in the fleet's order."""
+    """Return every workload's options, in the fleet's order; `at_once` workloads are judged together here."""
     names = _largest(fleet)
     asks = [
         LeverRequest(evaluator=evaluator, market=market, among_largest=evaluator.case.workload.name in names)
@@ -407,7 +410,7 @@ def _options(
         if evaluator is not None
     ]
     if workers is None:
-        found = _judged_here(asks, market, owned, unneeded)
+        found = _judged_here(asks, market, owned, unneeded, at_once)
     else:
         found = judged_by(workers, asks, market, owned, unneeded)
     options: list[WorkloadOptions | None] = []
@@ -418,9 +421,13 @@ def _options(
 
 
 def _judged_here(
-    asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: frozenset[Site]
+    asks: Sequence[LeverRequest],
+    market: Market,
+    owned: tuple[Commitment, ...],
+    unneeded: frozenset[Site],
+    at_once: int,
 ) -> Iterator[WorkloadOptions]:
-    """Yield the options of workloads, in order; two at once, because compiled replays release the interpreter's lock."""
+    """Yield the options of workloads, in order; several at once, because compiled replays release the interpreter's lock."""
 
     def found(ask: LeverRequest) -> WorkloadOptions:
         return options_of(
@@ -433,7 +440,7 @@ def _judged_here(
             as_needed=_as_needed(ask.settings),
         )
 
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
         waiting = [pool.submit(found, ask) for ask in asks]
         try:
             yield from (answer.result() for answer in waiting)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.kept_audits import recall
+from trimtab.cli.kept_audits import recall_fleet
 from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_answer
@@ -89,7 +89,7 @@ def _fleet(options: WhatIfOptions) -> str:
         raise UsageError("BUNDLE and --demo name different histories: give one of them")
     if options.bundle is not None:
         return str(options.bundle)
-    return recall().fleet if options.demo is None else f"{DEMO_PREFIX}{options.demo}"
+    return recall_fleet() if options.demo is None else f"{DEMO_PREFIX}{options.demo}"
 
 
 def _history(fleet: str) -> Bundle:

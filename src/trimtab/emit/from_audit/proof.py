@@ -35,6 +35,8 @@ _GIVEN_UP_FRAC = 0.005
 def proof_part(proof: Proof, targets: tuple[TargetPart, ...], fit: Window) -> ProofPart:
     """Return the proof's part; `targets` are its own, in its order, `fit` is the window that the plan was made on."""
     first = proof.first_saving_micro_usd
+    if proof.clairvoyant_micro_usd is None:
+        raise ValueError("the proof of an audit has a bound with the future known")
     return ProofPart(
         window=window_part(proof.window),
         before_usd=usd_cents(proof.before_micro_usd),

@@ -129,10 +129,12 @@ def prove(
     *,
     seed: int,
     as_measured: bool = True,
+    bounded: bool = True,
 ) -> ProofResult:
     """Replay a plan over another window of the same fleet.
 
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
+    `bounded`: the bill is compared with what any plan costs with the future known; raises ConservationError if it is lower.
     """
     enacted = enact(planned, proof_fleet, market, settings, seed=seed)
     evaluators, in_force = enacted.evaluators, deployed(planned, enacted)
@@ -141,18 +143,19 @@ def prove(
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
     targets = tuple(touched_targets(enacted, in_force))
-    bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned)
-    if after.total + moving < bound and all(target.kept for target in targets):
+    cost = after.total + moving
+    bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned) if bounded else None
+    if bound is not None and cost < bound and all(target.kept for target in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
-        require_possible(after.total + moving, least)
+        require_possible(cost, least)
     return ProofResult(
         proof=Proof(
             window=proof_fleet.window,
             before_micro_usd=before.total,
-            after_micro_usd=after.total + moving,
+            after_micro_usd=cost,
             moving_micro_usd=moving,
             # whoever misses targets may cost less than what it takes to keep them
-            clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
+            clairvoyant_micro_usd=None if bound is None else min(bound, before.total, cost),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
             targets=(*targets, *(untouched_targets(enacted, in_force) if as_measured else ())),

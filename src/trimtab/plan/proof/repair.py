@@ -78,7 +78,16 @@ def _planned(
     planned = plan_of(prospects, progress)
     progress("proving on history the plan has not seen", 0.0)
     market, settings = prospects.market, prospects.settings
-    return planned, prove(planned, proof_fleet, market, settings, seed=prospects.seed, as_measured=as_measured)
+    proven = prove(
+        planned,
+        proof_fleet,
+        market,
+        settings,
+        seed=prospects.seed,
+        as_measured=as_measured,
+        bounded=prospects.explains,  # an outlook on another world does not show it
+    )
+    return planned, proven
 
 
 def _failures(planned: Planned, proven: ProofResult, *, as_measured: bool) -> dict[str, _Failure]:

@@ -273,11 +273,14 @@ class Evaluator:
         seen = self._as_replayed(deployment)
         if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
             return None
-        if self._before is None:  # a plan asks once, and nothing is kept for it
-            return least_outcome(self.case, seen, self._replays)
         if seen not in self._least:
             # it says nothing of targets, and holds neither prices nor limits
-            self._least[seen] = least_outcome(self.case, seen, self._replays)
+            found = least_outcome(self.case, seen, self._replays)
+            # no bill and no pool of slots reads the rest, which would be most of what is kept
+            found = (
+                None if found is None else replace(found, gpus=None, replicas=found.replicas if seen.shared else None)
+            )
+            self._least[seen] = found
         return self._least[seen]
 
     def least_number(self, deployment: Deployment) -> int:
