@@ -158,6 +158,14 @@ def test_nodes_behind_others_come_to_nothing_where_it_does_not_run_on_those(ask)
     assert "move it there with it" in without_effect(part, place)["overflow"]
 
 
+def test_replicas_fill_nodes_one_after_the_other_where_only_those_behind_hold_several(ask):
+    way = ways_onto(ask)[-1]
+    place = ask.evaluator.place(way)
+
+    assert (place.pods_per_node, place.further_pods_per_node) == (1, 4)
+    assert place.holds_several
+
+
 def test_it_is_not_bought_on_spot(ask):
     way = ways_onto(ask)[0]
     hedge = HedgeOnSpot(

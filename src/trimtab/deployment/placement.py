@@ -186,8 +186,8 @@ class Placement:
 
     @property
     def holds_several(self) -> bool:
-        """Return whether a node of its own holds several of the usual pods; nodes with slots are other workloads' too."""
-        return self.shared is None and self.pods_per_node >= 2
+        """Return whether a node of its own, or one behind, holds several of the usual pods; those with slots are others' too."""
+        return self.shared is None and max(self.pods_per_node, self.further_pods_per_node) >= 2
 
     @property
     def comes_and_goes(self) -> bool:
