@@ -186,7 +186,7 @@ class Placement:
 
     @property
     def holds_several(self) -> bool:
-        """Return whether a node of its own, or one behind, holds several of the usual pods; those with slots are others' too."""
+        """Return whether a node of its own, or one behind, holds several of the usual pods; nodes with slots are shared."""
         return self.shared is None and max(self.pods_per_node, self.further_pods_per_node) >= 2
 
     @property
