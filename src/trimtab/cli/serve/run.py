@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import pyarrow.compute as pc
 
@@ -87,7 +87,7 @@ def run_serve(options: ServeOptions) -> None:
     run_server(library, place, catalog=load_catalog(options.prices), reviews=options.reviews)
 
 
-def _source(options: ServeOptions) -> _Audits:
+def _source(options: ServeOptions) -> _AuditsOfPlace | _Demonstration:
     plans = plans_again(options.flags, options.prices, options.owned, later=options.later)
     if options.demo is not None:
         with progress_bar(quiet=options.quiet) as tell:
@@ -95,12 +95,13 @@ def _source(options: ServeOptions) -> _Audits:
     return cluster_source(options.audits, plans)
 
 
-def cluster_source(texts: Sequence[str], plans: PlansAgain) -> _Kept | _Files | _Clusters:
+def cluster_source(texts: Sequence[str], plans: PlansAgain) -> _AuditsOfPlace:
     """Return the audits of the folders that `named_folders` reads; those that are kept here where none is named."""
     folders = named_folders(texts)
     if len(folders) < 2 and not any(folders):
         return audit_source(next(iter(folders.values()), None), plans)
-    return _Clusters(sources={name: audit_source(folder, plans) for name, folder in folders.items()})
+    clusters = _Clusters(places={name: _place_of(folder) for name, folder in folders.items()})
+    return _AuditsOfPlace(place=clusters, plans=plans)
 
 
 def named_folders(texts: Sequence[str]) -> dict[str, Path]:
@@ -140,11 +141,13 @@ def plans_again(
     return PlansAgain(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes, later=later)
 
 
-def audit_source(folder: Path | None, plans: PlansAgain) -> _Kept | _Files:
+def audit_source(folder: Path | None, plans: PlansAgain) -> _AuditsOfPlace:
     """Return the audits of a folder, a history or JSON files, else those that are kept here."""
-    if folder is None or (folder / HISTORY).is_dir():
-        return _Kept(plans=plans, state=folder)
-    return _Files(plans=plans, folder=folder)
+    return _AuditsOfPlace(place=_place_of(folder), plans=plans)
+
+
+def _place_of(folder: Path | None) -> _AuditPlace:
+    return _History(state=folder) if folder is None or (folder / HISTORY).is_dir() else _DocumentFolder(folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,11 +267,19 @@ def history_of(fleet: str) -> Bundle:
     raise InputError(f"the history of this audit, {fleet}, is not here; start the server where that folder is")
 
 
+class _AuditPlace(Protocol):
+    """Where audits lie, and what lies beside them."""
+
+    def entries(self) -> Sequence[AuditEntry]: ...
+    def document(self, name: str) -> AuditDocument: ...
+    def kept_plan(self, name: str) -> KeptPlan: ...
+    def running(self) -> Sequence[RunningAudit]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _History:
     """The history that `trimtab audit` keeps."""
 
-    plans: PlansAgain
     state: Path | None
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -280,34 +291,21 @@ class _Kept:
     def document(self, name: str) -> AuditDocument:
         return recall(next(folder for folder in kept_audits(self.state) if str(number_of(folder)) == name))
 
-    def plan(self, name: str, tell: Progress) -> ProvenPlan:
-        return self.plans.again(self.document(name).fleet, tell)
-
-    def verified(self, name: str, tell: Progress) -> Verification:
-        return self.plans.verified(self.kept_plan(name), tell)
-
-    def later_stamp(self, name: str) -> str:
-        return self.plans.later_stamp(self.document(name).fleet)
-
-    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
-        return self.plans.allocated(self.document(name).fleet, asked, tell)
-
-    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
-        return self.plans.worked_out(self.document(name).fleet, question, tell)
-
-    def running(self) -> Sequence[RunningAudit]:
-        return _running(self.state)
-
     def kept_plan(self, name: str) -> KeptPlan:
         """Return the plan that was kept with an audit; raises UnknownName."""
         return recall_plan(find(name, self.state))
 
+    def running(self) -> Sequence[RunningAudit]:
+        return [
+            RunningAudit(fleet=audit.fleet, started=audit.started, stage=audit.stage, done_frac=audit.done_frac)
+            for audit in running_audits(self.state)
+        ]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
+class _DocumentFolder:
     """A folder of documents."""
 
-    plans: PlansAgain
     folder: Path
 
     def entries(self) -> Sequence[AuditEntry]:
@@ -317,6 +315,59 @@ class _Files:
     def document(self, name: str) -> AuditDocument:
         return recall(self.folder / f"{name}.json")
 
+    def kept_plan(self, name: str) -> KeptPlan:
+        """Raise InputError, because a document holds no plan that can be compared with later history."""
+        raise InputError(
+            f"the plan of audit {name} was not kept here: a JSON file holds no plan that can be verified. Ask of an audit that "
+            "`trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"
+        )
+
+    def running(self) -> Sequence[RunningAudit]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clusters:
+    """Audits of several clusters; an audit is called by its cluster and its name there: `eu.12`."""
+
+    places: Mapping[str, _AuditPlace]
+
+    def entries(self) -> Sequence[AuditEntry]:
+        return [
+            AuditEntry(name=f"{cluster}{_APART}{entry.name}", stamp=entry.stamp)
+            for cluster, place in self.places.items()
+            for entry in place.entries()
+        ]
+
+    def document(self, name: str) -> AuditDocument:
+        cluster, _, own = name.partition(_APART)
+        return self.places[cluster].document(own)
+
+    def kept_plan(self, name: str) -> KeptPlan:
+        cluster, _, own = name.partition(_APART)
+        return self.places[cluster].kept_plan(own)
+
+    def running(self) -> Sequence[RunningAudit]:
+        return [
+            replace(audit, fleet=f"{cluster}: {audit.fleet}")
+            for cluster, place in self.places.items()
+            for audit in place.running()
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AuditsOfPlace:
+    """The audits of a place; what a document does not hold is worked out again from the history that it names."""
+
+    place: _AuditPlace
+    plans: PlansAgain
+
+    def entries(self) -> Sequence[AuditEntry]:
+        return self.place.entries()
+
+    def document(self, name: str) -> AuditDocument:
+        return self.place.document(name)
+
     def plan(self, name: str, tell: Progress) -> ProvenPlan:
         return self.plans.again(self.document(name).fleet, tell)
 
@@ -333,14 +384,11 @@ class _Files:
         return self.plans.worked_out(self.document(name).fleet, question, tell)
 
     def running(self) -> Sequence[RunningAudit]:
-        return ()
+        return self.place.running()
 
     def kept_plan(self, name: str) -> KeptPlan:
-        """Raise InputError, because a document holds no plan that can be compared with later history."""
-        raise InputError(
-            f"the plan of audit {name} was not kept here: a JSON file holds no plan that can be verified. Ask of an audit that "
-            "`trimtab audit` kept (`trimtab mcp` without --audits, or with a `.trimtab` folder)"
-        )
+        """Return the plan that was kept with an audit; raises UnknownName, and InputError where none was."""
+        return self.place.kept_plan(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,62 +428,6 @@ class _Demonstration:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Clusters:
-    """Audits of several clusters; an audit is called by its cluster and its name there: `eu.12`."""
-
-    sources: Mapping[str, _Kept | _Files]
-
-    def entries(self) -> Sequence[AuditEntry]:
-        return [
-            AuditEntry(name=f"{cluster}{_APART}{entry.name}", stamp=entry.stamp)
-            for cluster, source in self.sources.items()
-            for entry in source.entries()
-        ]
-
-    def document(self, name: str) -> AuditDocument:
-        source, own = self._of(name)
-        return source.document(own)
-
-    def plan(self, name: str, tell: Progress) -> ProvenPlan:
-        source, own = self._of(name)
-        return source.plan(own, tell)
-
-    def verified(self, name: str, tell: Progress) -> Verification:
-        source, own = self._of(name)
-        return source.verified(own, tell)
-
-    def later_stamp(self, name: str) -> str:
-        source, own = self._of(name)
-        return source.later_stamp(own)
-
-    def allocated(self, name: str, asked: tables.AllocationQuestion, tell: Progress) -> tables.AllocatedBill:
-        source, own = self._of(name)
-        return source.allocated(own, asked, tell)
-
-    def worked_out(self, name: str, question: HistoryQuestion, tell: Progress) -> object:
-        source, own = self._of(name)
-        return source.worked_out(own, question, tell)
-
-    def running(self) -> Sequence[RunningAudit]:
-        return [
-            replace(audit, fleet=f"{cluster}: {audit.fleet}")
-            for cluster, source in self.sources.items()
-            for audit in source.running()
-        ]
-
-    def _of(self, name: str) -> tuple[_Kept | _Files, str]:
-        cluster, _, own = name.partition(_APART)
-        return self.sources[cluster], own
-
-
-def _running(state: Path | None) -> Sequence[RunningAudit]:
-    return [
-        RunningAudit(fleet=audit.fleet, started=audit.started, stage=audit.stage, done_frac=audit.done_frac)
-        for audit in running_audits(state)
-    ]
-
-
 def gpu_hours(bundle: Bundle, workload: str) -> GpuHours:
     """Return the activity of each GPU that a workload held, by hour, in whole weeks from a Monday."""
     usage = bundle.table("gpu_usage", ["device", "workload", "hour", "sm_active_mean", "gpu_util_mean"])
@@ -456,9 +448,6 @@ def gpu_hours(bundle: Bundle, workload: str) -> GpuHours:
         row = series.setdefault(name, [None] * (weeks * HR_PER_WEEK))
         row[int((moment - start).total_seconds() // S_PER_HR)] = None if value is None or math.isnan(value) else value
     return GpuHours(start=start, gpus=tuple(series), activity_frac=tuple(map(tuple, series.values())))
-
-
-_Audits = _Kept | _Files | _Demonstration | _Clusters
 
 
 def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstration:
