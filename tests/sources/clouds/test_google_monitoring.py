@@ -159,3 +159,13 @@ def test_a_token_that_is_refused_is_a_matter_of_credentials():
 def test_an_answer_that_is_no_page_is_an_error():
     with answering(lambda asked: (200, {}, b"<html>")) as (_, url), pytest.raises(SourceError, match="no page"):
         read(url)
+
+
+def test_pages_that_go_round_in_a_ring_end_in_an_error():
+    def ring(asked):
+        following = {"": "b", "b": "c", "c": "b"}[asked.query.get("pageToken", "")]
+        return 200, {}, json.dumps({"timeSeries": [], "nextPageToken": following}).encode()
+
+    with answering(ring) as (script, url), pytest.raises(SourceError, match="time series do not end"):
+        read(url)
+    assert len(script.seen) == 3

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
+from trimtab.sources.http import WebServer
 
 _REFUSED = ("AccessDenied", "UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch",
             "UnrecognizedClientException", "AuthFailure", "OptInRequired")  # fmt: skip
@@ -138,3 +141,31 @@ def _azure_token(scope: str) -> str:
         return str(DefaultAzureCredential().get_token(scope).token)
     except ClientAuthenticationError as error:
         raise CredentialsError(f"Azure: {error.message}; az login") from error
+
+
+class GooglePage(BaseModel):
+    """A page of any list of Google's."""
+
+    next_token: str = Field("", alias="nextPageToken")
+
+
+_Page = TypeVar("_Page", bound=GooglePage)
+
+
+def google_pages(
+    server: WebServer, path: str, asked: Mapping[str, str], kind: type[_Page], what: str
+) -> Iterator[_Page]:
+    """Yield the pages of a list. Raises SourceError, which says of `what` it is, also where a page comes a second time."""
+    token, seen = "", set[str]()
+    while True:
+        try:
+            page = kind.model_validate_json(server.get(path, {**asked, "pageToken": token} if token else asked))
+        except ValidationError as error:
+            raise SourceError(f"{server.url}{path}: no page of {what}: {error.errors()[0]['msg']}") from error
+        yield page
+        token = page.next_token
+        if not token:
+            return
+        if token in seen:
+            raise SourceError(f"{server.url}{path}: pages of {what} do not end (token {token} again)")
+        seen.add(token)

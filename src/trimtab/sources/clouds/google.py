@@ -18,6 +18,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError, SourceError
 from trimtab.sources.clouds import SHARES, CloudGpu, CloudMachine, CloudReading, Holder, Tell
+from trimtab.sources.clouds.clients import GooglePage, google_pages
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.http import WebServer
@@ -46,9 +47,8 @@ class _ZoneInstances(BaseModel):
     instances: list[_ComputeInstance] = Field(default_factory=list)
 
 
-class _InstancePage(BaseModel):
+class _InstancePage(GooglePage):
     items: dict[str, _ZoneInstances] = Field(default_factory=dict)
-    next_token: str = Field("", alias="nextPageToken")
 
 
 def describe(url: str, headers: Mapping[str, str], project: str, reading: CloudReading) -> None:
@@ -70,16 +70,9 @@ def describe(url: str, headers: Mapping[str, str], project: str, reading: CloudR
 
 def _instances(server: WebServer, project: str) -> Iterator[_ComputeInstance]:
     path, asked = f"/compute/v1/projects/{project}/aggregated/instances", {"fields": _FIELDS, "maxResults": "500"}
-    while True:
-        try:
-            page = _InstancePage.model_validate_json(server.get(path, asked))
-        except ValidationError as error:
-            raise SourceError(f"{server.url}{path}: no page of instances: {error.errors()[0]['msg']}") from error
+    for page in google_pages(server, path, asked, _InstancePage, "instances"):
         for scope in page.items.values():
             yield from scope.instances
-        if not page.next_token or page.next_token == asked.get("pageToken"):
-            return
-        asked = {**asked, "pageToken": page.next_token}
 
 
 def _with(machine: CloudMachine, instance: _ComputeInstance) -> CloudMachine:
@@ -170,9 +163,8 @@ class _TimeSeries(BaseModel):
     points: list[_SeriesPoint] = Field(default_factory=list)
 
 
-class _SeriesPage(BaseModel):
+class _SeriesPage(GooglePage):
     series: list[dict[str, object]] = Field(default_factory=list, alias="timeSeries")
-    next_token: str = Field("", alias="nextPageToken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,19 +216,8 @@ class GoogleMonitoring:
             "pageSize": _PAGE,
         }
         path = f"/v3/projects/{self.project}/timeSeries"
-        while True:
-            page = _page(server.get(path, asked), server)
+        for page in google_pages(server, path, asked, _SeriesPage, "time series"):
             yield from _valid(page.series, reading)
-            if not page.next_token or page.next_token == asked.get("pageToken"):
-                return
-            asked = {**asked, "pageToken": page.next_token}
-
-
-def _page(body: bytes, server: WebServer) -> _SeriesPage:
-    try:
-        return _SeriesPage.model_validate_json(body)
-    except ValidationError as error:
-        raise SourceError(f"{server.url}: no page of time series: {error.errors()[0]['msg']}") from error
 
 
 def _valid(raw: Sequence[dict[str, object]], reading: CloudReading) -> Iterator[_TimeSeries]:
@@ -257,6 +238,7 @@ def _take(series: _TimeSeries, metric: _MonitoredMetric, statistic: str, reading
         value = point.value.double if point.value.double is not None else point.value.whole
         if value is None:
             continue
+        # an aligned value stands at the end of its hour
         hour = (int(point.interval.end.timestamp()) - reading.grid.start_s - 1) // S_PER_HR
         _put(reading, metric, statistic, device, hour, float(value))
 
@@ -340,9 +322,8 @@ class _ComputeRegion(BaseModel):
     quotas: list[_RegionQuota] = Field(default_factory=list)
 
 
-class _Regions(BaseModel):
+class _Regions(GooglePage):
     items: list[_ComputeRegion] = Field(default_factory=list)
-    next_token: str = Field("", alias="nextPageToken")
 
 
 class _Project(BaseModel):
@@ -356,24 +337,15 @@ def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: C
     try:
         with WebServer(url, headers=headers) as server:
             whole = _Project.model_validate_json(server.get(f"/compute/v1/projects/{project}"))
-            for region in _regions(server, project):
-                for machine in machines:
-                    reading.quotas.extend(_of_region(machine, region, whole))
+            for page in google_pages(server, f"/compute/v1/projects/{project}/regions", {}, _Regions, "regions"):
+                for region in page.items:
+                    for machine in machines:
+                        reading.quotas.extend(_of_region(machine, region, whole))
     except ValidationError as error:
         raise SourceError(f"{url}: no quotas of project {project}: {error.errors()[0]['msg']}") from error
     unread = sorted({machine.gpu for machine in machines} - _METRICS.keys())
     reading.notes.append(f"quotas by GPU family are not read (Cloud Quotas API): {', '.join(unread)}")
     return reading
-
-
-def _regions(server: WebServer, project: str) -> Iterator[_ComputeRegion]:
-    asked: dict[str, str] = {}
-    while True:
-        page = _Regions.model_validate_json(server.get(f"/compute/v1/projects/{project}/regions", asked))
-        yield from page.items
-        if not page.next_token or page.next_token == asked.get("pageToken"):
-            return
-        asked = {"pageToken": page.next_token}
 
 
 def _of_region(machine: InstanceType, region: _ComputeRegion, whole: _Project) -> Iterator[NodeQuota]:

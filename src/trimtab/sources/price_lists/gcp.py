@@ -17,7 +17,7 @@ from pydantic import AliasChoices, AwareDatetime, BaseModel, Field, ValidationEr
 from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
 from trimtab.catalog.prices import is_rate
 from trimtab.catalog.rows import packaged_rows
-from trimtab.errors import SourceError
+from trimtab.sources.clouds.clients import GooglePage, google_pages
 from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import PriceReading
 from trimtab.units import HR_PER_MO, NANO_PER_USD
@@ -78,9 +78,8 @@ class _BillingSku(BaseModel):
     pricing: list[_Pricing] = Field(alias="pricingInfo", min_length=1)
 
 
-class _SkuPage(BaseModel):
+class _SkuPage(GooglePage):
     skus: list[dict[str, object]] = Field(default_factory=list)
-    next_token: str = Field("", alias="nextPageToken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +97,8 @@ PartPrices = Mapping[MachinePart, float]
 
 def skus(server: WebServer) -> Iterator[dict[str, object]]:
     """Yield every SKU of Compute Engine, page by page. Raises SourceError."""
-    token = ""
-    seen: set[str] = set()
-    while True:
-        asked = {"currencyCode": "USD", "pageSize": _PAGE}
-        page = _page(server.get(_PATH, {**asked, "pageToken": token} if token else asked), server)
+    for page in google_pages(server, _PATH, {"currencyCode": "USD", "pageSize": _PAGE}, _SkuPage, "SKUs"):
         yield from page.skus
-        token = page.next_token
-        if not token:
-            return
-        if token in seen:
-            raise SourceError(f"{server.url}: pages of SKUs do not end (token {token} again)")
-        seen.add(token)
 
 
 def part_prices(
@@ -169,13 +158,6 @@ def _usd_hr(sku: _BillingSku, today: date, reading: PriceReading) -> float | Non
         reading.skip("gcp: SKU with a price of 0")
         return None
     return amount / pricing.conversion_rate * per_hour
-
-
-def _page(body: bytes, server: WebServer) -> _SkuPage:
-    try:
-        return _SkuPage.model_validate_json(body)
-    except ValidationError as error:
-        raise SourceError(f"{server.url}: no page of SKUs: {error.errors()[0]['msg']}") from error
 
 
 SOURCE = "gcp-billing-catalog"
