@@ -185,3 +185,14 @@ def test_the_generator_imports_nothing_of_the_planner():
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert all(n.startswith(allowed) for n in names if n and n.startswith("trimtab")), (module.name, names)
+
+
+def test_experiments_wait_in_a_queue_whose_quota_leaves_out_the_node_that_nobody_uses(tables):
+    local, cluster = tables["queues"].to_pylist()
+    jobs = tables["jobs"].to_pylist()
+    running = [job for job in jobs if job["state"] == "running" and job["workload"].startswith("research/")]
+
+    assert {job["queue"] for job in jobs if job["workload"].startswith("research/")} == {local["name"]}
+    assert {job["queue"] for job in jobs if not job["workload"].startswith("research/")} == {None}
+    assert (local["parent"], cluster["quota_gpus"]) == (cluster["name"], 9 * 4)
+    assert cluster["used_gpus"] == sum(job["gpus"] for job in running)

@@ -153,6 +153,7 @@ def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope)
     Kueue has pods select nodes by the labels of their flavor as well: on nodes without them they never start.
     """
     behind = _cluster_queues(asking, standing)
+    without: dict[tuple[str, str], list[Asking]] = defaultdict(list)
     for one in asking:
         spec, queue = scope.spec(one.placed.name), behind.get(one.placed.name, "")
         if spec is None or not queue:
@@ -164,11 +165,14 @@ def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope)
         ]
         if flavors and not any(_fits(labels, one.placed, spec) for labels in flavors):
             words = ", ".join(f"{key}: {value}" for key, value in pool_selector(spec).items())
-            what = (
-                f"give ClusterQueue {queue} a ResourceFlavor for the nodes with {words}: Kueue has the pods of "
-                f"{one.placed.name} select nodes by the labels of their flavor too, and these nodes have those of none"
-            )
-            yield Needed(what=what, askers=(one,))
+            without[queue, words].append(one)
+    for (queue, words), waiting in without.items():
+        names = ", ".join(one.placed.name for one in waiting)
+        what = (
+            f"give ClusterQueue {queue} a ResourceFlavor for the nodes with {words}: Kueue has the pods of "
+            f"{names} select nodes by the labels of their flavor too, and these nodes have those of none"
+        )
+        yield Needed(what=what, askers=tuple(waiting))
 
 
 _OF_THE_GPU = ("nvidia.com/gpu.", "cloud.google.com/gke-accelerator")

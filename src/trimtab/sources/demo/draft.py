@@ -61,6 +61,8 @@ class JobClass:
     tensor_of_sm: float = 0.25
     dram_of_sm: float = 0.65
     tokens_per_s: float | None = None
+    queue: str | None = None
+    """LocalQueue of its namespace in which its jobs wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,9 @@ Row = dict[str, object]
 _NAMESPACE = uuid.UUID("6f0d9a52-3c5e-5d0b-9a53-7d0c0e6f4b11")
 
 
+_DRAFTED = ("devices", "nodes", "allocations", "jobs", "queues")
+
+
 class FleetDraft:
     """Collects the rows of one fleet. Nodes and pods are named from the fleet's name, so that a seed gives the same names."""
 
@@ -158,7 +163,7 @@ class FleetDraft:
         self.name = name
         self.span = span
         self.seed = seed
-        self._rows: dict[str, list[Row]] = {table: [] for table in ("devices", "nodes", "allocations", "jobs")}
+        self._rows: dict[str, list[Row]] = {table: [] for table in _DRAFTED}
         self._usage: list[pa.Table] = []
         self._demand: list[pa.Table] = []
 
@@ -278,6 +283,7 @@ class FleetDraft:
                 "gpus": float(run.job_class.gpus_requested),
                 "state": _state(run),
                 "node": node,
+                "queue": run.job_class.queue,
                 "steps_done": float(int(active_s * run.job_class.steps_per_s)),
                 "tokens_done": None if tokens_s is None else float(int(active_s * tokens_s)),
                 "checkpoint_interval_s": None if saves is None else saves.interval_s,
@@ -285,6 +291,10 @@ class FleetDraft:
                 "checkpoint_restore_s": None if saves is None else saves.restore_s,
             }
         )
+
+    def standing_queue(self, row: Row) -> None:
+        """Add a row of the `queues` table unchanged."""
+        self._rows["queues"].append(row)
 
     def job(self, row: Row) -> None:
         """Add a row of the `jobs` table unchanged."""
@@ -296,7 +306,7 @@ class FleetDraft:
         tables["gpu_usage"] = pa.concat_tables(self._usage)
         if self._demand:
             tables["demand"] = pa.concat_tables(self._demand)
-        return {name: table for name, table in tables.items() if table.num_rows or name != "jobs"}
+        return {name: table for name, table in tables.items() if table.num_rows or name not in ("jobs", "queues")}
 
     def _hex(self, key: str) -> str:
         return uuid.uuid5(_NAMESPACE, f"{self.name}/{key}").hex

@@ -20,13 +20,14 @@ The parameters were set before any planning code read this fleet, and stay as th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from trimtab.sources.demo.demand import MIN_PER_HR, SIX_WEEKS, DayCurve, DemoService, LatencyLaw, Noise, demand_rate
-from trimtab.sources.demo.draft import CheckpointTimes, FleetDraft, JobClass, meta
+from trimtab.sources.demo.draft import CheckpointTimes, FleetDraft, JobClass, JobRun, meta
 from trimtab.sources.demo.machines import G5_12XLARGE, G5_XLARGE, P3_8XLARGE, P4D
 from trimtab.sources.demo.placement import (
     Calendar,
@@ -121,6 +122,7 @@ VISION = JobClass(
     memory_gib=(6.0, 11.0),
     steps_per_s=6.5,
     checkpoints=VISION_SAVES,
+    queue="experiments",
 )
 NLP = JobClass(
     workload="research/nlp-exp",
@@ -138,6 +140,7 @@ NLP = JobClass(
     memory_gib=(6.5, 10.5),
     steps_per_s=3.2,
     checkpoints=None,
+    queue="experiments",
 )
 
 TRAINING = Intensity(sm_frac=0.85, busy_frac=0.97, memory_gib=35.0, tensor_of_sm=0.55, dram_of_sm=0.7)
@@ -248,10 +251,34 @@ def _add_newcomer(draft: FleetDraft) -> None:
 def _add_experiments(draft: FleetDraft) -> None:
     homes = nodes(draft, P3_8XLARGE, "research", FLEET.experiment_nodes)
     growth_frac, sensor_gaps = FLEET.growth_frac, FLEET.sensor_gaps
-    add_pool(draft, FLEET.experiments, P3_8XLARGE, homes, growth_frac=growth_frac, sensor_gaps=sensor_gaps)
+    runs = add_pool(draft, FLEET.experiments, P3_8XLARGE, homes, growth_frac=growth_frac, sensor_gaps=sensor_gaps)
+    _add_queue(draft, runs)
     for home in homes[:2]:
         draft.pod("data/feature-etl", "data-platform", "Deployment", home[0], (), start=SPAN.start)
     add_empty(draft, P3_8XLARGE, draft.node(P3_8XLARGE, "research-old"))
+
+
+def _add_queue(draft: FleetDraft, runs: Sequence[JobRun]) -> None:
+    """Have the experiments wait in a queue of Kueue whose quota is the pool without the old node."""
+    running = [run for run in runs if run.start_s is not None and run.end_s is None]
+    told = {"pending": sum(run.start_s is None for run in runs), "admitted": len(running)}
+    draft.standing_queue(
+        {"kind": "LocalQueue", "namespace": "research", "name": "experiments", "parent": "research", **told}
+    )
+    draft.standing_queue(
+        {
+            "kind": "ClusterQueue",
+            "namespace": None,
+            "name": "research",
+            "parent": None,
+            "resource": "nvidia.com/gpu",
+            "flavor": "v100",
+            "flavor_labels": {"node.kubernetes.io/instance-type": P3_8XLARGE.instance_type},
+            "quota_gpus": float(FLEET.experiment_nodes * P3_8XLARGE.gpu_count),
+            "used_gpus": float(sum(run.job_class.gpus_requested for run in running)),
+            **told,
+        }
+    )
 
 
 def _add_notebooks(draft: FleetDraft) -> None:
