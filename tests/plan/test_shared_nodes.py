@@ -13,7 +13,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import best_count
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.program.couplings.shared_nodes import shared_usage, whole_nodes
+from trimtab.plan.program.couplings.shared_nodes import shared_usage
 from trimtab.plan.program.solve import solve_problem
 from trimtab.plan.program.table import total_usage
 
@@ -47,7 +47,9 @@ def fewest_nodes(sizes, room):
 def test_sizes_that_divide_one_another_pack_into_the_nodes_that_are_billed(sizes):
     shared = SharedPool(A, 8)
 
-    assert whole_nodes(shared.site, np.array([[sum(sizes)]]))[0] == fewest_nodes(sizes, 8)
+    use = shared_usage([{shared: np.array([sum(sizes)])}])
+
+    assert use[A][0] == fewest_nodes(sizes, 8) * 3600
 
 
 @settings(max_examples=60)

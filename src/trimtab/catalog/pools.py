@@ -50,6 +50,9 @@ class Site:
         return f"{self.layout or 'whole GPUs'} on {self.pool.instance_type}"
 
 
+_KEPT_UP = (0, 1)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class SharedPool:
     """Nodes of a pool cut into slots that workloads share: whole GPUs, instances of a MIG `profile`, or shares of GPUs.
@@ -60,6 +63,9 @@ class SharedPool:
 
     What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits
     into `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).
+
+    Nodes of whole GPUs have a second measure: pods of runs that cannot be moved (`kept_up`), of which each may stand on a node
+    of its own, so that there are no fewer nodes than such pods.
     """
 
     pool: Pool
@@ -73,17 +79,25 @@ class SharedPool:
     def __post_init__(self) -> None:
         if self.slots_per_node < 1:
             raise ValueError(f"a node of {self.pool} needs at least one slot, got {self.slots_per_node}")
-        if len(self.takes) != max(1, len(self.room)):
+        if len(self.takes) != max(1, len(self.room)) and self.takes != _KEPT_UP:
             raise ValueError(f"a slot of {self.pool} takes {self.takes} of the node's {self.room}")
 
     @property
     def site(self) -> Site:
         """Return the nodes that it shares with slots of other kinds."""
-        return (
-            Site(self.pool, self.room, "MIG slices")
-            if self.room
-            else Site(self.pool, (self.slots_per_node,), self.layout)
-        )
+        if self.room:
+            return Site(self.pool, self.room, "MIG slices")
+        return Site(self.pool, (self.slots_per_node,) if self.is_cut else (self.slots_per_node, 1), self.layout)
+
+    @property
+    def measures(self) -> tuple[int, ...]:
+        """Return what a slot takes of a node of the site, by each measure that limits it."""
+        return self.takes + (0,) * (len(self.site.room) - len(self.takes))
+
+    @property
+    def kept_up(self) -> SharedPool:
+        """Return, of nodes of whole GPUs, what a pod takes that keeps its node up: a node, and of its GPUs nothing more."""
+        return replace(self, takes=_KEPT_UP)
 
     @property
     def kept_apart_by(self) -> Isolation:

@@ -276,6 +276,18 @@ class Placement:
         )
 
 
+def slot_gpus(gpus: float) -> int:
+    """Return the least power of two that holds a pod of so many GPUs: such sizes divide one another, so that they fill nodes.
+
+    >>> [slot_gpus(gpus) for gpus in (1.0, 2.0, 3.0, 5.0)]
+    [1, 2, 4, 8]
+    """
+    size = 1
+    while size < gpus - _ROUNDING:
+        size *= 2
+    return size
+
+
 def is_measured_same(speed: Estimate) -> bool:
     """Return whether a speed is the one that was measured, not a predicted one."""
     return speed.low == speed.value == 1.0 and speed.basis is Basis.MEASURED

@@ -189,11 +189,12 @@ person.
 Workloads that want the same instance type in the same region, held and released the same way, share a NodePool. Pools of
 runs (`-runs`) give back nodes that have been empty for a minute and move nothing: their budget for drift is 0. Pools of
 services consolidate within a budget of 10 %, ten minutes after a pod came or went; the plan's bill holds nodes for as
-long. No node expires, since expiry knows no budget; new images come as drift. `limits` is the ceiling of the policies on
-it in whole nodes and a quarter more, at least a node, for a rollout, within `quota_nodes`; where the quota leaves no room
-the rollout takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once. Every
-pool has the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools,
-which keeps out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on
+long. Runs that take GPUs beside services go to their pool; `karpenter.sh/do-not-disrupt` (with node groups
+`safe-to-evict: "false"`) keeps their pods where they are, and no priority is written: nothing ends a run. No node
+expires, since expiry knows no budget; new images come as drift. `limits` is the ceiling of the policies on it in whole
+nodes and a quarter more, at least a node, for a rollout, within `quota_nodes`; where the quota leaves no room the rollout
+takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once. Every pool has
+the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools, which keeps out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on
 {providers}; elsewhere the node group is left to a person. Where no node class is declared, `templates/` has one to fill
 in, apart from what is applied.
 

@@ -1,6 +1,9 @@
 """Share nodes with other workloads: whole GPUs of a larger node, MIG slices that fit, or, where allowed, shares of GPUs.
 
 The first two are isolated by hardware. MPS shares and time slices are offered to services whose owner admits them only.
+
+Runs take whole GPUs of the nodes on which services of the same type of GPU stand: what these leave over is paid anyway. They
+start as they come, or wait for an hour where they may, and no pod of theirs is moved or pushed out.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from trimtab.catalog.pools import SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, UseSlots
 from trimtab.deployment.fitting import speed_on
-from trimtab.deployment.placement import resolve
+from trimtab.deployment.placement import resolve, slot_gpus
 from trimtab.fleet.activity import busiest_hour_frac, working_frac
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Target, Workload
+from trimtab.fleet.model import RUN_KINDS, Target, Workload
 from trimtab.fleet.reach import asked_isolation, offerings_at_home, offerings_elsewhere
 from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.ledger.arrays import IntArray
+from trimtab.levers import idle_release
 from trimtab.levers.lever import (
     AppliedLever,
     CompositionStage,
@@ -36,6 +41,7 @@ from trimtab.levers.lever import (
     speed_fact,
     usual_reason,
 )
+from trimtab.levers.schedule import deferrals
 from trimtab.physics.colocation import (
     AS_MET,
     MET_BOTH_WAYS,
@@ -57,7 +63,9 @@ from trimtab.units import HR_PER_MO, usd
 
 NAME = "sharing"
 SHARERS = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
-"""Kinds that hold their GPUs for long; runs come and go on nodes of their own."""
+"""Kinds that hold their GPUs for long."""
+RUNS_BESIDE = RUN_KINDS - {WorkloadKind.TRAINING}
+"""Kinds that come and go on whole GPUs that the others leave over; training fills nodes of its own."""
 SHARES = (2, 3, 4, 8)
 """Equal shares that a GPU without hardware isolation is offered in."""
 BUSY_CLASSES = (0.05, 0.10, 0.15, 0.20, 0.25, 0.33, 0.50)
@@ -126,6 +134,35 @@ def propose(
     worth = [slot for slot in quiet if not any(_better(other, slot, market) for other in quiet)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
     return SlotOffers(fitting=tuple(worth), refused=+refused)
+
+
+def beside_services(case: Case, market: Market) -> UseSlots | None:
+    """Return the whole GPUs that runs could have on the nodes of services with the same type of GPU; None where they cannot.
+
+    A run's slot is as wide as the widest pod that may come there: sizes that divide one another leave no gap beside pods that
+    stay where they are.
+    """
+    workload, neighbours, jobs = case.workload, case.neighbours, case.workload.jobs
+    if workload.kind not in RUNS_BESIDE or jobs is None or not jobs.count or neighbours is None:
+        return None
+    there = (offering for offering in offerings_at_home(workload, market) if offering.pool == neighbours.pool)
+    offering, widths = next(there, None), jobs.gpus / jobs.pods
+    if offering is None or workload.pool.capacity_type.paid_anyway or widths.min() < 1:
+        return None
+    shared = SharedPool(offering.pool, offering.gpus_per_node)
+    slot = _Slot(shared=shared, slots=slot_gpus(float(widths.max())), board=offering.gpu, offering=offering)
+    return wide_enough(slot.effect(SAME_SPEED, SAME_SPEED), case)
+
+
+def wide_enough(slot: UseSlots, case: Case) -> UseSlots | None:
+    """Return a run's slot of whole GPUs as wide as any pod that may come there; None where that is no part of a node."""
+    widest = 1 if case.neighbours is None else case.neighbours.widest_gpus
+    gpus, most = max(slot.slots, widest), slot.shared.slots_per_node
+    return replace(slot, slots=gpus) if gpus < most and most % gpus == 0 else None
+
+
+def _runs_beside(ask: LeverRequest) -> UseSlots | None:
+    return beside_services(ask.case, ask.market)
 
 
 def slots_on(workload: Workload, offering: Offering, market: Market, assumptions: Assumptions) -> Iterator[UseSlots]:
@@ -263,13 +300,8 @@ def _time_slots(offering: Offering) -> Iterator[_Slot]:
 
 
 def _divisor(gpus_per_node: int, gpus: float) -> int | None:
-    """Return the least power of two that holds a replica and divides the node's GPUs; None where that takes all of them.
-
-    Such sizes divide one another, so that replicas of any workloads fill whole nodes.
-    """
-    size = 1
-    while size < gpus - 1e-9:
-        size *= 2
+    """Return the least power of two that holds a replica and divides the node's GPUs; None where that takes all of them."""
+    size = slot_gpus(gpus)
     return size if size < gpus_per_node and gpus_per_node % size == 0 else None
 
 
@@ -309,10 +341,14 @@ def _shares_elsewhere(ask: LeverRequest) -> SlotOffers:
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    """Yield the slots at home, and those on the nodes that a move goes to."""
+    """Yield the slots at home, and those on the nodes that a move goes to; for runs, with when they take them."""
     if not base.changes:
         for slots in ask.once(shares).fitting:
             yield base.plus((NAME, slots))
+        if (beside := ask.once(_runs_beside)) is not None:
+            at_once, waiting = (turns(ask.workload, ask.assumptions) for turns in (idle_release.propose, deferrals))
+            for turn in (*at_once, *waiting):
+                yield base.plus((NAME, beside), (NAME, turn))
     elif base.relocation is not None:
         for slots in ask.once(_shares_elsewhere).fitting:
             if slots.pool == base.relocation.pool:
@@ -323,8 +359,13 @@ def _refused(ask: LeverRequest) -> Counter[str]:
     return ask.once(shares).refused
 
 
-def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
-    """Say why a workload keeps nodes of its own: of the largest services that no slice holds, what limits one would keep."""
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
+    """Say why a workload keeps nodes of its own: of the largest services that no slice holds, what limits one would keep.
+
+    Of runs nothing is said where no services leave GPUs of their type over.
+    """
+    if ask.workload.kind in RUNS_BESIDE:
+        return None if ask.once(_runs_beside) is None else usual_reason(NAME, ask, judged)
     if ask.among_largest and not any(shared.profile for way in judged.candidates for shared in way.slots):
         isolated = propose(ask.workload, ask.market, ask.assumptions).fitting
         looser = looser_target(ask.case, isolated, ask.market)
@@ -384,6 +425,8 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for slot in applied.effects:
         if isinstance(slot, UseSlots):
             yield from _facts(slot, applied.workload)
+            if applied.workload.kind in RUNS_BESIDE and applied.outcome.replicas is not None:
+                yield _taken_at_once(slot, applied.outcome.replicas)
 
 
 def _facts(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
@@ -396,6 +439,13 @@ def _facts(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
     if not slot.shared.is_isolated:
         yield Fact("kept apart from others by", "declared isolation", slot.shared.isolation)
         yield Fact("may be stopped by a fault of", "no hardware isolation", "everybody on its GPU")
+
+
+def _taken_at_once(slot: UseSlots, pods: IntArray) -> Fact:
+    """Say how many GPUs runs take at once: what services leave over costs nothing, what goes beyond it brings up nodes."""
+    gpus = pods * slot.slots
+    value = f"{gpus.max(initial=0)} in the fullest hour, {gpus.mean():.2g} on average, a pod counted as {slot.slots}"
+    return Fact("GPUs of shared nodes that its runs take at once", "replay of its runs by hour", value)
 
 
 def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
@@ -420,7 +470,9 @@ def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
 
 def _canary(effect: Effect) -> tuple[str, ...]:
     if not isinstance(effect, UseSlots):
-        return ("Run one replica on a shared node beside the present ones for a day.",)
+        return (
+            "Let one run take GPUs beside the services: see that it begins in time, and that they answer as before.",
+        )
     if not effect.shared.is_isolated:
         return (
             f"Run one replica alone on a shared GPU of {effect.pool.instance_type}, beside the present ones, for a day.",
@@ -439,11 +491,12 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Share nodes",
-    meaning="Puts several workloads on the same nodes: whole GPUs, MIG slices or, where the owner admits it, shares of GPUs",
+    meaning="Puts several workloads on the same nodes: whole GPUs (also runs beside services), MIG slices or, where the owner "
+    "admits it, shares of GPUs",
     ends="less work than fills a GPU of its own",
     page="how-to/share-gpus.md",
     stage=CompositionStage.PLACE,
-    kinds=SHARERS,
+    kinds=SHARERS | RUNS_BESIDE,
     effort=Effort(weeks=1.0, per="class", first_weeks=1.0),
     first_steps=(
         EffortStep("the device plugin with its sharing or MIG layout, on a pool of its own", 3.0),

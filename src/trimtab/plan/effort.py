@@ -65,8 +65,9 @@ def effort_of(lever: str, together: str, settings: Settings) -> Effort:
 def effort_of_deployment(workload: Workload, deployment: Deployment, settings: Settings) -> Effort:
     """Return what a workload's deployment costs the team."""
     found: dict[str, float] = {}
-    for lever, effect in deployment.changes:
-        found |= effort_of(lever, together_of(workload, effect), settings)
+    for lever in dict.fromkeys(lever for lever, _ in deployment.changes):
+        # a lever is one action of a workload, whatever it changes of it
+        found |= effort_of(lever, together_of(workload, next(deployment.of_lever(lever))), settings)
     return found
 
 

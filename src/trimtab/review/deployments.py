@@ -309,7 +309,7 @@ class _OnPool:
 
     def place(self, pods: DeclaredPods, pool: NodePool | None, found: Proposed) -> None:
         """Say on which of a pool's nodes its pods run."""
-        share = asked_share(pods, pool, self.manifests, found)
+        share = asked_share(pods, pool, self.case.workload, self.manifests, found)
         place_pods(pods, pool, share, self.busy_frac, self.case, self.market, self.manifests, found)
 
 

@@ -52,7 +52,7 @@ _REPLICATED = frozenset(
     }
 )  # fmt: skip
 NOTEBOOK_TIMETABLE = "CronJobs of a Notebook"
-_RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
+RUN_OBJECTS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
     "Namespace", "Service", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
@@ -299,7 +299,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
         _turn(found, f"{namespace}/{turned[0]}", file, body, turned[1])
     elif kind == "CronJob" and found.queues.takes_turn(namespace, body):
         return
-    elif kind in _REPLICATED or kind in _RUNS:
+    elif kind in _REPLICATED or kind in RUN_OBJECTS:
         for prefill, spec in parts(kind, object_at(body, "spec")):
             part = {**body, "spec": spec}
             found.unread += [
@@ -427,7 +427,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         kind=kind,
         workload=workload,
         files=(file,),
-        replicas=None if replicas is None or kind in _RUNS else int(replicas),
+        replicas=None if replicas is None or kind in RUN_OBJECTS else int(replicas),
         gpus=gpus,
         parts=tuple(sorted(parts.items())),
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
@@ -560,7 +560,7 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
     if isinstance(content, Mapping):
         meta = {"name": name, "namespace": namespace, **object_at(content, "metadata")}
         kind, said = text(content, "kind") or kind, text(meta, "name")
-        if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
+        if text(meta, "namespace") or kind not in _REPLICATED | RUN_OBJECTS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
         else:
             for prefill, spec in parts(kind, object_at(content, "spec")):

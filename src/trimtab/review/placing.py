@@ -34,7 +34,7 @@ from trimtab.review.karpenter import (
     shares_over,
     shown_price,
 )
-from trimtab.review.manifests import DeclaredPods, Manifests
+from trimtab.review.manifests import RUN_OBJECTS, DeclaredPods, Manifests
 from trimtab.review.node_groups import GROUP_NAME_LABELS, NODE_GROUP, together
 from trimtab.review.pools import CAPACITY_TYPE_LABEL, GPU, INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
 from trimtab.review.shares import MIG_SLICE, AskedShare, slot_of
@@ -259,18 +259,27 @@ def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, foun
             found.notes.append(f"selects {key}={value}: which instance types have it is not modelled")
 
 
-def _shares_its_pool(pods: DeclaredPods, manifests: Manifests) -> bool:
-    """Return whether pods of another workload select the same pools."""
+def _on_its_pools(pods: DeclaredPods, manifests: Manifests) -> list[DeclaredPods]:
+    """Return the pods of other workloads that select the same pools."""
     mine = selected_pools(pods, manifests)
-    return bool(mine) and any(
-        selected_pools(other, manifests) == mine
+    return [
+        other
         for name, other in manifests.pods.items()
-        if name != pods.workload and not manifests.is_placeholder(other)
-    )
+        if mine
+        and name != pods.workload
+        and not manifests.is_placeholder(other)
+        and selected_pools(other, manifests) == mine
+    ]
 
 
-def asked_share(pods: DeclaredPods, pool: NodePool | None, manifests: Manifests, found: Proposed) -> AskedShare | None:
-    """Return the parts of GPUs or nodes that its pods ask for; None for nodes of its own, or where that is refused."""
+def asked_share(
+    pods: DeclaredPods, pool: NodePool | None, workload: Workload, manifests: Manifests, found: Proposed
+) -> AskedShare | None:
+    """Return the parts of GPUs or nodes that its pods ask for; None for nodes of its own, or where that is refused.
+
+    A patch that says nothing of GPUs leaves as many as its pods held. Without them it is taken to share where runs are put on
+    the nodes of what is not: whoever wants no such thing gives runs a pool of their own.
+    """
     config = manifests.sharing.get(pool.labels.get(DEVICE_PLUGIN_CONFIG, "")) if pool is not None else None
     if pool is not None and pods.gpus and (pool.sharing is not None or pool.profile):
         if pool.sharing is not None and pool.profile:
@@ -291,8 +300,10 @@ def asked_share(pods: DeclaredPods, pool: NodePool | None, manifests: Manifests,
         )
     elif pods.gpus and config is not None and config.resource == GPU:
         return AskedShare(resource=GPU, count=pods.gpus, sharing=config)
-    elif pods.gpus and pool is not None and _shares_its_pool(pods, manifests):
-        return AskedShare(resource=GPU, count=pods.gpus, sharing=None)
+    elif pool is not None and (beside := _on_its_pools(pods, manifests)):
+        mixed = len({other.kind in RUN_OBJECTS for other in (pods, *beside)}) > 1
+        gpus = pods.gpus or (round(workload.gpus_per_pod) if mixed else 0)
+        return AskedShare(resource=GPU, count=gpus, sharing=None) if gpus else None
     return None
 
 
@@ -394,6 +405,8 @@ def _in_slots(
     if share.resource == GPU and share.sharing is None and share.count >= offering.gpus_per_node:
         return False
     slot = slot_of(share, case.workload, offering, market, case.settings.assumptions, busy_frac)
+    if slot is not None and case.workload.kind in RUN_KINDS and not slot.shared.is_cut:
+        slot = sharing.wide_enough(slot, case)
     if slot is not None:
         found.changes.append((sharing.NAME, slot))
     elif share.resource == GPU and share.sharing is None:

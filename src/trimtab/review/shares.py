@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.effects import UseSlots
+from trimtab.deployment.placement import slot_gpus
 from trimtab.emit.manifests.gpu_sharing import SHARED_GPU
 from trimtab.errors import InputError
 from trimtab.fleet.market import Market, Offering
@@ -66,7 +67,7 @@ class AskedShare:
             return not shared.profile and mine == (self.sharing.isolation, self.sharing.per_gpu, self.count)
         if self.resource.startswith(MIG_SLICE):
             return shared.profile == self.resource.removeprefix(MIG_SLICE) and slot.slots == self.count
-        return shared.is_isolated and not shared.profile and slot.slots == self.count
+        return shared.is_isolated and not shared.profile and slot.slots == slot_gpus(self.count)
 
 
 def slot_of(

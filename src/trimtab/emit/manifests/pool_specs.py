@@ -12,9 +12,11 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import Deployment, dimension_of
 from trimtab.deployment.effects import (
+    DeferRuns,
     FleetEffect,
     HedgeOnSpot,
     OverflowTo,
+    ReleaseIdle,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -64,7 +66,7 @@ class PlacedWorkload:
                 pass
         if self.place.batching is not None and self.place.batching.replicas is not None:
             counts.append(self.place.batching.replicas)
-        if self.place.shared is not None or isinstance(self.place.holding, SetSchedule):
+        if (self.place.shared is not None and not self.runs_beside) or isinstance(self.place.holding, SetSchedule):
             counts.append(self.known.replicas)
         return max(counts, default=None)
 
@@ -109,9 +111,16 @@ class PlacedWorkload:
         return self.waits.get(dimension_of(effect))
 
     @property
+    def runs_beside(self) -> bool:
+        """Return whether it consists of runs on nodes of services: their pods must not be moved, those of services may be."""
+        return self.place.shared is not None and isinstance(self.place.holding, ReleaseIdle | DeferRuns)
+
+    @property
     def runs_to_end(self) -> bool:
-        """Return whether its pods must not be moved, so that only empty nodes are given back."""
+        """Return whether its nodes are for pods that must not be moved, so that only empty ones are given back."""
         plan = self.deployment
+        if self.runs_beside:
+            return False
         closes = (
             None if self.known.service is not None else plan.holding
         )  # a service that is closed is one all the same

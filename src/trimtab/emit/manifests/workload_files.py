@@ -41,6 +41,7 @@ from trimtab.emit.manifests.workload_patch import (
     rollback_component,
     spot_grace_s,
     stale_affinity,
+    stays_put,
 )
 from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KNATIVE_SERVICE, RAY_SERVICE
 from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
@@ -166,6 +167,8 @@ def _by_hand(
         asks += [f"limits {asked}"]
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
     asks += [_TOGETHER] if placed.fills_nodes else []
+    if spec is not None and placed.runs_beside:
+        asks += [f'annotation {key}: "{value}"' for key, value in stays_put(spec).items()]
     asks += [
         f"toleration {toleration['key']}={toleration['value']}:{toleration['effect']}"
         for toleration in (pool_tolerations(spec) if spec else [])
@@ -189,6 +192,8 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
         for action in placed.actions:
             if any(isinstance(change.effect, SetCapacityType) for change in action.changes):
                 yield Withheld(action=action.id, subject=placed.name, reason=reason)
+    if placed.runs_beside:
+        yield from _withheld(placed, _SAME_PRIORITY)
     if stale := stale_affinity(known):
         yield from _withheld(
             placed,
@@ -226,6 +231,13 @@ _TOGETHER = (
     f"preferred podAffinity to its own pods by {HOSTNAME}, beside a topologySpreadConstraint over zones: new replicas go to "
     "the fullest node"
 )
+
+
+_SAME_PRIORITY = (
+    "runs beside services: give its pods the PriorityClass of theirs. kube-scheduler ends pods of a lower one to make room for "
+    "a replica, where the plan counts on another node"
+)
+"""Kubernetes, "Pod Priority and Preemption"."""
 
 
 def _withheld(placed: PlacedWorkload, reason: str) -> Iterator[Withheld]:

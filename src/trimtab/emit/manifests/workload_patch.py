@@ -318,12 +318,16 @@ def _on_nodes(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
 
 
 def _stays(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
-    """Return what keeps its pods from being moved off nodes that are given back only once they are empty."""
+    """Return what keeps its pods from being moved: off nodes that are given back only once they are empty, and runs off any."""
     # a Notebook's template has no metadata (Kubeflow v1, NotebookTemplateSpec)
-    if not nodes.empties or known.owner_kind == NOTEBOOK:
+    if known.owner_kind == NOTEBOOK or not (nodes.empties or known.owner_kind in RUNS):
         return {}
-    stay: dict[str, Plain] = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
-    return {"metadata": {"annotations": stay}}
+    return {"metadata": {"annotations": stays_put(nodes)}}
+
+
+def stays_put(nodes: PoolSpec) -> dict[str, Plain]:
+    """Return the annotation of pods that keeps whoever gives nodes back off theirs."""
+    return {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
 
 
 def _together(known: WorkloadFacts) -> dict[str, Plain]:

@@ -8,6 +8,7 @@ every outcome; a changed history, target or assumption finds none. Nor does a ch
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date
@@ -20,7 +21,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.deployment.fitting import home_speed, speeds_of_types
-from trimtab.deployment.placement import Placement, Resized, resolve
+from trimtab.deployment.placement import Placement, Resized, resolve, slot_gpus
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Fleet, Workload
@@ -33,6 +34,7 @@ from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.replay.outcomes.jobs_outcome import felt_by_runs, jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import (
     Case,
+    Neighbours,
     Outcome,
     OutcomeStore,
     Stress,
@@ -54,6 +56,8 @@ from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR, usd
 
+_STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
+"""Kinds that hold their GPUs for long."""
 MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
 
@@ -101,6 +105,7 @@ def cases_of(
     one workload were on several, is asked of the `market`'s catalog; without it such a workload is not judged.
     """
     cases: dict[str, Case | str] = {}
+    neighbours = neighbours_of(fleet)
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
         before = (learnt_before or {}).get(workload.name)
         law = before.law if isinstance(before, Case) else law_of(learnt, settings)
@@ -127,8 +132,37 @@ def cases_of(
                 seed=seed,
                 store=store,
                 type_speeds=speeds,
+                neighbours=neighbours.get((_cluster_of(workload), workload.gpu)),
             )
     return cases
+
+
+def neighbours_of(fleet: Fleet) -> dict[tuple[str, str | None], Neighbours]:
+    """Return, by cluster and type of GPU, where services and notebooks hold whole GPUs and leave others room on their nodes."""
+    beside = [workload for workload in fleet.workloads if _leaves_room(workload)]
+    widest = max((slot_gpus(workload.gpus_per_pod) for workload in beside), default=1)
+    held: dict[tuple[str, str | None], Counter[Pool]] = {}
+    for workload in beside:
+        if workload.gpu is not None and workload.kind in _STAY and not workload.pool.capacity_type.paid_anyway:
+            held.setdefault((_cluster_of(workload), workload.gpu), Counter())[workload.pool] += round(
+                workload.gpu_hours
+            )
+    return {
+        there: Neighbours(pool=max(sorted(pools), key=lambda pool: pools[pool]), widest_gpus=widest)
+        for there, pools in held.items()
+    }
+
+
+def _cluster_of(workload: Workload) -> str:
+    """Return the cluster in a workload's name, `prod/chat@east`; empty where a history is of one."""
+    return workload.name.partition("@")[2]
+
+
+def _leaves_room(workload: Workload) -> bool:
+    """Return whether a workload could be one of several on a node of its type: training has nodes of its own."""
+    if workload.kind is WorkloadKind.TRAINING or workload.gpus_per_pod < 1:
+        return False
+    return slot_gpus(workload.gpus_per_pod) < workload.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

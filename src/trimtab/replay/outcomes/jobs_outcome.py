@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, Holding, ReleaseIdle, StartBeforeRuns
 from trimtab.deployment.placement import Placement, is_measured_same
 from trimtab.fleet.model import JobsObservation, Target
-from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S, Assumptions
 from trimtab.fleet.starts import SlowStarts
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.policies.deferral import start_s
@@ -47,10 +49,11 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     ran_s = jobs.end_s - jobs.start_s
     speeds = place.speeds_of(jobs.gpu, jobs.count)
+    beside = place.shared is not None and not held
     history = JobHistory(
         submit_s=jobs.submit_s - ahead_s,
         work_s=ran_s / np.array([run_speed(case, speed) for speed in speeds]),
-        nodes=nodes_of_runs(jobs, place),
+        nodes=_slots_of_runs(jobs, place) if beside else nodes_of_runs(jobs, place),
         pods=jobs.pods,
         pod_gpus=pod_gpus_of_runs(jobs, place),
     )
@@ -60,14 +63,20 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         startup_s=startup_s or 0.0,
         checkpoints=_checkpoints(case, place),
         # nodes that stay are themselves the quota
-        max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
-        empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
+        max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place, in_slots=beside),
+        empty_node_kept_s=0.0 if held or beside else RUN_NODES_KEPT_S,
         shared_node_gpus=_shared_node_gpus(history, place),
         closed_s=(closed_hours[0] * S_PER_HR, closed_hours[1] * S_PER_HR),
         first_nodes_stay=held,
     )
     replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
     on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds
+    most, kept_up = None, None
+    if beside:
+        on_demand = -(-on_demand // place.pods_per_node)
+        most, kept_up = held_by_hour(
+            replayed.start_s, replayed.finish_s, history.nodes, kept_s=SERVICE_NODES_KEPT_S, hours=case.window.hours
+        )
     if held:
         on_demand, spot = _held_on_spot(held_nodes, on_demand, spot) if place.spot else held_as(place, held_nodes)
     booked, used_frac = None, None
@@ -93,7 +102,49 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         longest_without_node_s=float(replayed.no_node_s.max(initial=0.0)),
         booked=booked,
         booked_used_frac=used_frac,
+        replicas=most,
+        kept_up=kept_up,
     )
+
+
+def held_by_hour(
+    begins_s: FloatArray, ends_s: FloatArray, slots: IntArray, *, kept_s: float, hours: int
+) -> tuple[IntArray, IntArray]:
+    """Return the most slots that runs hold at once in each hour (n_hours,), and those that stand when an hour begins.
+
+    A node that a run leaves empty stays for `kept_s`: what stands when an hour begins are the runs that began before it and
+    those that ended so shortly before it. What lies beyond the last hour counts from the first one on, as in the bill of runs
+    on nodes of their own. Runs that never began (NaN) hold nothing.
+    """
+    whole_s = hours * S_PER_HR
+    ran = ~np.isnan(begins_s)
+    begins, ends, held = begins_s[ran], ends_s[ran], slots[ran]
+    parts = []
+    # one round for each length of the window that any run reaches into; what an earlier one left begins before it
+    while len(begins):
+        parts.append((begins, ends, held))
+        beyond = ends + kept_s > whole_s
+        begins, ends, held = begins[beyond] - whole_s, ends[beyond] - whole_s, held[beyond]
+    if not parts:
+        return np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
+    begins, ends, held = (np.concatenate(column) for column in zip(*parts, strict=True))
+    turns_s: FloatArray = np.arange(hours, dtype=np.float64) * S_PER_HR
+    standing = np.asarray(_begun(begins, held, turns_s, "left") - _begun(ends + kept_s, held, turns_s, "right"))
+    # who ends at the moment at which another begins leaves its slot to it: both are one change
+    at_s, moment = np.unique(np.concatenate([begins, ends]), return_inverse=True)
+    change = np.zeros(len(at_s), dtype=np.int64)
+    np.add.at(change, moment, np.concatenate([held, -held]))
+    level, most = np.cumsum(change), standing.copy()
+    inside = (at_s >= 0) & (at_s < whole_s)
+    np.maximum.at(most, (at_s[inside] // S_PER_HR).astype(np.int64), level[inside])
+    return most, standing
+
+
+def _begun(moments_s: FloatArray, slots: IntArray, turns_s: FloatArray, side: Literal["left", "right"]) -> IntArray:
+    """Return the slots of which the moment was before each turn; at the turn itself too for `right`."""
+    order = np.argsort(moments_s, kind="stable")
+    sums = np.concatenate([[0], np.cumsum(slots[order])])
+    return np.asarray(sums[np.searchsorted(moments_s[order], turns_s, side=side)], dtype=np.int64)
 
 
 def felt_by_runs(case: Case, place: Placement, stress: Stress) -> Stress:
@@ -138,6 +189,8 @@ def _shared_node_gpus(history: JobHistory, place: Placement) -> float | None:
     """
     if place.spot is not None or place.blocks is not None or not isinstance(place.holding, DeferRuns | ReleaseIdle):
         return None
+    if place.shared is not None:  # beside other workloads' pods, which no replay of its own knows
+        return None
     widths = history.pod_gpus
     if widths is None or not len(widths) or widths.max() > place.gpus_per_node + _ROUNDING:
         return None
@@ -152,9 +205,11 @@ def _held_on_spot(held: IntArray, on_demand: IntArray, spot: IntArray) -> tuple[
     return without, held - without
 
 
-def _quota(place: Placement) -> int | None:
-    """Return the nodes that runs must share; None where no quota is stated, and for spot, of which another one holds."""
-    return place.quota_nodes if place.spot is None else None
+def _quota(place: Placement, *, in_slots: bool) -> int | None:
+    """Return the nodes, or slots, that runs must share; None where no quota is stated, and for spot, of which another holds."""
+    if place.quota_nodes is None or place.spot is not None:
+        return None
+    return place.quota_nodes * place.pods_per_node if in_slots else place.quota_nodes
 
 
 def _judged(target: Target) -> bool:
@@ -187,6 +242,12 @@ def _in_order(jobs: JobsObservation, lead_s: float, held_s: FloatArray) -> tuple
     # the replay takes jobs in the order in which they ask; a stable sort keeps that of ties
     order = np.argsort(jobs.submit_s - ahead_s, kind="stable")
     return jobs.part(order), ahead_s[order]
+
+
+def _slots_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:
+    """Return the slots of shared nodes that each run takes there (n_jobs,): one a pod, several where a pod is wider."""
+    wide = np.ceil(pod_gpus_of_runs(jobs, place) / place.gpus_per_pod - _ROUNDING)
+    return np.asarray(jobs.pods * np.maximum(wide, 1.0), dtype=np.int64)
 
 
 def nodes_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:

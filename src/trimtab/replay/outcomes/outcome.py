@@ -77,6 +77,17 @@ class OutcomeStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Who holds whole GPUs of nodes with several, of one type: where they hold most, and how wide the widest of them are."""
+
+    pool: Pool
+    """The nodes of that type on which they hold most GPU time."""
+    widest_gpus: int
+    """The GPUs of the widest pod in the fleet that leaves others room on its node, as a power of two. Any may come to stand
+    there, and a narrower one that stays where it is could leave a gap that no wide one fits into."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
     """Whose history is replayed, over which window, against which targets and law."""
@@ -92,6 +103,8 @@ class Case:
     """Where outcomes are looked up before they are replayed."""
     type_speeds: Mapping[str, Estimate] = field(default_factory=dict)
     """How fast other types of GPU that its runs were on are beside its usual one, which placements are beside."""
+    neighbours: Neighbours | None = None
+    """Services and notebooks whose spare GPUs its runs could take; None where none hold such nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +143,10 @@ class Outcome:
     gpus: IntArray | None = None
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
     replicas: IntArray | None = None
-    """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes."""
+    """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes; of runs, their pods."""
+    kept_up: IntArray | None = None
+    """Pods of runs on shared nodes that an hour found at work, or just gone (n_hours,): none can be moved, and each may be on
+    a node of its own. None of what is moved with the load."""
     stopped: bool = False
     """A replay ended once a target was out of reach: what was attained is at most that; what was used is known only where
     every target is kept where nothing departs."""
@@ -148,7 +164,7 @@ class Outcome:
         by_pool = {place.pool: self.on_demand}
         if place.shared is not None and self.replicas is not None:
             # what is held beside others is billed with them, jointly
-            by_pool = {place.pool: _filled(place.shared, self.replicas) * S_PER_HR}
+            by_pool = {place.pool: self._filled(place.shared, self.replicas) * S_PER_HR}
         for held in (place.spot, place.hedge):
             if held is not None:
                 by_pool[held.pool] = self.spot
@@ -166,16 +182,17 @@ class Outcome:
         if place.shared is None or self.replicas is None:
             return {}
         shared = place.shared.shared
-        filled = _filled(place.shared, self.replicas)
+        filled = self._filled(place.shared, self.replicas)
         rest = self.replicas * place.shared.slots - filled * shared.slots_per_node
-        return {shared: rest} if rest.any() else {}
+        held = {shared: rest} if rest.any() else {}
+        return held if self.kept_up is None or not self.kept_up.any() else held | {shared.kept_up: self.kept_up}
 
-
-def _filled(slot: UseSlots, replicas: IntArray) -> IntArray:
-    """Return the nodes per hour that replicas fill alone; none where slots of other kinds may stand between them."""
-    if slot.shared.room:
-        return np.zeros_like(replicas)
-    return np.asarray(replicas * slot.slots // slot.shared.slots_per_node, dtype=np.int64)
+    def _filled(self, slot: UseSlots, replicas: IntArray) -> IntArray:
+        """Return the nodes per hour that replicas fill alone; none where slots of other kinds may stand between them, or others
+        must move around pods that stay."""
+        if slot.shared.room or self.kept_up is not None:
+            return np.zeros_like(replicas)
+        return np.asarray(replicas * slot.slots // slot.shared.slots_per_node, dtype=np.int64)
 
 
 def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...]:

@@ -51,7 +51,8 @@ def shared_usage(parts: Iterable[Slots]) -> dict[Pool, IntArray]:
 def taken(slots: Mapping[SharedPool, IntArray]) -> dict[Site, IntArray]:
     """Return the room (n_measures, n_hours) that slots per hour take of the nodes they stand on."""
     return _summed_room(
-        {shared.site: np.multiply.outer(np.array(shared.takes, dtype=np.int64), held)} for shared, held in slots.items()
+        {shared.site: np.multiply.outer(np.array(shared.measures, dtype=np.int64), held)}
+        for shared, held in slots.items()
     )
 
 
@@ -154,7 +155,11 @@ class _SiteRows:
         periods = len(weight_hr)
         # A mean over hours that differ is no whole number of nodes: n is whole only where it stands for single hours.
         whole = (weight_hr == 1.0) | gathered.exact if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
-        self._shared = np.array([[program.add_row(-INFINITY, 0.0) for _ in weight_hr] for _ in sharing.site.room])
+        # a measure of which no option takes anything limits nothing
+        taken_by_any = gathered.nodes.any(axis=(0, 2))
+        self._room = gathered.nodes[:, taken_by_any]
+        rows = [program.add_row(-INFINITY, 0.0) for _ in range(int(taken_by_any.sum()) * periods)]
+        self._shared = np.array(rows, dtype=np.int64).reshape(-1, periods)
         # floors only tighten the program: with too many of them they are left out
         floored = sorted(set(workloads.tolist())) if periods * len(set(workloads.tolist())) <= _MAX_FLOORS else []
         self._floors = {
@@ -174,7 +179,7 @@ class _SiteRows:
         at = self._at.get(row)
         if at is None:
             return
-        yield from zip(self._shared, self._gathered.nodes[at], strict=True)
+        yield from zip(self._shared, self._room[at], strict=True)
         floor = self._floors.get(int(self._workloads[at]))
         if floor is not None:
             yield floor, self._gathered.whole[at]
@@ -190,7 +195,7 @@ class _SiteRows:
         total = room.sum(axis=0) + sum(floors.values(), start=0 * node_price)
         # where slots and floors together would pay more than a node costs, n would gain without end
         scale = np.minimum(1.0, node_price / np.maximum(total, _TINY))
-        value = np.einsum("rmt,mt->r", self._gathered.nodes, room * scale)
+        value = np.einsum("rmt,mt->r", self._room, room * scale)
         for workload, price in floors.items():
             of_workload = np.flatnonzero(self._workloads == workload)
             value[of_workload] += self._gathered.whole[of_workload] @ (price * scale)
