@@ -128,13 +128,17 @@ def spend_of_runs(drafted: DraftPlan) -> Iterator[RunsSpend]:
         if not work.sum() > 0:
             continue
         outcome = drafted.enacted.outcome(index, deployment)
-        spend = fixed_cost(outcome.usage(place), drafted.enacted.market) // S_PER_HR
+        # beside services they may come in hours that are fuller: as uncertain as the nodes that they would fill alone
+        used = outcome.usage(place) if place.shared is None else {place.pool: outcome.on_demand}
+        spend = fixed_cost(used, drafted.enacted.market) // S_PER_HR
         without_spot = replace(outcome, on_demand=outcome.on_demand + outcome.spot, spot=np.zeros_like(outcome.spot))
         yield RunsSpend(
             micro_usd=spend,
             lumps_frac=math.hypot(float(math.sqrt((work**2).sum()) / work.sum()), _expected_frac(jobs)),
             speed=_speed_of_work(place.speeds_of(jobs.gpu, jobs.count), held_s),
-            spot_micro_usd=fixed_cost(without_spot.usage(place), drafted.enacted.market) // S_PER_HR - spend,
+            spot_micro_usd=0
+            if place.spot is None
+            else fixed_cost(without_spot.usage(place), drafted.enacted.market) // S_PER_HR - spend,
             spot_up_frac=0.0 if place.spot is None else 1.0 - place.spot.unavailable_frac,
         )
 
