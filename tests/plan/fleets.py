@@ -26,7 +26,7 @@ MIG = (
     SharedPool(A, 1, "4g.20gb", takes=(4, 4, 2, 1), room=MIG_ROOM),
 )
 """Profiles of an A100 with 40 GB, side by side on nodes with one."""
-SHARED = (SharedPool(A, 4), *MIG, SharedPool(B, 2))
+SHARED = (SharedPool(A, 4), SharedPool(A, 4).kept_up, *MIG, SharedPool(B, 2))
 FEW_HOURS = st.integers(1, 5)
 EXACT = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
 
