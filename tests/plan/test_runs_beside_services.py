@@ -38,11 +38,11 @@ def service(rows, name, node, devices):
     rows.demand(name, lambda hour: 3_000.0, 1, LE_S, lambda hour: (1_000, 1_800, 200, 0), running=lambda hour: 3.0)
 
 
-def runs(rows, name, node, devices, *, begins, hours, owner_kind="CronJob", days=range(DAYS)):
+def runs(rows, name, node, devices, *, begins, hours):
     """One run a day, on some GPUs of a node that stays up all day."""
-    for day in days:
+    for day in range(DAYS):
         begin = 24 * day + begins
-        rows.hold(name, node, devices, begin, begin + hours, pod=f"{name}-{day}", owner_kind=owner_kind)
+        rows.hold(name, node, devices, begin, begin + hours, pod=f"{name}-{day}", owner_kind="CronJob")
         for device in devices:
             rows.use(name, node, device, range(begin, begin + hours), sm=0.9, dram=0.5, tensor=0.5, memory_gib=30.0)
         rows.job(name, begin, begin, begin + hours, len(devices))
@@ -332,7 +332,7 @@ def proved(request):
             for device in range(4):
                 rows.use("c/notebook", "n2", device, range(begin, begin + 12), sm=0.5, dram=0.3, memory_gib=20.0)
         rows.node("n3", "p4d.24xlarge")
-        runs(rows, "b/eval", "n3", range(4), begins=12, hours=3, owner_kind="Job")
+        runs(rows, "b/eval", "n3", range(4), begins=12, hours=3)
         rows.workloads["b/eval"] = {"kind": "evaluation", "deferrable": {"within_hr": 14}}
     return request.param, proved_fleet("batch", rows.bundle(), SETTINGS)
 

@@ -145,6 +145,19 @@ def test_gathered_hours_of_shared_nodes_stay_a_bound(slots, data):
     assert chosen.cost_micro_usd >= brute_force(problem) - rounding(problem)
 
 
+def test_few_sharers_of_which_no_two_hours_are_alike_are_planned_without_a_gap():
+    """Means over such hours would lose what whole nodes round up to."""
+    rng, shared, hours = np.random.default_rng(7), SharedPool(A, 4), 200
+    rows = tuple((Option(usage={}, slots={shared: rng.integers(0, 4, hours)}),) for _ in range(4))
+    groups = tuple(NodeGroup(usage={A: np.full(hours, 3600)}, holders=frozenset({row})) for row in range(4))
+    problem = Problem(options=rows, groups=groups, rates_micro_usd_hr={A: RATE}, offers=(), hours=hours)
+
+    chosen = solve_problem(problem, Planning())
+
+    assert chosen.cost_micro_usd == brute_force(problem)
+    assert chosen.gap_frac <= 1e-4
+
+
 def test_a_commitment_covers_the_nodes_that_are_shared():
     problem = small(4, offers=True)
 

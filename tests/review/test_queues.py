@@ -127,6 +127,23 @@ def test_runs_that_are_never_let_in_are_said(nightly_runs, text, said):
     assert any(said in what for what in stops(reviewed(nightly_runs, text)))
 
 
+def test_the_runs_of_a_cron_job_wait_in_the_queue_that_its_template_names():
+    """As in Kueue's own example: its site/static/examples/jobs/sample-cronjob.yaml labels `jobTemplate`, which Jobs inherit."""
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "user-queue"}}
+    pod = {"containers": [{"name": "one", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    spec = {"schedule": "* * * * *", "jobTemplate": {"metadata": labels, "spec": {"template": {"spec": pod}}}}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "lab"},
+        "spec": spec,
+    }
+    outside = {**body, "metadata": {**body["metadata"], **labels}, "spec": {**spec, "jobTemplate": {"spec": {}}}}
+
+    assert read_objects([("cron.yaml", body)]).pods["lab/nightly"].queue == "user-queue"
+    assert read_objects([("cron.yaml", outside)]).pods["lab/nightly"].queue == ""
+
+
 def test_a_queue_that_is_not_among_the_objects_is_named(nightly_runs):
     (run,) = reviewed(nightly_runs, queued(1).replace("clusterQueue: team", "clusterQueue: elsewhere")).workloads
 

@@ -46,8 +46,7 @@ def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    # a place that says when its nodes come and go, as GPUs beside services, has no second answer
-    for release_idle in propose(ask.workload, ask.assumptions) if base.holding is None else ():
+    for release_idle in propose(ask.workload, ask.assumptions):
         yield base.plus((NAME, release_idle))
 
 

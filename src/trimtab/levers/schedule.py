@@ -123,7 +123,7 @@ def deferrals(workload: Workload, assumptions: Assumptions) -> tuple[DeferRuns, 
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    for effect in ask.once(_timetables) if base.holding is None else ():
+    for effect in ask.once(_timetables):
         yield base.plus((NAME, effect))
 
 

@@ -423,6 +423,9 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     meta = object_at(body, *pod_spec_path(kind)[:-1], "metadata")
     gpus, parts = _devices(template, f"{file}: {kind} {workload}")
     stated = at(template, "tolerations")
+    # Kueue admits the Jobs that a CronJob makes, whose labels are those of its template (kubernetes-sigs/kueue,
+    # site/static/examples/jobs/sample-cronjob.yaml)
+    queued = object_at(body, "spec", "jobTemplate") if kind == "CronJob" else body
     return DeclaredPods(
         kind=kind,
         workload=workload,
@@ -450,8 +453,8 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         labels=tuple(mapping(meta, "labels").items()),
         stays_put=any(text(meta, "annotations", key) == value for key, value in _STAYS_PUT.items()),
         rollout=rollout_of(kind, body),
-        queue=text(body, "metadata", "labels", QUEUE_LABEL),
-        queue_priority=text(body, "metadata", "labels", PRIORITY_LABEL),
+        queue=text(queued, "metadata", "labels", QUEUE_LABEL),
+        queue_priority=text(queued, "metadata", "labels", PRIORITY_LABEL),
     )
 
 

@@ -1,7 +1,8 @@
 """Every consistent way to run a workload, composed stage by stage from what levers propose; and shared nodes no plan needs.
 
 1. *Place*: each lever goes on from the places that the levers before it proposed; the present place comes first.
-2. *Hold*: at each place as it is held today, and by each way of holding of each lever: one of them.
+2. *Hold*: at each place as it is held today, and by each way of holding of each lever: one of them. Places that say so
+   themselves (runs on GPUs that services leave over) come with their way of holding.
 3. *Form*: at each place, each lever's forms of serving; they bring their own number of replicas, or an autoscaler.
 4. *Buy*: on demand; and in each other way, where what is bought keeps its targets on demand (`plan.options.workload_options`).
 
@@ -94,7 +95,9 @@ def at_place(place: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield every way on demand at a place; first as it is held today."""
     yield place
     for lever in ask.once(_at_places):
-        yield from lever.ways(place, ask)
+        # runs beside services say with their place when they take it
+        if place.holding is None or lever.stage is not CompositionStage.HOLD:
+            yield from lever.ways(place, ask)
 
 
 def bought(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:

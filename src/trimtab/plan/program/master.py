@@ -191,13 +191,18 @@ class Master:
 
     Quota rows count the mean nodes of gathered periods, so that the program is a relaxation; with `safe_quotas` they count
     each option's most nodes in any of them, so that its plans keep the quotas in every period, at the price of being no bound.
+    `hourly`: periods are hours or alike, and shared nodes are whole in all of them.
     """
 
-    def __init__(self, table: OptionTable, gathered: Sequence[Gathered], *, safe_quotas: bool = False) -> None:
+    def __init__(
+        self, table: OptionTable, gathered: Sequence[Gathered], *, safe_quotas: bool = False, hourly: bool = False
+    ) -> None:
         self.table = table
         self.gathered = gathered
         self._program = program = Program()
-        inputs = RowInputs(program=program, problem=table.problem, tracked=table.tracked, gathered=gathered)
+        inputs = RowInputs(
+            program=program, problem=table.problem, tracked=table.tracked, gathered=gathered, hourly=hourly
+        )
         # the order of what follows is that of the rows, which decides between equally good plans
         self.convexity = [program.add_row(1.0, 1.0) for _ in range(table.problem.workloads)]
         held = LinkedRows(program, table.linked_groups)

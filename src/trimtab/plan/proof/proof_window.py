@@ -223,6 +223,7 @@ def _evaluators(planned: Planned, fleet: Fleet, market: Market, settings: Settin
                 seed=seed + 1,
                 store=learnt.store,
                 type_speeds=_type_speeds(learnt, workload, market),
+                neighbours=learnt.neighbours,
             )
             evaluators[index] = Evaluator(case=case)
     return evaluators

@@ -142,6 +142,8 @@ class RowInputs:
     problem: Problem
     tracked: Sequence[Tracked]
     gathered: Sequence[Gathered]
+    hourly: bool = False
+    """Whether shared nodes are whole in every hour, however many hours there are."""
 
     @property
     def pools(self) -> list[tuple[Pool, Gathered]]:

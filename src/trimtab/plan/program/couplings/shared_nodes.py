@@ -34,7 +34,7 @@ from trimtab.units import S_PER_HR
 _MAX_FLOORS = 20_000
 """Rows of floors per shared pool; beyond, so many workloads share that rounding up no longer matters."""
 _MAX_WHOLE = 100
-"""Periods per shared pool in which n is whole: more only slow the search down."""
+"""Periods per shared pool in which n is whole: more only slow the search down, but where few options are left."""
 _TINY = 1e-300
 """A divisor in place of 0."""
 
@@ -116,6 +116,7 @@ class SharedNodeRows:
                 workloads=workload[sharing.rows],
                 weight_hr=pool.weight_hr,
                 place=place,
+                hourly=inputs.hourly,
                 counted_in=tuple(rows.lines(place) for rows in counting),
             )
             for place, (tracked, pool) in enumerate(zip(inputs.tracked, inputs.gathered, strict=True))
@@ -145,6 +146,7 @@ class _SiteRows:
         workloads: IntArray,
         weight_hr: FloatArray,
         place: int,
+        hourly: bool,
         counted_in: tuple[IntArray, ...],
     ) -> None:
         self.rows = sharing.rows
@@ -154,7 +156,9 @@ class _SiteRows:
         self._at = {int(row): at for at, row in enumerate(sharing.rows)}
         periods = len(weight_hr)
         # A mean over hours that differ is no whole number of nodes: n is whole only where it stands for single hours.
-        whole = (weight_hr == 1.0) | gathered.exact if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
+        whole = (weight_hr == 1.0) | gathered.exact
+        if periods > _MAX_WHOLE and not hourly:
+            whole = np.zeros(periods, dtype=bool)
         # a measure of which no option takes anything limits nothing
         taken_by_any = gathered.nodes.any(axis=(0, 2))
         self._room = gathered.nodes[:, taken_by_any]
