@@ -31,6 +31,7 @@ from trimtab.diagnose.cluster_records import (
     Row,
     distinct,
     gpus_words,
+    lost_spans,
     number,
     seconds,
 )
@@ -164,10 +165,7 @@ def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
     )
     gpus = number(job["gpus"]) / max(len(nodes), 1)
     start_s = max(start_s, records.start_s)
-    return [
-        LostSpan(finding=0, node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s)
-        for node in nodes
-    ]
+    return [LostSpan(node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s) for node in nodes]
 
 
 def _run_evidence(runs: Sequence[tuple[Row, list[LostSpan]]], ran: int, state: str, cause: str) -> str:
@@ -216,7 +214,6 @@ def _crash_loops(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
         began_s = _began(records.end_s - crash_loop_s(restarts, number(pod["last_life_s"])), lasting, records)
         spans = tuple(
             LostSpan(
-                finding=0,
                 node=held.node,
                 holder=held.workload,
                 gpus=held.gpus,
@@ -319,7 +316,7 @@ def _out_of_service(fault: Row, records: ClusterRecords, settings: Hygiene) -> l
         return []
     node = str(fault["node"])
     gpus = float(records.shapes[node].gpu_count)
-    return [LostSpan(finding=0, node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
+    return [LostSpan(node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
 
 
 def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
@@ -327,19 +324,7 @@ def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, se
     if not isinstance(lost, float) or lost < settings.throttled_frac:
         return []
     start_s, end_s = _stretch(fault, records)
-    return [
-        LostSpan(
-            finding=0,
-            node=held.node,
-            holder=held.workload,
-            gpus=held.gpus,
-            start_s=max(start_s, held.start_s),
-            end_s=min(end_s, held.end_s),
-            lost_frac=lost,
-        )
-        for held in holders
-        if held.node == fault["node"] and held.start_s < end_s and held.end_s > start_s
-    ]
+    return lost_spans([held for held in holders if held.node == fault["node"]], start_s, end_s, lost)
 
 
 def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: ClusterRecords) -> list[LostSpan]:
@@ -361,11 +346,11 @@ def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: Clus
         if until_s <= begin_s:
             continue
         if begin_s > free_s:
-            spans.append(LostSpan(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=begin_s))
-        spans.append(LostSpan(finding=0, node=node, holder=held.workload, gpus=1.0, start_s=begin_s, end_s=until_s))
+            spans.append(LostSpan(node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=begin_s))
+        spans.append(LostSpan(node=node, holder=held.workload, gpus=1.0, start_s=begin_s, end_s=until_s))
         free_s = until_s
     if free_s < end_s:
-        spans.append(LostSpan(finding=0, node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=end_s))
+        spans.append(LostSpan(node=node, holder=NOBODY, gpus=1.0, start_s=free_s, end_s=end_s))
     return spans
 
 

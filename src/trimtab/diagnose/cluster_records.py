@@ -260,8 +260,8 @@ NOBODY = ""
 class LostSpan:
     """GPUs of one node that one workload held (or NOBODY) from `start_s` to `end_s`, seconds since 1970."""
 
-    finding: int
-    """Number of the finding that it belongs to."""
+    finding: int = 0
+    """Number of the finding that it belongs to, once findings are numbered."""
     node: str
     holder: str
     gpus: float
@@ -269,6 +269,22 @@ class LostSpan:
     end_s: float
     lost_frac: float = 1.0
     """Share of the time that was lost."""
+
+
+def lost_spans(held: Iterable[HeldGpus], start_s: float, end_s: float, lost_frac: float = 1.0) -> list[LostSpan]:
+    """Return what holders of GPUs lost of a stretch of time: a span each, as far as they held them in it."""
+    return [
+        LostSpan(
+            node=hold.node,
+            holder=hold.workload,
+            gpus=hold.gpus,
+            start_s=max(start_s, hold.start_s),
+            end_s=min(end_s, hold.end_s),
+            lost_frac=lost_frac,
+        )
+        for hold in held
+        if hold.start_s < end_s and hold.end_s > start_s
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -30,6 +30,7 @@ from trimtab.diagnose.cluster_records import (
     counted,
     distinct,
     gpus_words,
+    lost_spans,
     number,
     pairs,
     seconds,
@@ -95,9 +96,7 @@ def _strays(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
         if here_s < settings.stray_hr * S_PER_HR:
             continue
         spans = [
-            LostSpan(
-                finding=0, node=pod.node, holder=NOBODY, gpus=shape.get(pod.node, 0.0), start_s=start_s, end_s=end_s
-            )
+            LostSpan(node=pod.node, holder=NOBODY, gpus=shape.get(pod.node, 0.0), start_s=start_s, end_s=end_s)
             for pod in pods
             for start_s, end_s in _both(free.get(pod.node, ()), pod.start_s, pod.end_s)
         ]
@@ -249,7 +248,7 @@ def _waiting(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
             groups[str(pod["workload"]), pod["node"] is not None].append(pod)
     for (workload, placed), pods in sorted(groups.items()):
         mine = [hold for pod in pods for hold in held.get((workload, str(pod["pod"])), ())]
-        spans = _idle_spans(mine, records.start_s, records.end_s) if placed else []
+        spans = lost_spans(mine, records.start_s, records.end_s) if placed else []
         measured = all(records.seen_hours.get(hold.device) for hold in mine)
         yield (
             Offence(
@@ -327,21 +326,6 @@ def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: ClusterR
     return 1.0 - worked if worked else 0.0
 
 
-def _idle_spans(held: Iterable[HeldGpus], start_s: float, end_s: float) -> list[LostSpan]:
-    return [
-        LostSpan(
-            finding=0,
-            node=hold.node,
-            holder=hold.workload,
-            gpus=hold.gpus,
-            start_s=max(start_s, hold.start_s),
-            end_s=min(end_s, hold.end_s),
-        )
-        for hold in held
-        if hold.start_s < end_s and hold.end_s > start_s
-    ]
-
-
 def _notebooks(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     spans: dict[str, list[LostSpan]] = defaultdict(list)
     longest: dict[str, int] = defaultdict(int)
@@ -352,7 +336,7 @@ def _notebooks(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
                 from_hr = first - _rest_hr(held, first - 1, first - 2, records)
                 until_hr = after + _rest_hr(held, after, after + 1, records)
                 open_s = (from_hr + settings.notebook_open_hr) * S_PER_HR
-                spans[workload] += _idle_spans(held, open_s, until_hr * S_PER_HR)
+                spans[workload] += lost_spans(held, open_s, until_hr * S_PER_HR)
                 longest[workload] = max(longest[workload], after - first)
     for workload, mine in sorted(spans.items()):
         hours = sum(span.gpus * (span.end_s - span.start_s) for span in mine) / S_PER_HR
@@ -382,7 +366,7 @@ def _unused(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
             continue
         first = stretches[-1][0]
         if last - first >= settings.unused_hr:
-            spans[workload] += _idle_spans(held, float(first * S_PER_HR), records.end_s)
+            spans[workload] += lost_spans(held, float(first * S_PER_HR), records.end_s)
             pods[workload].append((pod, last - first))
     for workload, mine in sorted(spans.items()):
         told = ", ".join(f"{pod} for {hours} h" for pod, hours in pods[workload][:3])
@@ -401,9 +385,7 @@ def _over_asked(records: ClusterRecords) -> Iterator[Found]:
             continue
         key = (workload, gpus, used)
         pods[key].append(pod)
-        spans[key] += [
-            replace(span, lost_frac=1.0 - used / gpus) for span in _idle_spans(held, records.start_s, records.end_s)
-        ]
+        spans[key] += lost_spans(held, records.start_s, records.end_s, 1.0 - used / gpus)
     for (workload, gpus, used), mine in sorted(spans.items()):
         items = pods[workload, gpus, used]
         evidence = (

@@ -292,7 +292,7 @@ def _found(
         freed[target.name] = freed.get(target.name, 0) + pod.ask.gpus * pod.ask.gpu_milli
     since_s = max(max(node.settled_s for node in nodes if node.name in freed), records.start_s)
     spans = [
-        LostSpan(finding=0, node=name, holder=NOBODY, gpus=milli / GPU_MILLI, start_s=since_s, end_s=records.end_s)
+        LostSpan(node=name, holder=NOBODY, gpus=milli / GPU_MILLI, start_s=since_s, end_s=records.end_s)
         for name, milli in freed.items()
         if milli
     ]

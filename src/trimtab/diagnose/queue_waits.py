@@ -220,7 +220,6 @@ def _spans(held: FloatArray, free: _Free) -> Iterator[LostSpan]:
         for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if row[begin] > 0:
                 yield LostSpan(
-                    finding=0,
                     node=free.names[node],
                     holder=NOBODY,
                     gpus=float(row[begin]),
