@@ -49,6 +49,22 @@ def run(*command, folder):
     return done.stdout
 
 
+def test_a_check_of_the_release_ends_with_status_1_and_names_the_step_that_failed(tmp_path):
+    script = tmp_path / "scripts" / "check-release"
+    script.parent.mkdir()
+    script.write_text((ROOT / "scripts" / "check-release").read_text())
+
+    def checked(*flags):
+        return subprocess.run([sys.executable, script, *flags], capture_output=True, text=True, timeout=240)
+
+    nothing_built, cannot_build = checked("--platforms-only"), checked("--no-demo")
+
+    assert nothing_built.returncode == 1
+    assert nothing_built.stderr == f"failed: no wheels in {tmp_path / 'dist'}; run it without --platforms-only first\n"
+    assert cannot_build.returncode == 1
+    assert cannot_build.stderr.startswith(f"failed: {sys.executable} -m hatchling build -d {tmp_path / 'dist'}\n")
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
     """The folder of both distributions' wheels and source archives."""

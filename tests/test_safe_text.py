@@ -73,6 +73,6 @@ def test_what_was_sent_to_a_server_is_hidden_wherever_it_comes_back():
 
 
 def test_a_plain_text_stays_as_it_is():
-    text = "row 3: BilledCost is no number (saw 'ten'); see https://host/docs?page=2"
+    text = "row 3: BilledCost is not a number (saw 'ten'); see https://host/docs?page=2"
 
     assert without_secrets(text) == text

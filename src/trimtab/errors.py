@@ -74,6 +74,11 @@ class Fault:
         return f"{self.where}: {self.what}{seen}{cure}"
 
 
+def fault_count(faults: Sequence[Fault]) -> str:
+    """Return how many faults there are, in words: `1 fault`, `3 faults`."""
+    return f"{len(faults)} fault{'' if len(faults) == 1 else 's'}"
+
+
 class MissingPrice(InputError):
     """No rate for an offering, region, date or buying option; prices are never guessed."""
 
@@ -84,7 +89,7 @@ class PriceFileError(InputError):
     def __init__(self, name: str, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__(
-            f"{len(self.faults)} fault(s) in {name}:\n" + "\n".join(f"  - {fault}" for fault in self.faults)
+            f"{fault_count(self.faults)} in {name}:\n" + "\n".join(f"  - {fault}" for fault in self.faults)
         )
 
 
@@ -93,7 +98,7 @@ class SettingsError(InputError):
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
-        super().__init__(f"{len(self.faults)} fault(s) in the settings:\n" + "\n".join(f"  - {f}" for f in self.faults))
+        super().__init__(f"{fault_count(self.faults)} in the settings:\n" + "\n".join(f"  - {f}" for f in self.faults))
 
 
 class BundleError(InputError):
@@ -103,7 +108,7 @@ class BundleError(InputError):
         self.faults = tuple(faults)
         shown = "\n".join(f"  - {fault}" for fault in self.faults[:50])
         more = f"\n  ... and {len(self.faults) - 50} more" if len(self.faults) > 50 else ""
-        super().__init__(f"{len(self.faults)} fault(s) in the fleet bundle:\n{shown}{more}")
+        super().__init__(f"{fault_count(self.faults)} in the fleet bundle:\n{shown}{more}")
 
 
 class BillError(InputError):

@@ -70,7 +70,7 @@ def test_a_table_states_the_sum_and_the_window(fleet, capsys):
     assert run(fleet, "-q") == 0
 
     out = capsys.readouterr().out
-    assert "the bill of 1 Sep 2026 to 3 Sep 2026" in out
+    assert "the bill of 1 Sep 2026 to 2 Sep 2026" in out
     assert max(len(line) for line in out.splitlines()) <= 80
 
 

@@ -107,10 +107,10 @@ def test_all_faults_of_the_file_of_commitments_are_told_at_once(run, tmp_path):
     code, _, err = run("--owned", str(held))
 
     assert code == 1
-    assert "2 fault(s)" in err
+    assert "2 faults" in err
     assert "row 2" in err
     assert "row 3" in err
-    assert "end 'soon' is no day" in err
+    assert "end 'soon' is not a day" in err
 
 
 def test_the_return_table_takes_stated_nodes_and_hours(run):

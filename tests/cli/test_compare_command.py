@@ -114,7 +114,7 @@ def test_a_bundle_whose_latencies_rose_is_rolled_back(tmp_path):
     [
         ("a,b\n1,2\n", "no column of latencies"),
         ("latency_s\n1\n", "when a request began"),
-        ("latency_s,start_s\nslow,2\n", "no number"),
+        ("latency_s,start_s\nslow,2\n", "not a number"),
         ("latency_s,start_s\n" + "1.0,5\n" * 50, "at least 100"),
         ("latency_s,start_s\n" + "1.0,5\n" * 200, "same moment"),
         ("latency_s,start_s\n-1.0,5\n" + "".join(f"1.0,{at}\n" for at in range(200)), "not above 0"),

@@ -264,7 +264,7 @@ def test_a_server_that_answers_on_the_second_try_gets_the_card(program, fleet):
     [
         (("--post", f"https://host/{SECRET}"), "-o slack, teams or json"),
         (("-o", "slack", "--post"), "TRIMTAB_POST_URL"),
-        (("-o", "slack", "--post", SECRET), "no address"),
+        (("-o", "slack", "--post", SECRET), "not an address"),
         (("--each",), "--out"),
         (("--each", "--team", "search", "--out", "x"), "one of them"),
         (("--week", "44"), "2026-W44"),

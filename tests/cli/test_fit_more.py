@@ -191,7 +191,7 @@ def test_the_requirement_stands_behind_the_count():
             "H100-NVL",
         ),
         (("llama-3.1-8b", "--serve", "--rate", "5", "--on", "rtx9999"), UnknownName, "rtx"),
-        (("llama-3.1-8b", "--serve", "--rate", "5", "--driver", "new"), InputError, "no version"),
+        (("llama-3.1-8b", "--serve", "--rate", "5", "--driver", "new"), InputError, "not a version"),
         (("llama-3.1-8b", "--serve", "--rate", "5", "--ttft", "1ms"), PlanError, "TTFT p95"),
         (("llama-3.1-405b", "--serve", "--rate", "5", "--gpu", "L4"), PlanError, "does not fit"),
         (("llama-3.1-8b", "--finetune", "full", "--tokens", "9T", "--deadline", "1d"), PlanError, "the deadline is 1"),

@@ -181,11 +181,11 @@ def test_other_settings_of_the_harness_are_refused(tmp_path, good):
     [
         ('{"id": 1}', "row 1: no score or correct.*says a score"),
         ('{"score": 1}', "row 1: no id .*says an id"),
-        ('{"id": 1, "score": "good"}', "row 1: score is no number .saw 'good'"),
+        ('{"id": 1, "score": "good"}', "row 1: score is not a number .saw 'good'"),
         ('{"id": 1, "score": 1}\n{"id": 2', "row 2: not JSON"),
         ("[1]", "one JSON object"),
         ("", "is empty"),
-        ('{"id": 1, "score": null}', "no finite number"),
+        ('{"id": 1, "score": null}', "not a finite number"),
     ],
 )
 def test_a_damaged_row_is_named(tmp_path, text, words):

@@ -140,9 +140,9 @@ def test_what_a_plan_found_ways_to_use_at_least_is_not_worked_out_again_at_other
         ("apps/image-draft:ttft=1", "has latency"),
         ("apps/image-draft:tftt=1", "ttft"),
         ("apps/image-draft=0", "above 0"),
-        ("apps/image-draft=soon", "is no target"),
-        ("0.3", "is no target"),
-        ("apps/image-draft=1e9", "is no target"),
+        ("apps/image-draft=soon", "is not a target"),
+        ("0.3", "is not a target"),
+        ("apps/image-draft=1e9", "is not a target"),
         ("apps/image-draft=99999999", "above 0"),
     ],
 )

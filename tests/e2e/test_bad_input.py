@@ -149,8 +149,8 @@ def test_a_workloads_file_that_would_be_misread_is_refused(folder, text, told):
     [
         ({"interval_s": 0.0}, "demand.parquet row 0: column interval_s has 1 value(s) below its bound"),
         ({"latency_le_s": [1.0, 0.5]}, "latency_le_s does not rise"),
-        ({"latency_count": [-1.0, 2.0]}, "latency_count holds what is no count"),
-        ({"latency_count": [1.0, float("nan")]}, "latency_count holds what is no count"),
+        ({"latency_count": [-1.0, 2.0]}, "latency_count holds what is not a count"),
+        ({"latency_count": [1.0, float("nan")]}, "latency_count holds what is not a count"),
     ],
 )
 def test_demand_that_cannot_be_is_refused(tmp_path, monkeypatch, change, told):
@@ -193,7 +193,7 @@ def test_declarations_that_contradict_one_another_are_reported_together(folder):
 
     message = refusal(declaring(folder.parent / "said", said))
 
-    assert "4 fault(s)" in message
+    assert "4 faults" in message
     assert "prod/api: deferrable does not apply to kind serving" in message
     assert "2 targets bound latency at the same quantile, 0.95 (saw '2 s, 3 s')" in message
     assert "lab/*: min_replicas does not apply to kind training" in message

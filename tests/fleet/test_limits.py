@@ -27,7 +27,7 @@ def test_spot_has_a_quota_of_its_own():
 
 @pytest.mark.parametrize("text", ["p5.48xlarge", "p5.48xlarge=many", "p5.48xlarge:reserved=4", "=4"])
 def test_what_is_no_quota_is_refused_with_the_form_that_is_understood(text):
-    with pytest.raises(InputError, match=r"no quota|no capacity type"):
+    with pytest.raises(InputError, match=r"not a quota|no capacity type"):
         quotas_of(text)
 
 

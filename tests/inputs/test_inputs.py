@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path, place):
 def test_a_cell_that_is_no_number_is_named_with_its_row(tmp_path):
     table = pa.table({"t_s": ["1", "two"]})
 
-    with pytest.raises(InputError, match=r"w row 3: t_s is no number \(saw 'two'\)"):
+    with pytest.raises(InputError, match=r"w row 3: t_s is not a number \(saw 'two'\)"):
         floats(table, "t_s", "w")
 
 

@@ -121,5 +121,5 @@ def test_a_misspelt_policy_gets_near_matches():
 
 
 def test_a_policy_number_must_be_one():
-    with pytest.raises(UsageError, match="no number"):
+    with pytest.raises(UsageError, match="not a number"):
         named_policy("hpa:lots", context())

@@ -100,7 +100,7 @@ def test_a_mean_over_pods_with_a_value_is_what_a_sum_with_an_average_value_is():
     mean, total = trigger(f"avg({arriving})", 4), trigger(f"sum({arriving})", 4)
 
     assert policy(by_value(mean)).policy == policy(total).policy
-    assert "no average value" in policy(by_value(total)).refused
+    assert "not an average value" in policy(by_value(total)).refused
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ def test_annotations_pause_it_as_in_keda(annotations, is_paused):
     [({}, None), ({PAUSED_REPLICAS: "5"}, 5), ({PAUSED_REPLICAS: "0"}, 0), ({PAUSED_REPLICAS: "no"}, None)],
 )
 def test_it_is_paused_at_the_stated_replicas(said, held):
-    """`TestGetPausedReplicaCount`; what is no number is an error there, and here at those that there are."""
+    """`TestGetPausedReplicaCount`; what is not a number is an error there, and here at those that there are."""
     (document,) = [one for one in yaml.safe_load_all(scaled(trigger(DEMAND))) if one]
     document["metadata"]["annotations"] = said
     (scaler,) = read_objects([("a.yaml", document)]).scalers["prod/api"]

@@ -363,7 +363,7 @@ def test_a_folder_without_manifests_is_refused(tmp_path):
 
 def test_a_number_of_gpus_that_is_none_is_refused_with_its_place(bundle):
     with pytest.raises(
-        InputError, match=r"change\.yaml: Deployment prod/api, nvidia\.com/gpu: 'two' is no whole number"
+        InputError, match=r"change\.yaml: Deployment prod/api, nvidia\.com/gpu: 'two' is not a whole number"
     ):
         manifests(DEPLOYMENT.format(replicas=8, gpus="two"))
 

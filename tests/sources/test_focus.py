@@ -106,8 +106,8 @@ def test_every_cell_that_cannot_be_read_is_named_with_its_row(tmp_path):
     with pytest.raises(BillError) as raised:
         bill(tmp_path / "bill.csv", text)
 
-    assert "bill.csv row 2: BilledCost is no number (saw 'ten')" in str(raised.value)
-    assert "bill.csv row 2: ChargePeriodStart is no moment (saw 'yesterday')" in str(raised.value)
+    assert "bill.csv row 2: BilledCost is not a number (saw 'ten')" in str(raised.value)
+    assert "bill.csv row 2: ChargePeriodStart is not a time (saw 'yesterday')" in str(raised.value)
 
 
 def test_rows_without_a_cost_are_dropped_and_counted(tmp_path):

@@ -172,7 +172,7 @@ def test_what_takes_long_is_cancelled_and_begun_again_by_keyboard(quiet, axe, mo
             quiet.press("Enter", text="\r")
             quiet.until("document.activeElement.textContent === 'Begin again'")
             seen = len(source.stages)
-            assert "Cancelled" in quiet.evaluate("document.querySelector('.notice').textContent")
+            assert "was cancelled" in quiet.evaluate("document.querySelector('.notice').textContent")
             assert json.loads(quiet.evaluate(AXE)) == []
             assert quiet.evaluate("document.documentElement.scrollWidth") == size[0]
             time.sleep(0.2)

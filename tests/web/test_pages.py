@@ -215,7 +215,7 @@ def test_without_its_history_a_plan_is_shown_and_says_why_it_cannot_be_switched(
 
     assert answer.status_code == 409
     assert "is not here" in answer.json()["error"]
-    assert "The switches are off" in page
+    assert "The switches cannot be used" in page
     assert page.count('disabled="disabled"') == len(whole()[0].plan.actions)
 
 
@@ -508,7 +508,7 @@ def test_the_answer_before_the_one_that_is_cancelled_is_kept_and_shown(cancellin
         assert (sent.status_code, sent.headers["location"]) == (303, f"/audits/1/{path}")
 
     compared, split = cancelling.get("/audits/1/verify").text, cancelling.get("/audits/1/allocation?by=team").text
-    assert "Cancelled: a reader cancelled it." in compared
+    assert "The computation was cancelled." in compared
     assert "Begin again" in compared
     assert re.search('<div class="figures">.*?</section>', first, re.DOTALL)[0] in compared
     assert 'href="/audits/1/allocation?by=kind&amp;idle=show&amp;shared=show"' in split

@@ -262,7 +262,7 @@ def test_a_kept_review_is_listed_and_shown(reviews):
 def test_a_file_that_is_no_review_says_so_and_the_others_stay(reviews):
     listed = reviews.get("/reviews").text
 
-    assert "no-review.json is no review" in listed
+    assert "no-review.json is not a review" in listed
     assert "pr-1" in listed
     assert reviews.get("/reviews/no-review").status_code == 409
 

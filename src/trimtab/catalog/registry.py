@@ -117,7 +117,7 @@ def price_change(text: str) -> PriceChange:
     """Read a change; raises InputError. Whether anything answers to the name is told by `changed`."""
     found = _CHANGE.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise InputError(f"{text!r} is no price change; {_FORM}")
+        raise InputError(f"{text!r} is not a price change; {_FORM}")
     factor = 1 + float(found["percent"]) / 100
     if not (math.isfinite(factor) and factor > 0):
         raise InputError(f"{text!r} would leave no price; {_FORM}")

@@ -211,7 +211,9 @@ def _metric(metric: Object, path: str) -> Iterator[FieldFault]:
     elif form == "Utilization" and isinstance(value, int) and value < 1:
         yield FieldFault(field=where, value=value, what="is no percentage above 0", cure="write one such as 70")
     if source in ("pods",) and form in ("Utilization", "Value"):
-        yield FieldFault(field=where, value=form, what=f"is no target of {source} metrics", cure="write AverageValue")
+        yield FieldFault(
+            field=where, value=form, what=f"is not a target of {source} metrics", cure="write AverageValue"
+        )
 
 
 def _behaviour(behaviour: object, path: str) -> Iterator[FieldFault]:
@@ -367,7 +369,7 @@ def _prometheus(metadata: Mapping[str, str], path: str) -> Iterator[FieldFault]:
         yield FieldFault(
             field=join(path, "serverAddress"),
             value=address,
-            what="is no address of a server",
+            what="is not an address of a server",
             cure="write http://HOST:PORT",
         )
     for name in ("threshold", "activationThreshold"):
@@ -376,7 +378,7 @@ def _prometheus(metadata: Mapping[str, str], path: str) -> Iterator[FieldFault]:
             yield FieldFault(
                 field=join(path, name),
                 value=value,
-                what="is no number above 0" if name == "threshold" else "is no number",
+                what="is not a number above 0" if name == "threshold" else "is not a number",
                 cure="write one such as '0.8'",
             )
     for name in ("ignoreNullValues", "unsafeSsl"):
@@ -409,7 +411,7 @@ def _cron(metadata: Mapping[str, str], path: str) -> Iterator[FieldFault]:
     count = metadata.get("desiredReplicas")
     if count is not None and not re.fullmatch(r"\d+", count):
         yield FieldFault(
-            field=join(path, "desiredReplicas"), value=count, what="is no whole number", cure="write one such as '1'"
+            field=join(path, "desiredReplicas"), value=count, what="is not a whole number", cure="write one such as '1'"
         )
     elif count is not None and int(count) == 0:
         yield FieldFault(

@@ -120,7 +120,7 @@ def _bodies(path: Path, file: str, found: Folder) -> list[object]:
 
 def _take(found: Folder, path: Path, file: str, body: object) -> None:
     if not isinstance(body, Mapping):
-        what, cure = "is no object", "an object has apiVersion, kind and metadata"
+        what, cure = "is not an object", "an object has apiVersion, kind and metadata"
         found.faults.append(placed(file, "", FieldFault(field="", value=body, what=what, cure=cure)))
         return
     for item in _flat(body):

@@ -247,7 +247,7 @@ def _overlay(spec: object) -> Iterator[FieldFault]:
         yield FieldFault(
             field="spec.price",
             value=price,
-            what="is no price an hour above 0",
+            what="is not a price an hour above 0",
             cure="write US dollars an hour, such as '13.92'",
         )
     if price is not None and change is not None:
@@ -455,7 +455,7 @@ def _device_config(config: object, path: str) -> Iterator[FieldFault]:
                 )
     if at(config, "version") not in (None, "v1"):
         yield FieldFault(
-            field=path, value=at(config, "version"), what="is no version of this configuration", cure="write v1"
+            field=path, value=at(config, "version"), what="is not a version of this configuration", cure="write v1"
         )
     for name, devices in layouts.items() if isinstance(layouts, Mapping) else ():
         for layout in devices if isinstance(devices, list) else []:
@@ -483,7 +483,7 @@ def _layout(layout: object, path: str) -> Iterator[FieldFault]:
         if not re.fullmatch(r"[1-7]g\.\d+gb(\+me(\.all)?|\+gfx|-me)?", str(profile)):
             yield FieldFault(field=path, value=profile, what="is no profile of MIG", cure="write one such as 1g.10gb")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 7:
-            yield FieldFault(field=path, value=count, what="is no count of slices of one GPU", cure="write 1 to 7")
+            yield FieldFault(field=path, value=count, what="is not a count of slices of one GPU", cure="write 1 to 7")
 
 
 def _cluster_queue(body: Object) -> Iterator[FieldFault]:

@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "emit": ("trimtab.cli.emit", "Write the manifests that enact the plan of the last audit."),
     "review": (
         "trimtab.cli.review",
-        "Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.",
+        "Show what a change of manifests would have cost over a fleet's history, and which targets it would have missed.",
     ),
     "what-if": (
         "trimtab.cli.what_if",
@@ -113,7 +113,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "batch": ("trimtab.cli.batch", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
         "trimtab.cli.spot_run",
-        "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",
+        "Run a program on spot capacity: on an interruption notice, tell it, wait, and exit so that it is run again.",
     ),
 }
 """Command name -> (module that defines `command`, one-line help), in the order of `trimtab --help`."""

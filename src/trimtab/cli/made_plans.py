@@ -220,5 +220,5 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: object) -> OutcomeStore | None:
         if pid != _STORE:
-            raise pickle.UnpicklingError(f"{pid!r} is no store")
+            raise pickle.UnpicklingError(f"{pid!r} is not a store")
         return self._store

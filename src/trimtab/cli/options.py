@@ -272,9 +272,9 @@ def prices_option(said: str = "Your own rates, CSV or YAML; they override the pr
     return option("--prices", "--rates", type=FILE, metavar="FILE", envvar="TRIMTAB_PRICES", help=said)
 
 
-def at_option(said: str = "Use the prices of this day.") -> Any:
-    """Declare the day of prices, by default the end of the history; `said` is its help."""
-    return option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history", help=said)
+def at_option(said: str = "Use the prices of this day.", default: str = "the end of the history") -> Any:
+    """Declare the day of prices; `said` is its help, `default` says which prices are used without it."""
+    return option("--at", callback=parse_day, metavar="DATE", show_default=default, help=said)
 
 
 def today_option() -> Any:

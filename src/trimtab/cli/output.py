@@ -45,6 +45,8 @@ class SheetColumn:
     """Never wrapped; numbers never are."""
     repeat: bool = False
     """Repeated in every part when a table is too wide for the screen."""
+    gloss: str = ""
+    """Explains the column's values if the title does not."""
 
     def text(self, cell: Cell) -> str:
         """Return a value as people read it; an unknown value is a dash."""
@@ -70,7 +72,9 @@ class Sheet:
     def table(self) -> Table:
         """Return the sheet as people read it."""
         heads = (
-            blocks.TableColumn(title=column.title, right=column.right, whole=column.whole, repeat=column.repeat)
+            blocks.TableColumn(
+                title=column.title, right=column.right, whole=column.whole, repeat=column.repeat, gloss=column.gloss
+            )
             for column in self.columns
         )
         rows = (

@@ -54,7 +54,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trimtab.errors import Fault, InputError, UsageError
+from trimtab.errors import Fault, InputError, UsageError, fault_count
 from trimtab.ledger.arrays import FloatArray, IntArray
 
 _NORMAL = NormalDist()
@@ -414,7 +414,7 @@ def _by_key(evaluation: Evaluation) -> dict[_Key, ScoredAnswer]:
             cure = "score the answer (a failed one is 0), or leave the question out on both sides"
             faults.append(
                 Fault(
-                    what=f"the score of {answer.id} is no finite number",
+                    what=f"the score of {answer.id} is not a finite number",
                     where=where,
                     value=str(answer.score),
                     cure=cure,
@@ -430,7 +430,7 @@ def _by_key(evaluation: Evaluation) -> dict[_Key, ScoredAnswer]:
             )
         found.setdefault(key, answer)
     if faults:
-        raise InputError(_listed(f"{len(faults)} fault(s) in {evaluation.name}", faults))
+        raise InputError(_listed(f"{fault_count(faults)} in {evaluation.name}", faults))
     return found
 
 

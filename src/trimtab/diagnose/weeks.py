@@ -70,7 +70,7 @@ class IsoWeek:
                 raise ValueError(text)
             monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
         except ValueError as error:
-            raise UsageError(f"{text!r} is no week; write YEAR-Wnn as ISO 8601 counts them: 2026-W44") from error
+            raise UsageError(f"{text!r} is not a week; write YEAR-Wnn as ISO 8601 counts them: 2026-W44") from error
         return cls.of(monday)
 
     @classmethod

@@ -153,6 +153,8 @@ class Table:
     """Maximum rows on the HTML page, to keep pages of large fleets readable; None = all."""
     of: str = "rows"
     """What a row is, as used in `12 more rows`."""
+    whole_dollars: bool = False
+    """Amounts are whole dollars in documents too."""
     level: DetailLevel = DetailLevel.BRIEF
 
 
@@ -221,6 +223,8 @@ class Drawing:
 
     draw: Callable[[int], str]
     title: str = ""
+    chart: Chart | None = None
+    """The same as a picture, for formats that have them."""
     level: DetailLevel = DetailLevel.BRIEF
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import assert_never
 
 from trimtab.emit.money import dollars, percent
+from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action
 from trimtab.plan.proof.scenario import ByDeadline, Outlook, WhatIf, WithinBudget
 
@@ -156,7 +157,7 @@ def _name(action: Action) -> str:
     subject = action.subject
     if action.changes and action.lever == "commitment":
         subject = action.changes[0].subject
-    return f"{action.lever}: {subject}"
+    return f"{title_of(action.lever)}: {subject}"
 
 
 def _limits(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:

@@ -31,7 +31,7 @@ from trimtab.emit.document import (
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers.lever import Risk
-from trimtab.levers.registry import lever_named
+from trimtab.levers.registry import lever_named, title_of
 from trimtab.plan.model import Action
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MO_PER_YEAR, MS_PER_S, S_PER_HR, S_PER_MIN
@@ -221,10 +221,11 @@ def _worst(stressed: StressedPart) -> str:
 
 def headroom_line(found: RobustnessPart) -> str:
     """Say what the plan's headroom costs."""
+    what = "headroom for demand, speed and targets"
+    if round(found.price_usd_mo) <= 0:
+        return f"The plan's {what} costs nothing: without it, no plan would save more."
     return (
-        f"Headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month. A plan without headroom would "
-        "save "
-        "this as well."
+        f"{what[:1].upper()}{what[1:]} costs {dollars(found.price_usd_mo)} a month, which a plan without it would save."
     )
 
 
@@ -249,9 +250,13 @@ def undeclared_line(undeclared: UndeclaredPart) -> str:
 
 def law_line(law: LawPart) -> str:
     """Describe the capacity assumed for a replica of a service, where it comes from, and how its model did in a back-test."""
-    load = f"a replica is planned at up to {law.planned:.3g} {law.unit}, {law.shown:.3g} were observed"
+    most = f"{law.planned:.3g} {law.unit}"
+    load = f"a replica is planned at up to {most}, "
+    load += (
+        "the most that was observed" if f"{law.shown:.3g}" == f"{law.planned:.3g}" else f"{law.shown:.3g} were observed"
+    )
     if law.planned < law.by_activity * _CLEARLY_LESS:
-        load += f", GPU activity alone would suggest {law.by_activity:.3g}"
+        load += f" (GPU activity alone would suggest {law.by_activity:.3g})"
     return f"{law.workload}: {load}; first limit reached: {law.bound}; {_back_test(law)}"
 
 
@@ -265,22 +270,19 @@ def _back_test(law: LawPart) -> str:
     if test is None:
         return f"not tested: {law.untested}"
     measures = (
-        _held(test.in_time, "in time", share=True),
-        _held(test.running, "in work"),
-        _held(test.waiting, "waiting"),
+        _held(test.in_time, "answered in time", share=True),
+        _held(test.running, "requests in work"),
+        _held(test.waiting, "requests waiting"),
     )
-    said = ", ".join(measure for measure in measures if measure) or "GPU time per request alone"
-    return (
-        f"on busier hours than it was fitted on, predicted and measured: {said} (off by {percent(test.error_frac, 1)})"
-    )
+    said = "; ".join(measure for measure in measures if measure) or "GPU time per request alone"
+    return f"on busier hours than it was fitted on, {said} (off by {percent(test.error_frac, 1)})"
 
 
 def _held(held: HeldPart | None, what: str, *, share: bool = False) -> str:
     if held is None:
         return ""
-    if share:
-        return f"{what} {held.foretold:.1%} and {held.measured:.1%}"
-    return f"{what} {held.foretold:.2g} and {held.measured:.2g}"
+    predicted, measured = (f"{part:.1%}" if share else f"{part:.2g}" for part in (held.foretold, held.measured))
+    return f"{what}: {predicted} predicted, {measured} measured"
 
 
 def limit_line(limit: LimitPart) -> str:
@@ -375,7 +377,8 @@ def target_words(target: Target) -> str:
 def days(start: datetime, end: datetime) -> str:
     """Format `[start, end)` as its first and last day: `19 Oct to 1 Nov 2026`."""
     last = end - timedelta(microseconds=1)
-    return f"{start.day} {start:%b} to {last.day} {last:%b %Y}"
+    year = "" if start.year == last.year else f" {start.year}"
+    return f"{start.day} {start:%b}{year} to {last.day} {last:%b %Y}"
 
 
 def span(seconds: float) -> str:
@@ -433,12 +436,11 @@ def _best_lines(found: RoadmapPart) -> tuple[str, ...]:
 
 
 def _fixed_line(found: RoadmapPart) -> str:
-    said = "less" if found.gain_usd >= 0 else "more"
-    return (
-        f"The same actions in the customary order (autoscale, right-size, capacity, quantize, MIG, taints, long tail): over "
-        "the "
-        f"year this order costs {dollars(abs(found.gain_usd))} {said}."
-    )
+    customary = "the customary order (autoscale, right-size, capacity, quantize, MIG, taints, long tail)"
+    if round(found.gain_usd) == 0:
+        return f"Over the year, {customary} costs the same."
+    said = "less" if found.gain_usd > 0 else "more"
+    return f"Over the year, this order costs {dollars(abs(found.gain_usd))} {said} than {customary}."
 
 
 def _firm_line(found: RoadmapPart) -> str:
@@ -457,7 +459,7 @@ def _firm_line(found: RoadmapPart) -> str:
     factor = "half" if least.factor < 1 else "twice"
     return (
         f"If any one lever takes half or twice its effort, at least {percent(least.same_frac)} of the pairs of actions keep "
-        f"their order (lowest: {least.lever} at {factor}).{cost}"
+        f"their order (fewest: {title_of(least.lever)} at {factor}).{cost}"
     )
 
 
@@ -475,13 +477,14 @@ def _sums(venture: VenturePart) -> str:
     """Give its figures in one line."""
     word = "saves" if venture.saving_usd_mo >= 0 else "costs"
     low, high = sorted((abs(venture.saving_low_usd_mo), abs(venture.saving_high_usd_mo)))
-    span = (
-        f"{dollars(low)} to {dollars(high)}"
-        if venture.saving_low_usd_mo * venture.saving_high_usd_mo > 0
-        else f"{dollars(venture.saving_low_usd_mo)} to {dollars(venture.saving_high_usd_mo)} saved"
-    )
+    if venture.saving_low_usd_mo == venture.saving_high_usd_mo:
+        span = ""
+    elif venture.saving_low_usd_mo * venture.saving_high_usd_mo > 0:
+        span = f" ({dollars(low)} to {dollars(high)})"
+    else:
+        span = f" ({dollars(venture.saving_low_usd_mo)} to {dollars(venture.saving_high_usd_mo)} saved)"
     once = f", {dollars(venture.once_usd)} once" if venture.once_usd else ""
-    return f"{word} {dollars(abs(venture.saving_usd_mo))} a month ({span}){once}{_payback(venture)}"
+    return f"{word} {dollars(abs(venture.saving_usd_mo))} a month{span}{once}{_payback(venture)}"
 
 
 def _payback(venture: VenturePart) -> str:

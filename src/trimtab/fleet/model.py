@@ -64,7 +64,13 @@ class Window:
         return Window(start=self.start + timedelta(hours=first_hour), hours=hours)
 
     def __str__(self) -> str:
-        return f"{self.start:%Y-%m-%d %H:%M}..{self.end:%Y-%m-%d %H:%M} UTC"
+        """Return whole days as their first and last one (`21 Sep to 18 Oct 2026`), else both ends with their hour in UTC."""
+        if self.hours and self.start.hour == self.end.hour == 0:
+            last = self.end - timedelta(days=1)
+            year = "" if self.start.year == last.year else f" {self.start.year}"
+            first = f"{self.start:%-d %b}{year} to " if last != self.start else ""
+            return f"{first}{last:%-d %b %Y}"
+        return f"{self.start:%-d %b %Y %H:%M} to {self.end:%-d %b %Y %H:%M} UTC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def asked_isolation(spec: WorkloadSpec, stated: str) -> Isolation:
 def _quota(text: str) -> Quota:
     found = _QUOTA.fullmatch(text)
     if found is None:
-        raise InputError(f"{text!r} is no quota; {_QUOTA_FORM}")
+        raise InputError(f"{text!r} is not a quota; {_QUOTA_FORM}")
     capacity = found["capacity"] or CapacityType.ON_DEMAND.value
     known = [capacity_type.value for capacity_type in CapacityType if not capacity_type.paid_anyway]
     if capacity not in known:

@@ -61,7 +61,7 @@ def other_limit(text: str) -> OtherLimit:
     form = "write prod/chat=0.3, prod/chat:ttft=500ms or team/train:queue_wait=600"
     found = _OTHER_LIMIT.fullmatch(text.strip())
     if found is None:
-        raise InputError(f"{text!r} is no target; {form}")
+        raise InputError(f"{text!r} is not a target; {form}")
     named, known = found["metric"] or TargetMetric.LATENCY.value, [metric.value for metric in _UNMEASURED]
     if named not in known:
         raise UnknownName("target", named, known, where=text)

@@ -106,7 +106,9 @@ def floats(table: pa.Table, name: str, where: str) -> npt.NDArray[np.float64]:
     except ARROW_ERRORS as error:
         row, seen = _first_no_number(column)
         place = f"{where} row {row + 2}" if row is not None else where
-        raise InputError(f"{place}: {name} is no number (saw {seen!r}); write a plain number such as 12.5") from error
+        raise InputError(
+            f"{place}: {name} is not a number (saw {seen!r}); write a plain number such as 12.5"
+        ) from error
 
 
 def _first_no_number(column: pa.ChunkedArray) -> tuple[int | None, str]:

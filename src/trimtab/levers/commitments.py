@@ -90,7 +90,7 @@ def _of_nodes(commitment: Commitment, bought: FleetPurchase) -> Iterator[Fact]:
     rate = commitment.offer.rate_micro_usd_hr / on_demand
     covered = np.clip(used / S_PER_HR / 2 - (committed - count), 0, count).mean() if used.size else 0.0
     saved = usd(round(covered * on_demand)) - usd(count * commitment.offer.rate_micro_usd_hr)
-    what = f"time in which the last of {committed} committed x {pool.instance_type} is in use"
+    what = f"share of the hours in which all {committed} committed {pool.instance_type} are in use"
     # beside a spend plan the node takes the place of spend at a discount, and another bound holds
     alone = not any(held.offer.is_spend for held in bought.left.commitments)
     yield Fact(what, _QUERY, f"{share:.1%}", f">= {rate:.1%}, its rate as a share of on demand" if alone else "")

@@ -168,7 +168,7 @@ def _version(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split("."))
     except ValueError:
-        raise InputError(f"{text!r} is no version; write 535.104 or 12.4") from None
+        raise InputError(f"{text!r} is not a version; write 535.104 or 12.4") from None
 
 
 def notes(gpu: Gpu) -> tuple[str, ...]:

@@ -328,7 +328,7 @@ def _faults(found: Mapping[str, int | None], where: str) -> list[Fault]:
     ]
     # without head_dim it is the quotient, which must be whole
     if hidden and heads and found["head_dim"] is None and hidden % heads:
-        what = "hidden size is no multiple of the heads, and no head_dim is given"
+        what = "hidden size is not a multiple of the heads, and no head_dim is given"
         faults.append(Fault(what=what, where=where, value=f"{hidden} / {heads}", cure="add head_dim"))
     if found["experts"] and not found["experts_per_token"]:
         what = "experts without a number chosen per token"
@@ -344,7 +344,7 @@ def _contradictions(found: Mapping[str, int | None], where: str) -> list[Fault]:
     layers, dense = found["layers"], found["dense_layers"]
     faults = []
     if heads and kv_heads and heads % kv_heads:
-        what = "num_attention_heads is no multiple of num_key_value_heads"
+        what = "num_attention_heads is not a multiple of num_key_value_heads"
         faults.append(Fault(what=what, where=where, value=f"{heads} / {kv_heads}", cure="correct the file"))
     if experts and chosen and chosen > experts:
         what = "more experts are chosen per token than there are"

@@ -83,7 +83,7 @@ def _numbers(path: Path, column: pa.ChunkedArray, name: str) -> FloatArray:
     try:
         return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{path}: column {name} holds something that is no number: {error}") from error
+        raise InputError(f"{path}: column {name} holds something that is not a number: {error}") from error
 
 
 def _moments(path: Path, column: pa.ChunkedArray, name: str) -> FloatArray:

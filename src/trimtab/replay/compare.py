@@ -275,7 +275,7 @@ def _number(text: str, name: str, number: str) -> float:
     try:
         value = float(number)
     except ValueError as error:
-        raise UsageError(f"policy {text!r}: {number!r} is no number; write {name}:70") from error
+        raise UsageError(f"policy {text!r}: {number!r} is not a number; write {name}:70") from error
     if not 0 < value < math.inf:
         raise UsageError(f"policy {text!r}: the number must be above 0")
     return value

@@ -68,7 +68,7 @@ class Need:
 
     @staticmethod
     def of_number(operator: str, value: str, bound: str) -> bool:
-        """Return whether a value compares so with a bound; what is no whole number never does."""
+        """Return whether a value compares so with a bound; what is not a whole number never does."""
         try:
             have, than = int(value), int(bound)
         except ValueError:
@@ -157,7 +157,7 @@ def whole_number(value: object, where: str) -> int:
     try:
         return int(str(value))
     except ValueError as error:
-        raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
+        raise InputError(f"{where}: {value!r} is not a whole number; write one, such as 8") from error
 
 
 def fewer_on_demand(spot: Sequence[NodePool], on_demand: Sequence[NodePool]) -> tuple[str, ...] | None:

@@ -283,7 +283,7 @@ def _compared(
     written = _written_out(spelled, records)
     folded = "" if of_pods else "avg" if _PER_POD.search(_outside_of_calls(written)) else _folded(spelled, records)
     if average is None and (value is None or folded != "avg"):
-        return Signal(kind=Kind.UNKNOWN, name=f"{name or query} (a target that is no average value)", target=0.0)
+        return Signal(kind=Kind.UNKNOWN, name=f"{name or query} (a target that is not an average value)", target=0.0)
     target = value if average is None else average
     if not target:
         return Signal(kind=Kind.UNKNOWN, name=f"{name or query} (a target of 0)", target=0.0)

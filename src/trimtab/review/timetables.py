@@ -39,17 +39,17 @@ def timetable(text: str) -> str | None:
     """Say what is wrong with a cron expression of five fields, or None.
 
     >>> timetable("55 23 * * 5"), timetable("60 * * * *")
-    (None, 'is no timetable: the minute 60 is not in 0-59')
+    (None, 'is not a timetable: the minute 60 is not in 0-59')
     """
     if text in _MACROS or re.fullmatch(r"@every ([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+", text):
         return None
     parts = text.split()
     if len(parts) != len(_FIELDS):
-        return f"is no timetable: {len(parts)} fields, and minute, hour, day, month and weekday are asked for"
+        return f"is not a timetable: {len(parts)} fields, and minute, hour, day, month and weekday are asked for"
     for part, (name, low, high, words) in zip(parts, _FIELDS, strict=True):
         wrong = next((said for item in part.split(",") if (said := _item(item, name, low, high, words))), None)
         if wrong:
-            return f"is no timetable: {wrong}"
+            return f"is not a timetable: {wrong}"
     return _impossible_day(parts[2], parts[3])
 
 
@@ -155,7 +155,7 @@ def _values(part: str, low: int, high: int, words: dict[str, int]) -> set[int]:
     for item in part.lower().split(","):
         match = _PART.fullmatch(item)
         if match is None:
-            raise ValueError(f"{item!r} is no part of a timetable")
+            raise ValueError(f"{item!r} is not part of a timetable")
         first, last, step = match["first"], match["last"], int(match["step"] or 1)
         if first in ("*", "?"):
             begin, end = low, high

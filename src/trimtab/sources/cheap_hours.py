@@ -95,5 +95,5 @@ def _hour(row: Mapping[str, str]) -> int:
 def _amount(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is no amount")
+        raise ValueError(f"{text!r} is not an amount")
     return value

@@ -63,7 +63,9 @@ def score_of(value: object, what: str, where: str) -> float:
         return float(value)
     if value is None:
         return math.nan
-    raise InputError(f"{where}: {what} is no number (saw {str(value)[:40]!r}); name a metric of one number an answer")
+    raise InputError(
+        f"{where}: {what} is not a number (saw {str(value)[:40]!r}); name a metric of one number an answer"
+    )
 
 
 def slices_of(row: Row, fields: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -132,7 +132,7 @@ class Connection:
         sleep: Callable[[float], None],
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is no address{example}")
+            raise UsageError(f"{url!r} is not an address{example}")
         self.address = url.rstrip("/")
         self.url = without_secrets(self.address)
         """The server's address as it is shown: without a password."""

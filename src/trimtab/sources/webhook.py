@@ -92,7 +92,7 @@ def _host(url: str) -> str:
         host = httpx.URL(url).host if url.startswith(("http://", "https://")) else None
     if not host or not url.isprintable() or " " in url:
         raise UsageError(
-            "what was given to post to is no address (it is not shown: it is a secret); write https://HOST/..."
+            "what was given to post to is not an address (it is not shown: it is a secret); write https://HOST/..."
         )
     return host
 

@@ -156,7 +156,7 @@ def write_bundle(
     """
     conformed = {name: conform(name, table) for name, table in tables.items()}
     if path.exists() and not (path.is_dir() and ((path / META_FILE).is_file() or not any(path.iterdir()))):
-        raise InputError(f"{path}: exists and is no fleet bundle; choose another folder")
+        raise InputError(f"{path}: exists and is not a fleet bundle; choose another folder")
     with replaced_whole(path) as fresh:
         for name, table in conformed.items():
             pq.write_table(table, table_file(fresh, name), compression="zstd", row_group_size=_ROW_GROUP_ROWS)

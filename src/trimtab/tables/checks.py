@@ -170,7 +170,7 @@ def _check_buckets(
         return
     for what, flags, of in (
         (f"{column.name} does not rise", _not_rising(bounds), bounds),
-        (f"{column.name.removesuffix('_le_s')}_count holds what is no count", _no_count(counts), counts),
+        (f"{column.name.removesuffix('_le_s')}_count holds what is not a count", _no_count(counts), counts),
     ):
         if len(flags):
             row = int(flags[0])

@@ -125,7 +125,7 @@ def checked_profile(document: Mapping[str, object], where: str = "the profile") 
         return ProfileFile.model_validate(document)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:20])
-        raise InputError(f"{where} is no profile of trimtab: {faults}") from error
+        raise InputError(f"{where} is not a profile of trimtab: {faults}") from error
 
 
 def profile_values(path: Path) -> dict[str, object]:

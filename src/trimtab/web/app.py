@@ -632,8 +632,8 @@ def _state(found: ComputationState | None) -> Response:
 
 def _missing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    words = "There is nothing under this address." if status == 404 else "This cannot be asked here."
-    return _said(request, status, "Not here", words)
+    words = "Nothing was found at this address." if status == 404 else "This cannot be asked here."
+    return _said(request, status, "Not found" if status == 404 else "Not possible", words)
 
 
 def _failed(request: Request, error: Exception) -> Response:

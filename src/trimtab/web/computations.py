@@ -29,7 +29,7 @@ ABANDONED_S = 30.0
 waits asks every few seconds."""
 ANSWER_WAIT_S = 2.0
 """How long a page waits for what is being worked out before it says so."""
-CANCELLED = "a reader cancelled it"
+CANCELLED = "the computation was cancelled"
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 

@@ -292,7 +292,13 @@ def _head(column: DataColumn, question: TableQuestion, place: TablePlace) -> Htm
 
 
 def _classes(column: DataColumn, *, cut: bool = False) -> str | None:
-    names = (("num", column.format.right), ("less", column.less), ("cut", cut), ("nowrap", column.whole))
+    names = (
+        ("num", column.format.right),
+        ("less", column.less),
+        ("cut", cut),
+        ("nowrap", column.whole),
+        ("phone-cut", column.cut),
+    )
     return " ".join(name for name, holds in names if holds) or None
 
 
@@ -367,8 +373,9 @@ def waiting(found: object, what: str) -> Html:
             words = tag("p", f"{what}: {safe(found.stage)}")
             return tag("div", words, bar, steer(found), class_="notice", id="waiting", data_wait="1")
         case Refused():
-            said = "Cancelled" if found.computation else "Not available"
-            words = tag("p", f"{said}: {safe(found.reason)}.")
+            reason = safe(found.reason)
+            said = f"{reason[:1].upper()}{reason[1:]}" if found.computation else f"Not available: {reason}"
+            words = tag("p", f"{said}.")
             return tag("div", words, steer(found), class_="notice", role="note")
     return Html()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Section, Table, soft
 from trimtab.emit.document import AuditDocument, CapacityPart
@@ -286,7 +287,7 @@ def gpus_path(name: str, workload: str) -> str:
 
 def proof(name: str, document: AuditDocument) -> str:
     """Return whether the plan holds: the replay of unseen history, the laws under it, what departures do to it."""
-    return _of_sections(name, document, "The proof", "/proof", _PROOF)
+    return _of_sections(name, document, "Proof and robustness", "/proof", _PROOF)
 
 
 def finance(name: str, document: AuditDocument) -> str:
@@ -304,7 +305,7 @@ def finance(name: str, document: AuditDocument) -> str:
 
 def use(name: str, document: AuditDocument) -> str:
     """Return how the GPUs are used through the week."""
-    return _of_sections(name, document, "How the GPUs are used", "/use", ("use",))
+    return _of_sections(name, document, "Use", "/use", ("use",))
 
 
 def more(name: str, document: AuditDocument) -> str:
@@ -390,7 +391,7 @@ def audits_table(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> D
                 "audit": entry.name,
                 "fleet": found.fleet,
                 "start": f"{window.start:%Y-%m-%d}",
-                "end": f"{window.end:%Y-%m-%d}",
+                "end": f"{window.end - timedelta(hours=1):%Y-%m-%d}",
                 "bill_usd_mo": found.bill_usd_mo,
                 "saving_usd_mo": found.plan.joint_saving_usd_mo,
                 "saving_frac": found.plan.saving_frac,
@@ -414,10 +415,10 @@ def login(next_path: str, *, wrong: bool) -> str:
             "Token ",
             tag("input", type="password", name="token", autocomplete="current-password", required="required"),
         ),
-        tag("button", "Enter"),
+        tag("button", "Sign in"),
         action="/login",
         method="post",
         class_="filter",
     )
     said = tag("p", "That is not the token.", class_="tone-bad", role="alert") if wrong else Html()
-    return page(Place(title="Who is there?"), tag("section", said, form))
+    return page(Place(title="Sign in"), tag("section", said, form))

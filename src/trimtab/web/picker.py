@@ -114,24 +114,21 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             "interval": f"{way.usd_per_mtok.low:.3f}-{way.usd_per_mtok.high:.3f}",
             "usd_hr": way.usd_hr,
             "tpot_ms": way.tpot_s.value * MS_PER_S,
-            "where": shown.where,
-            "caveat": "; ".join(caveat.value for caveat in way.caveats) or None,
+            "where": "; ".join((shown.where, *(caveat.value for caveat in way.caveats))),
         }
         best.setdefault(way.gpu.name, row)
     rows = list(best.values())
-    caveats = (DataColumn(key="caveat", title="but", less=True),) if any(row["caveat"] for row in rows) else ()
     return DataTable(
         key="ways",
         title="Ways to serve",
         columns=(
-            DataColumn(key="gpus", title="GPUs"),
+            DataColumn(key="gpus", title="GPUs", whole=True),
             DataColumn(key="usd_per_mtok", title="$/M tokens", format=SMALL_MONEY),
-            DataColumn(key="interval", title="80% interval", less=True),
-            DataColumn(key="usd_hr", title="$/hour", format=MONEY),
+            DataColumn(key="interval", title="80% interval", less=True, whole=True),
+            DataColumn(key="usd_hr", title="$/hour", format=MONEY, less=True),
             DataColumn(key="tpot_ms", title="ms a token", format=DECIMAL, less=True),
             DataColumn(key="setup", title="how", less=True),
-            DataColumn(key="where", title="where"),
-            *caveats,
+            DataColumn(key="where", title="where", cut=True),
         ),
         rows=rows,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, undeclared_line
 from trimtab.emit.writers.html import section_html, words_html
 from trimtab.plan.proof.own_order import OrderedYear, OrderFault
 from trimtab.plan.proof.undeclared import ServiceLimitPrices
+from trimtab.units import HR_PER_MO, HR_PER_WEEK
 from trimtab.web import tables
 from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.layout import Place, TablePlace, audit_path, both, file_links, page, panel, safe, table_html, waiting
@@ -77,7 +79,7 @@ def _picture(shown: RoadmapPart, document: AuditDocument, **width: float) -> Htm
 
 def _year_keys(own_order: bool, wins: bool) -> Html:
     first = "in your order" if own_order else "in the plan's order"
-    keys = (("key-after", first), ("key-before", "in the fixed order of guides"))
+    keys = (("key-after", first), ("key-before", "in the customary order"))
     star = [tag("li", "★ a quick win: little work, low risk, paid back within a month")] if wins else []
     lines = (tag("li", tag("span", class_=f"key {key}"), words) for key, words in keys)
     return tag("ul", *lines, *star, class_="keys")
@@ -123,7 +125,7 @@ def _order_panel(
     for at, ident in enumerate(order):
         action, step = actions[ident], steps[ident]
         moves = [_move(path, order, at, at - 1, "earlier", "↑"), _move(path, order, at, at + 1, "later", "↓")]
-        when = f"months {step.start_mo:.1f} to {step.done_mo:.1f}; then {dollars(step.bill_usd_mo)} a month"
+        when = f"{_weeks(step.start_mo, step.done_mo)}; then the bill is {dollars(step.bill_usd_mo)} a month"
         items.append(
             tag(
                 "li",
@@ -155,6 +157,14 @@ def _order_panel(
         lead="Drag an action, or move it with its arrows. One is done after the other, at the pace of the team "
         "(planning.engineers), and the year is billed again.",
     )
+
+
+def _weeks(start_mo: float, done_mo: float) -> str:
+    """Say in which weeks of the year work is done, the first being 1."""
+    per_mo = HR_PER_MO / HR_PER_WEEK
+    first = math.floor(start_mo * per_mo) + 1
+    last = max(first, math.ceil(done_mo * per_mo))
+    return f"week {first}" if first == last else f"weeks {first} to {last}"
 
 
 def _move(path: str, order: Sequence[str], at: int, to: int, words: str, arrow: str) -> Html:
@@ -199,7 +209,7 @@ def commitments(name: str, document: AuditDocument, found: object) -> str:
     )
     return page(
         place,
-        tag("p", safe(found.page.seen), class_="lead"),
+        tag("p", words_html(found.page.seen), class_="lead"),
         tag("p", words_html(found.page.headline), class_="headline") if found.page.headline else Html(),
         _planned_purchases(name, document),
         *sections,

@@ -134,14 +134,14 @@ class PriceList:
 
 
 _COLUMNS = (
-    DataColumn(key="as_of", title="from", whole=True),
+    DataColumn(key="as_of", title="from", whole=True, less=True),
     DataColumn(key="until", title="until", whole=True, less=True),
     DataColumn(key="provider", title="provider"),
     DataColumn(key="instance_type", title="instance type", less=True),
-    DataColumn(key="region", title="region", less=True),
-    DataColumn(key="option", title="bought", less=True, whole=True),
-    DataColumn(key="usd_gpu_hr", title="$/GPU-hour", format=SMALL_MONEY),
-    DataColumn(key="usd_hr", title="$/hour", format=MONEY, less=True),
+    DataColumn(key="region", title="region", cut=True),
+    DataColumn(key="option", title="option"),
+    DataColumn(key="usd_gpu_hr", title="$/GPU-h", format=SMALL_MONEY),
+    DataColumn(key="usd_hr", title="$/h", format=MONEY, less=True),
     DataColumn(key="change_frac", title="change", format=CHANGE, less=True),
     DataColumn(key="basis", title="basis", less=True),
     DataColumn(key="source", title="source", less=True),
@@ -171,19 +171,19 @@ def prices_page(prices: PriceList, query: QueryParams) -> str:
                 TablePlace(path="/prices", files="/prices/rates", kept=kept),
                 filtered=True,
             ),
-            lead="What holds now stands first, the cheapest on top; below it, what held before. The files name each source.",
+            lead="Current rates first, the cheapest on top; former rates below. The files name each source.",
         ),
     )
 
 
 def _form(prices: PriceList, asked: PriceQuestion) -> Html:
     return panel(
-        "What is bought",
+        "Which prices",
         tag(
             "form",
             select("GPU", "gpu", [(gpu, gpu) for gpu in prices.gpus], asked.gpu),
-            select("From", "provider", [("", "anybody"), *((name, name) for name in prices.providers)], asked.provider),
-            select("How", "option", [("", "in any way"), *((name, name) for name in OPTIONS)], asked.option),
+            select("Provider", "provider", [("", "any"), *((name, name) for name in prices.providers)], asked.provider),
+            select("Buying option", "option", [("", "any"), *((name, name) for name in OPTIONS)], asked.option),
             tag("button", "Show"),
             action="/prices",
             method="get",
@@ -197,7 +197,7 @@ _Course = tuple[str, str, Sequence[tuple[date, float]]]
 
 def _course_panel(title: str, courses: Sequence[_Course]) -> Html:
     if not courses:
-        return panel(title, tag("p", "Nobody sells it that way."))
+        return panel(title, tag("p", "No provider in the list sells it that way."))
     keys = (
         tag("li", tag("span", class_=f"key key-{style}"), f"{words}: ${steps[-1][1]:.2f} now")
         for words, style, steps in courses

@@ -89,7 +89,7 @@ def _controls(path: str, services: Sequence[CapacityPart], what: str, span: Show
         tag("button", "Show"),
         action=path,
         method="get",
-        class_="fit-form",
+        class_="fit-form wide-field",
     )
     begin, end = (start + timedelta(hours=hour) for hour in (span.first, span.first + span.hours))
     steps = (

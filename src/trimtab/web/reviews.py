@@ -93,18 +93,18 @@ class ReviewFolder:
         return tuple(file.stem for file in files)
 
     def review(self, name: str) -> KeptReview:
-        """Read one of `names`; raises InputError where its file is no review."""
+        """Read one of `names`; raises InputError where its file is not a review."""
         assert self.folder is not None
         file = self.folder / f"{name}.json"
         if file.stat().st_size > MOST_BYTES:
-            raise InputError(f"{file.name} is larger than {MOST_BYTES:,} bytes: it is no review")
+            raise InputError(f"{file.name} is larger than {MOST_BYTES:,} bytes: it is not a review")
         try:
             found = TypeAdapter(_ReviewFile).validate_json(read_bytes(file))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(
-                f"{file.name} is no review: {where or 'the file'}: {first['msg']}; write it with `trimtab review -o json`"
+                f"{file.name} is not a review: {where or 'the file'}: {first['msg']}; write it with `trimtab review -o json`"
             ) from error
         written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
         return KeptReview(name=name, written=written, rows=found.rows)

@@ -90,7 +90,7 @@ def _state(document: AuditDocument, off: Collection[str], found: SwitchedPart | 
         case UnderWay():
             return waiting(found, "The switches are being made ready")
         case Refused():
-            said = tag("p", f"The switches are off: {safe(found.reason)}.")
+            said = tag("p", f"The switches cannot be used: {safe(found.reason)}.")
             return tag("div", said, steer(found), class_="notice", role="note")
         case SwitchedPart():
             if not off:
@@ -110,7 +110,7 @@ def _actions(name: str, document: AuditDocument, off: Collection[str], answer: S
     now = {action.id: action for action in answer.actions if action.id} if answer else None
     rows = [_row(name, action, off, now) for action in document.plan.actions]
     what = "saves $/month" if answer is None or answer.shares else "lost without it, $/month"
-    heads = (("on", None), ("what to do", None), (what, "num"), ("weeks", "num less"), ("risk", "less"))
+    heads = (("on", None), ("what to do", None), (what, "num"), ("weeks of work", "num less"), ("risk", "less"))
     head = tag("tr", *(tag("th", title, scope="col", class_=style) for title, style in heads))
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="data switches")
     path = f"{audit_path(name)}/plan"

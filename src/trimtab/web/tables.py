@@ -67,6 +67,8 @@ class DataColumn:
     less: bool = False
     whole: bool = False
     """Its words are never broken over lines."""
+    cut: bool = False
+    """On a phone its words may be broken anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,12 +239,12 @@ def actions(document: AuditDocument) -> DataTable:
     """Return the plan's actions."""
     columns = (
         DataColumn(key="id", title="id"),
-        DataColumn(key="subject", title="on"),
+        DataColumn(key="subject", title="what"),
         DataColumn(key="effect", title="what to do"),
         DataColumn(key="saving_usd_mo", title="saves $/month", format=MONEY),
         DataColumn(key="standalone_usd_mo", title="alone", format=MONEY, less=True),
         DataColumn(key="last_in_usd_mo", title="last in", format=MONEY, less=True),
-        DataColumn(key="effort_weeks", title="weeks", format=WHOLE, less=True),
+        DataColumn(key="effort_weeks", title="weeks", format=DECIMAL, less=True),
         DataColumn(key="risk", title="risk"),
         DataColumn(key="lever", title="lever", less=True),
     )
@@ -284,9 +286,9 @@ def verified(found: Verification) -> DataTable:
     """Return a plan's actions, predicted against realised, as `trimtab verify` has them."""
     columns = (
         DataColumn(key="id", title="id", less=True),
-        DataColumn(key="subject", title="on"),
+        DataColumn(key="subject", title="what"),
         DataColumn(key="lever", title="lever", less=True),
-        DataColumn(key="status", title="status", less=True),
+        DataColumn(key="status", title="status", less=True, whole=True),
         DataColumn(key="enacted_frac", title="enacted", format=SHARE, less=True),
         DataColumn(key="predicted_usd_mo", title="predicted", format=WHOLE_MONEY),
         DataColumn(key="predicted_low_usd_mo", title="low", format=WHOLE_MONEY, less=True),
@@ -324,7 +326,7 @@ def undeclared(document: AuditDocument) -> DataTable:
         DataColumn(key="workloads", title="workload"),
         DataColumn(key="permits", title="if declared"),
         DataColumn(key="saves_usd_mo", title="saves $/month", format=MONEY),
-        DataColumn(key="saves_once_bought_usd_mo", title="once bought", format=MONEY, less=True),
+        DataColumn(key="saves_once_bought_usd_mo", title="with commitments bought", format=MONEY, less=True),
         DataColumn(key="gives_up", title="what it gives up", less=True),
         DataColumn(key="known", title="what history says", less=True),
         DataColumn(key="permission", title="field", less=True),

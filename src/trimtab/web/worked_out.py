@@ -9,7 +9,15 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from trimtab.emit.comparison import HEADLINE_FIGURES, ComparedFigure, FigureUnit, compared, compared_notes, shown
+from trimtab.emit.comparison import (
+    ACTIONS,
+    HEADLINE_FIGURES,
+    ComparedFigure,
+    FigureUnit,
+    compared,
+    compared_notes,
+    shown,
+)
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars
@@ -112,7 +120,7 @@ def what_if(
     if asked is None or found is None:
         return page(place, form, _usual_questions(path, document))
     if not isinstance(found, WhatIf):
-        state = waiting(found, "The fleet is being planned in that world")
+        state = waiting(found, "The fleet is being planned under these conditions")
         if earlier is None:
             return page(place, form, state)
         kept_words = tag("p", "Below is the answer that was worked out last.", class_="lead")
@@ -138,7 +146,7 @@ def _answer(found: WhatIf) -> list[Html]:
         [] if found.other else [tag("div", tag("p", safe(compared_notes(found)[1])), class_="notice", role="note")]
     )
     return [
-        tag("p", tag("strong", f"If {safe('; '.join(found.scenario.words()))}"), ":", class_="headline"),
+        tag("p", tag("strong", f"What if: {safe('; '.join(found.scenario.words()))}"), class_="headline"),
         *refused,
         _compared_figures(figures),
         *(_compared(section, list(rows)) for section, rows in groupby(figures, key=lambda row: row.section)),
@@ -274,7 +282,7 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
         )
         for title, key, kind, hint in fields
     )
-    spot = select("Spot", "no_spot", (("", "as the plan likes"), ("1", "none")), word(query, "no_spot"))
+    spot = select("Spot", "no_spot", (("", "where it pays"), ("1", "none")), word(query, "no_spot"))
     form = tag(
         "form", *inputs, spot, tag("button", "Plan it"), action=path, method="get", class_="fit-form", id="scenario"
     )
@@ -310,7 +318,7 @@ def _compared(section: str, rows: list[ComparedFigure]) -> Html:
         key="what-if",
         title=title,
         columns=(
-            DataColumn(key="what", title="figure"),
+            DataColumn(key="what", title="action" if section == ACTIONS else "figure"),
             DataColumn(key="base", title="as it is", format=right),
             DataColumn(key="scenario", title="what if", format=right),
             DataColumn(key="change", title="change", format=right, less=True),
@@ -336,7 +344,7 @@ def _allocation_form(path: str, kept: Mapping[str, str]) -> Html:
     rules = tuple((rule, rule_words[rule]) for rule in RULES)
     split = kept.get("by", SPLITS[0])
     splits = (*SPLITS, *([split] if split not in SPLITS else []))
-    bases = (("", "as usual"), ("effective", "amortised"), ("billed", "as invoiced"), ("list", "list prices"))
+    bases = (("", "the default"), ("effective", "amortised"), ("billed", "as invoiced"), ("list", "list prices"))
     hidden = [tag("input", type="hidden", name="team", value=kept["team"])] if "team" in kept else []
     form = tag(
         "form",
@@ -351,4 +359,8 @@ def _allocation_form(path: str, kept: Mapping[str, str]) -> Html:
         class_="fit-form",
         id="split",
     )
-    return panel("How the bill is split", form)
+    return panel(
+        "How the bill is split",
+        form,
+        lead="Of the whole history; the overview shows the days that the plan is made on.",
+    )

@@ -55,7 +55,7 @@ def test_an_offer_file_gives_shared_linux_hours_only(bulk):
     assert bulk.skipped["aws: capacity block"] == 1
     assert bulk.skipped["aws: software included"] == 1
     assert bulk.skipped["aws: currency CNY"] == 1
-    assert bulk.skipped["aws: price 'n/a' is no number"] == 1
+    assert bulk.skipped["aws: price 'n/a' is not a number"] == 1
     assert bulk.skipped["aws: row cut short"] == 1
     assert bulk.skipped["aws: type that the catalog does not know"] == 1
 
@@ -137,7 +137,7 @@ def test_items_of_the_query_api_are_json_in_strings():
         ("p4d.24xlarge", BuyingOption.ON_DEMAND): 21.9576,
         ("p4d.24xlarge", BuyingOption.RESERVED_1Y): 13.0,
     }
-    assert reading.skipped["aws: item that is no product with terms"] == 2
+    assert reading.skipped["aws: item that is not a product with terms"] == 2
 
 
 def test_the_query_api_is_asked_page_by_page(signed):
@@ -209,4 +209,4 @@ def test_an_item_that_is_nested_without_end_is_counted():
     reading = PriceReading()
 
     assert list(item_lines(["[" * 100_000], "us-east-1", reading)) == []
-    assert reading.skipped["aws: item that is no product with terms"] == 1
+    assert reading.skipped["aws: item that is not a product with terms"] == 1

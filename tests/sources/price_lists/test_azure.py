@@ -41,7 +41,7 @@ def test_a_reservation_that_is_no_total_of_its_term_is_left_out_and_counted(read
     _, reading = read
 
     assert BuyingOption.RESERVED_3Y not in rates(reading)
-    assert reading.skipped["azure: reservation whose price is no total of its term"] == 1
+    assert reading.skipped["azure: reservation whose price is not a total of its term"] == 1
 
 
 def test_every_item_left_out_has_a_reason(read):

@@ -169,7 +169,7 @@ def test_a_machine_is_named_by_its_type_and_maybe_its_place(text, machine):
     [
         ("p4d.24xlage", UnknownName, "did you mean p4d.24xlarge"),
         ("aws:p4d.24xlarge:atlantis-1", InputError, "no rate on demand"),
-        ("a:b:c:d", InputError, "is no machine"),
+        ("a:b:c:d", InputError, "is not a machine"),
     ],
 )
 def test_a_machine_that_is_none_is_refused(text, error, part):

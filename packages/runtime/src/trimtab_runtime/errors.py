@@ -36,15 +36,21 @@ class InputError(TrimtabError):
     """What a person or a file gave us is wrong."""
 
 
+_FEW_NAMES = 12
+
+
 class UnknownName(InputError):
-    """A name that no table knows, with the near matches."""
+    """A name that no table knows, with the near matches; where none is near, with all names if they are few."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
         self.kind = kind
         self.name = name
-        self.near = tuple(near_matches(name, known))
+        names = list(known)
+        self.near = tuple(near_matches(name, names))
         place = f"{where}: " if where else ""
         hint = f"; did you mean {', '.join(self.near)}?" if self.near else ""
+        if not hint and 0 < len(names) <= _FEW_NAMES:
+            hint = f"; known: {', '.join(names)}"
         super().__init__(f"{place}unknown {kind} {name!r}{hint}")
 
 

@@ -67,7 +67,7 @@ class AllocateOptions:
         help="Budgets, CSV of name,usd_mo: compared with the forecast for the month's end.",
     )  # fmt: skip
     prices: Path | None = prices_option()
-    at: date | None = at_option("Use the list prices of this day instead of those of each day.")
+    at: date | None = at_option("Use the list prices of this day.", "those of each day")
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.XLSX)
 

@@ -148,7 +148,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
     window_hr = float(window.hours if at_list else days * HR_PER_DAY)
     total = sum(row.micro_usd for row in rows)
     first = found.spent.first_day
-    last = window.end.date() if at_list else first + timedelta(days=days)
+    last = (window.end - timedelta(hours=1)).date() if at_list else first + timedelta(days=days - 1)
     notes = [
         f"Sum ${usd_cents(total):,.2f}, the bill of {first:%-d %b %Y} to {last:%-d %b %Y} "
         f"({found.basis}; ${per_month(usd_cents(total), window_hr):,.0f} a month)."

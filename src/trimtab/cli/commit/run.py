@@ -11,13 +11,15 @@ import yaml
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.commit import CommitOptions
-from trimtab.cli.commit.tables import CommitPart, curve, picture, picture_points, sheet_of
+from trimtab.cli.commit.tables import CommitPart, curve, load_layers, picture, picture_points, sheet_of
 from trimtab.cli.history import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_answer, write_page
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
-from trimtab.emit.blocks import Block, Drawing, Page, Section, bullets
+from trimtab.emit.blocks import Block, Chart, Drawing, Page, Section, bullets
+from trimtab.emit.html.charts import LOAD_LAYERS, load_curve
+from trimtab.emit.html.markup import PHONE_WIDTH, WIDTH, Html
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -146,6 +148,8 @@ def commit_document(report: CommitReport) -> dict[str, object]:
 
 _HIDDEN = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
 """Columns hidden from people, because the pool or plan is the heading of its rows."""
+_YEARLY = ("on_demand_usd_year", "committed_usd_year")
+"""They compare terms of unequal length."""
 
 
 def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], fields: Sequence[str] = ()) -> Page:
@@ -172,12 +176,30 @@ def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], f
 
 def _blocks(part: CommitPart, report: CommitReport, fields: Sequence[str]) -> tuple[Block, ...]:
     if part is CommitPart.LOAD:
-        return tuple(map(_load, report.advice))
+        return tuple(_load(at, advice) for at, advice in enumerate(report.advice))
     sheet = sheet_of(part, report)
     sheet = sheet.only(fields) if fields else sheet
-    shown = replace(sheet, columns=[column for column in sheet.columns if column.key not in _HIDDEN])
+    hidden = _HIDDEN if part is not CommitPart.RETURNS or fields else _HIDDEN | _needless(report)
+    shown = replace(sheet, columns=[column for column in sheet.columns if column.key not in hidden])
     return shown.table(), bullets(sheet.notes)
 
 
-def _load(advice: Advice) -> Drawing:
-    return Drawing(title=str(advice.pool), draw=lambda width: picture(curve(advice, picture_points(width))))
+def _needless(report: CommitReport) -> set[str]:
+    """Return the columns of returns that say nothing new: sums a year where all terms are equal, nothing paid upfront."""
+    one_term = len({row.offer.term_years for row in report.returns}) < 2
+    free = not any(row.offer.upfront_usd for row in report.returns)
+    return {*(_YEARLY if one_term else ()), *({"upfront_usd"} if free else ())}
+
+
+def _load(at: int, advice: Advice) -> Drawing:
+    name, layers = str(advice.pool), load_layers(advice)
+
+    def drawn(width: float) -> Html:
+        return load_curve(name, at, layers, width=width)
+
+    keys = tuple(key for key, nodes in zip(LOAD_LAYERS, layers, strict=True) if any(nodes))
+    return Drawing(
+        title=name,
+        draw=lambda width: picture(curve(advice, picture_points(width))),
+        chart=Chart(draw=lambda: drawn(WIDTH), on_phone=lambda: drawn(PHONE_WIDTH), keys=keys),
+    )

@@ -14,6 +14,7 @@ from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedS
 from trimtab.replay.commitments import SIMPLE_RULES, CommitRule
 
 CURVE_POINTS = 20
+PICTURE_POINTS = 200
 
 _SHOWN_RULES = (
     CommitRule.NOTHING,
@@ -40,19 +41,19 @@ def text(key: str, title: str, *, whole: bool = False) -> SheetColumn:
     return SheetColumn(key=key, title=title, whole=whole)
 
 
-def number(key: str, title: str, digits: int = 0) -> SheetColumn:
+def number(key: str, title: str, digits: int = 0, *, gloss: str = "") -> SheetColumn:
     """Return a numeric column."""
-    return SheetColumn(key=key, title=title, show=fixed(digits), right=True)
+    return SheetColumn(key=key, title=title, show=fixed(digits), right=True, gloss=gloss)
 
 
-def share(key: str, title: str) -> SheetColumn:
+def share(key: str, title: str, *, gloss: str = "") -> SheetColumn:
     """Return a column of shares, shown in percent."""
-    return SheetColumn(key=key, title=title, show=percent(0), right=True)
+    return SheetColumn(key=key, title=title, show=percent(0), right=True, gloss=gloss)
 
 
-def money(key: str, title: str) -> SheetColumn:
+def money(key: str, title: str, *, gloss: str = "") -> SheetColumn:
     """Return a column of dollars."""
-    return SheetColumn(key=key, title=title, show=_shown_dollars, right=True)
+    return SheetColumn(key=key, title=title, show=_shown_dollars, right=True, gloss=gloss)
 
 
 class CommitPart(Enum):
@@ -106,6 +107,18 @@ def curve(advice: Advice, points: int) -> tuple[LoadPoint, ...]:
     return load_duration(advice.nodes, owned=advice.owned, first=first, later=advice.buy - first, points=points)
 
 
+def load_layers(advice: Advice) -> tuple[list[float], ...]:
+    """Return the same curve as series, stacked from the bottom: held, bought at once and later, on demand, unused."""
+    points = curve(advice, PICTURE_POINTS)
+    return (
+        [point.owned for point in points],
+        [point.first_layer for point in points],
+        [point.later_layers for point in points],
+        [point.on_demand for point in points],
+        [point.unused for point in points],
+    )
+
+
 def _steps(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = []
     for advice in report.advice:
@@ -127,13 +140,13 @@ def _steps(report: CommitReport) -> Sheet:
             )
             held = layer.hold
     columns = [
-        number("day", "day"),
-        number("buy_nodes", "buy"),
-        number("hold_nodes", "hold then"),
+        number("day", "on day", gloss="0 is now"),
+        number("buy_nodes", "buy nodes"),
+        number("hold_nodes", "then held"),
         number("term_years", "years"),
         text("payment", "paid", whole=True),
         number("usd_hr", "$/h", 3),
-        share("discount_frac", "off"),
+        share("discount_frac", "discount"),
         share("used_frac", "in use"),
     ]
     return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=_steps_notes(report))
@@ -153,8 +166,8 @@ def _steps_notes(report: CommitReport) -> list[str]:
             else "buy nothing"
         )
         notes.append(
-            f"{advice.pool.instance_type}: {saved}; usage supports {advice.backed_nodes:.1f} nodes, "
-            f"{advice.owned} held already; in hindsight, {advice.best_nodes} would have been best; {_back_tested(advice)}"
+            f"{advice.pool.instance_type}: {saved}; the use supports {advice.backed_nodes:.1f} nodes, "
+            f"{advice.owned} are held; in hindsight, {advice.best_nodes} would have been best; {_back_tested(advice)}"
         )
     return notes
 
@@ -164,9 +177,8 @@ def _back_tested(advice: Advice) -> str:
     if not choice.back_tests:
         return "no back-test: too little history"
     return (
-        f"in {choice.back_tests} back-tests the chosen rules cost at most {choice.over_hindsight:.3f} x hindsight, "
-        f"the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight:.3f}: "
-        f"a regret of {choice.regret_frac:.1%}"
+        f"in {choice.back_tests} back-tests the chosen rules cost up to {choice.over_hindsight - 1:.1%} more than hindsight, "
+        f"and the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight - 1:.1%} more"
     )
 
 
@@ -215,24 +227,29 @@ def _returns(report: CommitReport) -> Sheet:
     columns = [
         SheetColumn(key="offer", title="offer", whole=True, repeat=True),
         number("nodes", "nodes"),
-        number("hours_mo", "h/mo"),
+        number("hours_mo", "h/month"),
         money("upfront_usd", "upfront"),
         money("on_demand_usd", "on demand"),
         money("committed_usd", "committed"),
-        money("saving_usd", "saves"),
-        share("saving_frac", "%"),
-        number("break_even_mo", "even at month", 1),
-        money("on_demand_usd_year", "on demand/y"),
+        money("saving_usd", "saves", gloss="over the whole term, as on demand and committed"),
+        share("saving_frac", "saves, %"),
+        number(
+            "break_even_mo",
+            "even at month",
+            1,
+            gloss="by then, on demand would have cost as much as the whole commitment",
+        ),
+        money(
+            "on_demand_usd_year",
+            "on demand/y",
+            gloss="the average over three years, as committed/y; 1-year terms are renewed at the same price",
+        ),
         money("committed_usd_year", "committed/y"),
-        share("loses_below_frac", "loses below"),
+        share(
+            "loses_below_frac", "loses below", gloss="if in use for a smaller share of the hours, on demand costs less"
+        ),
     ]
-    notes = [
-        "totals are over the term; a year's cost is the average over three years, renewing 1-year terms at the same price; "
-        "even: the month in which on demand would have cost as much as the whole commitment; loses below: the share of "
-        "hours in "
-        "use below which it costs more than on demand"
-    ]
-    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=notes if rows else [])
+    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool")
 
 
 def _plans(advice: Sequence[SpendAdvice]) -> Sheet:

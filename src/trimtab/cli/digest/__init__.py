@@ -66,7 +66,7 @@ class DigestOptions:
     )  # fmt: skip
     rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
     prices: Path | None = prices_option()
-    at: date | None = at_option("Use the list prices of this day for all days.")
+    at: date | None = at_option("Use the list prices of this day.", "those of each day")
     quiet: bool = quiet_option("No progress.")
     post: str | None = option(
         "--post", is_flag=False, flag_value="", metavar="[URL]",

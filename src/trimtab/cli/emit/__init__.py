@@ -42,7 +42,7 @@ class EmitOptions:
     add_only: bool = option("--add-only", help="Autoscalers that may only add replicas: the canary of the first day.")
     cluster_file: Path | None = option(
         "--cluster", type=FILE, metavar="FILE",
-        help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
+        help="Facts that no history holds: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: Format = format_option(
         *ROW_FORMATS, Format.GITHUB_COMMENT, flags=("--format",),
@@ -58,7 +58,7 @@ class EmitOptions:
         "--verify", type=FILE, metavar="FILE",
         help="With --monitoring: what was realised, for the board of money: a file of `trimtab verify -o json`.",
     )  # fmt: skip
-    prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they go over the list.")
+    prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they override the price list.")
     in_cluster: bool = option(
         "--in-cluster", help="Write what runs trimtab in a cluster each week: manifests, a Helm chart, a Dockerfile."
     )

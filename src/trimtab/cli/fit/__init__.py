@@ -36,7 +36,7 @@ class FitOptions:
     """Arguments of `trimtab fit`."""
 
     model: str | None = argument(required=False)
-    list_models: bool = option("--list-models", help="List the models that have a name here, and end.")
+    list_models: bool = option("--list-models", help="List the models known by name, then exit.")
     params: str | None = option("--params", metavar="7B", help="Size of a model that has no name here.")
     active: str | None = option(
         "--active", metavar="3B", help="Parameters a token uses, for a mixture of experts given by size."
@@ -77,7 +77,7 @@ class FitOptions:
     tpot: str | None = option(
         "--tpot",
         metavar="40ms",
-        help="Time per output token; 100ms with --serve unless --latency is given, none lifts it.",
+        help="Time per output token; 100ms with --serve unless --latency is given; `none` for no limit.",
     )
     latency: str | None = option("--latency", metavar="5s", help="Time of a whole request.")
     percentile: float | None = option(
@@ -85,7 +85,11 @@ class FitOptions:
         help="Keep --ttft, --tpot and --latency at this percentile of randomly arriving requests.",
     )  # fmt: skip
     headroom: float = option(
-        "--headroom", type=click.FloatRange(0, 9), default=0.2, show_default=True, help="Replicas kept over the need."
+        "--headroom",
+        type=click.FloatRange(0, 9),
+        default=0.2,
+        show_default=True,
+        help="Replicas kept beyond the need, as a share of it.",
     )
     tokens: str | None = option("--tokens", metavar="2B", help="Tokens to train on.")
     deadline: str | None = option("--deadline", metavar="14d", help="Days that training may take.")
@@ -100,7 +104,7 @@ class FitOptions:
         help="What trains: PyTorch FSDP or Megatron.",
     )
     batch: int | None = option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
-    own: str | None = option("--on", metavar="rtx4090", help="Make it fit on my card.")
+    own: str | None = option("--on", metavar="rtx4090", help="Find how to fit the model on this card.")
     gpus: tuple[str, ...] = option("--gpu", help="Only these GPUs.")
     formats: tuple[str, ...] = option(
         "--format", type=click.Choice(FORMATS), help="Only these weights: bf16 keeps quality."
@@ -111,7 +115,7 @@ class FitOptions:
     provider: str | None = option("--provider", help="Only this provider.")
     region: str | None = option("--region", help="Only this region.")
     buying: str = option(
-        "--option", type=click.Choice(OPTIONS), default="on-demand", show_default=True, help="Way of buying to rank by."
+        "--option", type=click.Choice(OPTIONS), default="on-demand", show_default=True, help="Buying option to rank by."
     )
     calibrate: Path | None = option(
         "--calibrate", type=FILE, metavar="FILE",
@@ -183,8 +187,10 @@ class FitOptions:
         "--emit-pools", type=NEW_FOLDER, metavar="DIR",
         help="Write prefill and decode as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
     )  # fmt: skip
-    every: bool = option("--all", help="All ways, not the best of each GPU.")
-    limit: int = option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
+    every: bool = option("--all", help="Show every way, not only the best on each GPU.")
+    limit: int = option(
+        "--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Maximum number of rows."
+    )
     answer: AnswerOptions = answer_options(
         Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML
     )

@@ -50,7 +50,7 @@ class ReviewOptions:
     )  # fmt: skip
     fail_over: float | None = option(
         "--fail-over", type=float, metavar="USD_MO",
-        help="Exit with code 10 where the bill grows by more than so much a month.",
+        help="Exit with code 10 if the bill grows by more than this amount a month.",
     )  # fmt: skip
     owned: Path | None = owned_option()
     prices: Path | None = prices_option()
@@ -62,7 +62,7 @@ class ReviewOptions:
 @click.command()
 @options_from(ReviewOptions)
 def command(options: ReviewOptions) -> int:
-    """Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
+    """Show what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
 
     MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote.
     BUNDLE is the history, as `trimtab collect` records it. What the objects do not say stays as it ran; what is not modelled

@@ -114,7 +114,7 @@ def named_folders(texts: Sequence[str]) -> dict[str, Path]:
         name, equals, rest = text.partition("=")
         folder = Path(rest if equals else text)
         if not folder.is_dir():
-            raise UsageError(f"--audits {text}: {folder} is no folder")
+            raise UsageError(f"--audits {text}: {folder} is not a folder")
         name = name if equals else folder.resolve().name.lstrip(".") if len(texts) > 1 else ""
         if name in found or (name and not _CLUSTER.fullmatch(name)):
             fault = "two folders have this name" if name in found else "letters, digits, - and _ make a name"
@@ -235,7 +235,7 @@ _ALLOCATED = {
     "usd_per_1k_requests": tables.SMALL_MONEY,
     "usd_per_mtok": tables.SMALL_MONEY,
 }
-_ALWAYS_SHOWN = ("name", "usd", "share_frac", "usd_mo")
+_ALWAYS_SHOWN = ("name", "usd_mo", "share_frac")
 """Columns that a phone has room for."""
 
 

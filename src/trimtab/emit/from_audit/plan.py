@@ -197,14 +197,17 @@ def action_part(
 
 
 def effect_words(changes: Sequence[Change]) -> str:
-    """Say what changes come to: the first of each kind, and how many similar ones there are."""
+    """Say what changes come to: the first of each kind, and how many variants there are."""
     by_kind: dict[type, list[str]] = {}
     for change in changes:
         words = by_kind.setdefault(type(change.effect), [])
         if change.effect.describe() not in words:
             words.append(change.effect.describe())
-    texts = [words[0] if len(words) == 1 else f"{words[0]}, and {len(words) - 1} similar" for words in by_kind.values()]
-    return "; ".join(texts)
+    return "; ".join(f"{words[0]}{_variants(len(words) - 1)}" for words in by_kind.values())
+
+
+def _variants(count: int) -> str:
+    return f", and {count} variant{'s' if count > 1 else ''} of it" if count else ""
 
 
 def _change(change: Change) -> ChangePart:

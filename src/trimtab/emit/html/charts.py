@@ -237,12 +237,43 @@ def capacity(part: CapacityPart, at: int, *, width: float = WIDTH) -> Html:
         180,
         f"Demand against capacity: {part.workload}",
         "GPUs needed by requests, GPUs held, and GPUs that the plan holds, by hour of the proof window.",
-        level_lines(frame, {value: f"{value:g} GPU" for value in ticks(top, about=3)}),
+        level_lines(frame, {value: f"{value:g} GPUs" for value in ticks(top, about=3)}),
         step_area(frame, part.demand_gpus, "area-demand"),
         step_line(frame, part.before_gpus, "line-before"),
         step_line(frame, part.after_gpus, "line-after"),
-        _days(frame, part.start, series, "{:.1f} GPU", mean=True),
+        _days(frame, part.start, series, "{:.1f} GPUs", mean=True),
         name=_named(f"capacity-{at}", width),
+    )
+
+
+LOAD_LAYERS = (
+    ("load-held", "held already"),
+    ("load-first", "bought at once"),
+    ("load-later", "bought later"),
+    ("load-demand", "on demand"),
+    ("load-unused", "paid, not used"),
+)
+"""Pairs of a style and what it stands for, stacked from the bottom."""
+
+
+def load_curve(name: str, at: int, layers: Sequence[Sequence[float]], *, width: float = WIDTH) -> Html:
+    """Draw the nodes in use over the hours, the busiest first: a series for each of `LOAD_LAYERS`, stacked."""
+    stacked = [[sum(parts) for parts in zip(*layers[: count + 1], strict=True)] for count in range(len(layers))]
+    frame = Frame(left=56, right=width, upper=8, lower=152, count=len(layers[0]), top=max([*stacked[-1], 1.0]) * 1.08)
+    areas = [step_area(frame, sums, style) for (style, _), sums in zip(LOAD_LAYERS, stacked, strict=True)]
+    shares = ((0.0, "busiest hour", "start"), (0.5, "half of the hours", "middle"), (1.0, "quietest", "end"))
+    return picture(
+        width,
+        180,
+        f"Nodes in use, busiest hour first: {name}",
+        "Nodes by share of the hours, from the bottom: held already, bought at once and later, on demand, paid and not used.",
+        *reversed(areas),
+        level_lines(frame, {value: f"{value:g}" for value in ticks(frame.top, about=3)}),
+        *(
+            text(frame.x(0) + (frame.right - frame.left) * x, 172, words, anchor=a, style="tick")
+            for x, words, a in shares
+        ),
+        name=_named(f"load-{at}", width),
     )
 
 

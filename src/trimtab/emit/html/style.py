@@ -74,6 +74,10 @@ section {
 .chart .run-2 { stroke: #c98a1b; stroke-width: 1.6; } .chart .run-3 { stroke: #8a63c9; stroke-width: 1.6; }
 .chart .area-after { fill: var(--accent); opacity: .16; }
 .chart .area-demand { fill: var(--before); opacity: .38; }
+.load-held { fill: var(--ink); background: var(--ink); } .load-first { fill: var(--accent); background: var(--accent); }
+.load-later { fill: color-mix(in srgb, var(--accent) 55%, var(--card)); }
+.key.load-later { background: color-mix(in srgb, var(--accent) 55%, var(--card)); }
+.load-demand { fill: var(--before); background: var(--before); } .load-unused { fill: var(--w6); background: var(--w6); }
 .chart .hover { fill: var(--ink); opacity: 0; }
 .chart .hover:hover { opacity: .05; }
 .chart .day-edge { stroke: var(--card); stroke-width: 2; }
@@ -171,7 +175,11 @@ tr[hidden], tbody[hidden] { display: none; }
   .inside { grid-template-columns: 1fr; }
   .scroll > .chart { min-width: 720px; } .scroll > .heat-key { min-width: 0; }
   .scroll > table { min-width: 560px; } .scroll > table.few { min-width: 0; }
-  table.few th.num { white-space: normal; } table.few td, table.few th { padding-left: 5px; padding-right: 5px; }
+  .less { display: none; }
+  table.few th { font-size: 12px; } table.few th.num { white-space: normal; }
+  table.few td, table.few th { padding-left: 5px; padding-right: 5px; }
+  table.few td:first-child, table.few th:first-child { padding-left: 0; }
+  table.few td:last-child, table.few th:last-child { padding-right: 0; }
   .scroll > table.plan { min-width: 760px; }
 }
 @media print {

@@ -15,7 +15,7 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
-from trimtab.emit.money import dollars_and_cents, percent
+from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.words import risk_meaning, sampled_share
 from trimtab.levers.lever import Risk
 
@@ -49,7 +49,7 @@ def action_sections(document: AuditDocument, action: ActionPart) -> tuple[Sectio
 
 def evidence_item(row: EvidencePart) -> ListItem:
     """Return the readings, their source, and the threshold they are compared with."""
-    bound = f" (compared with: {row.threshold})" if row.threshold else ""
+    bound = f"; compare: {row.threshold}" if row.threshold else ""
     return ListItem(words=(f"{row.what}: ", strong(row.value), bound), beneath=f"from {row.query}, {row.window}")
 
 
@@ -92,10 +92,11 @@ def _gloss(document: AuditDocument, action: ActionPart) -> str:
 
 
 def _basis(action: ActionPart) -> str:
-    low, high = dollars_and_cents(action.saving_low_usd_mo), dollars_and_cents(action.saving_high_usd_mo)
+    low, high = dollars(action.saving_low_usd_mo), dollars(action.saving_high_usd_mo)
     because = f": {action.saving_because}" if action.saving_because else ""
     meaning = _BASIS_MEANING[action.saving_basis]
-    return f"80% interval {low} to {high} a month. Basis: {action.saving_basis} ({meaning}){because}."
+    sure = f"Exactly {low} a month" if low == high else f"80% interval {low} to {high} a month"
+    return f"{sure}. Basis: {action.saving_basis} ({meaning}){because}."
 
 
 def target_line(target: TargetPart) -> str:
@@ -113,6 +114,6 @@ def _risk(action: ActionPart) -> str:
     when = f"quarter {action.quarter}" if action.quarter else "later than a year"
     hazards = "; ".join(action.hazards) or risk_meaning(Risk(action.risk), action.lever)
     return (
-        f"{weeks}, planned for {when}; {dollars_and_cents(action.saving_per_week_usd_mo)} a month per week. "
+        f"{weeks}, planned for {when}: {dollars(action.saving_per_week_usd_mo)} a month saved per engineer-week. "
         f"Risk {action.risk}: {hazards}."
     )

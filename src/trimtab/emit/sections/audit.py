@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Page, Section, Tone, Words, bullets, strong
+from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Folded, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.bill import long_tail_blocks, spend_blocks, token_blocks, use_blocks, waste_blocks
@@ -144,7 +144,9 @@ def audit_figures(document: AuditDocument) -> tuple[Figure, ...]:
         Figure(
             name="Proved on unseen history",
             value=percent(proof.saving_frac, 1),
-            note=f"less; {kept_words(proof)}",
+            note=f"less; {proof.targets_kept} of {len(proof.targets)} targets kept"
+            if proof.targets
+            else kept_words(proof),
             tone=mood if proof.targets else Tone.PLAIN,
         ),
     )
@@ -167,7 +169,6 @@ def _held_blocks(document: AuditDocument) -> list[Block]:
 
 def _method_blocks(document: AuditDocument) -> list[Block]:
     plan = document.plan
-    pruned = "; ".join(f"{count:,} dropped: {why}" for why, count in plan.pruned.items())
     steps = (
         "The bill is computed hour by hour from the nodes that were up and the prices at that time, and divided among the "
         "workloads "
@@ -175,7 +176,7 @@ def _method_blocks(document: AuditDocument) -> list[Block]:
         "Each possible change is tested on the workload's own history: the same requests and runs are replayed on the "
         "changed fleet, which gives a cost and shows whether its targets are met.",
         f"All workloads are decided together, because they share nodes and commitments. {plan.options:,} options "
-        f"were considered{f' ({pruned})' if pruned else ''}; a lower bound shows how far from the optimum the plan can be.",
+        "were considered. A lower bound shows how far from the optimum the plan can be.",
         f"The joint saving is shared among the actions ({plan.attribution}): what an action adds on average over the orders "
         "in which they could be taken. Shares add up; stand-alone savings do not.",
         "A workload without a declared target must stay no worse than it was observed to be.",
@@ -183,4 +184,10 @@ def _method_blocks(document: AuditDocument) -> list[Block]:
         "Months have 730 hours. Prices are those of the price book at the date of the audit, or your own rates.",
     )
     terms = [(strong(term), f": {meaning}") for term, meaning in GLOSSARY.items()]
-    return [bullets(steps, level=DetailLevel.PAGE), bullets(terms, title="Words used here", level=DetailLevel.PAGE)]
+    dropped = [f"{count:,}: {why}" for why, count in plan.pruned.items()]
+    why_dropped = Folded(title="Options dropped, by reason", blocks=(bullets(dropped),), level=DetailLevel.PAGE)
+    return [
+        bullets(steps, level=DetailLevel.PAGE),
+        *([why_dropped] if dropped else []),
+        bullets(terms, title="Words used here", level=DetailLevel.PAGE),
+    ]

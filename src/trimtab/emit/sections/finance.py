@@ -32,7 +32,7 @@ from trimtab.emit.document import ActionPart, AuditDocument
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import USEFUL, days
 from trimtab.levers.registry import levers, title_of
-from trimtab.units import HR_PER_MO, MO_PER_YEAR, usd
+from trimtab.units import HR_PER_MO, MO_PER_YEAR, round_parts, usd
 
 PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
     {
@@ -188,6 +188,7 @@ def _buys(document: AuditDocument) -> Table:
         ),
         rows=tuple(rows),
         total=TableRow(cells=(strong("Together"), Amount(document.bill_usd_mo, strong=True), "100%")),
+        whole_dollars=True,
     )
 
 
@@ -200,8 +201,10 @@ def _teams(document: AuditDocument) -> Table:
             TableColumn(title="of the bill", right=True),
         ),
         rows=tuple(rows),
+        total=TableRow(cells=(strong("Together"), Amount(document.bill_usd_mo, strong=True), "100%")),
         page_rows=_MOST_TEAMS,
         of="teams",
+        whole_dollars=True,
     )
 
 
@@ -216,7 +219,8 @@ def _months(document: AuditDocument) -> list[Block]:
         first, *others = same
         done = [step.action for step in found.course.steps if first - 1 < step.done_mo <= first]
         when = f"month {first} to {others[-1]}" if others else f"month {first}"
-        rows.append(TableRow(cells=(when, Amount(bill_usd), Amount(bills[0] - bill_usd), ", ".join(done) or "–")))
+        less_usd = round(bills[0]) - round(bill_usd)  # of whole dollars, so that the row adds up as it is shown
+        rows.append(TableRow(cells=(when, Amount(bill_usd), Amount(less_usd), ", ".join(done) or "–")))
     return [
         Table(
             columns=(
@@ -226,6 +230,7 @@ def _months(document: AuditDocument) -> list[Block]:
                 TableColumn(title="changes made by then"),
             ),
             rows=tuple(rows),
+            whole_dollars=True,
         ),
         Paragraph(
             words=f"Over these {months} months that is {dollars(found.course.year_usd)}; without changes it would "
@@ -237,6 +242,8 @@ def _months(document: AuditDocument) -> list[Block]:
 
 def _changes(document: AuditDocument) -> list[Block]:
     binding = {lever.name for lever in levers() if not lever.reversible}
+    actions = document.plan.actions
+    whole_usd = round_parts([round(action.saving_usd_mo * 100) for action in actions], 100)
     rows = [
         TableRow(
             cells=(
@@ -246,12 +253,12 @@ def _changes(document: AuditDocument) -> list[Block]:
                     beneath="cannot be undone: it is paid to the end of its term" if action.lever in binding else "",
                 ),
                 Noted(
-                    words=f"{action.saving_usd_mo:,.2f}",
+                    words=f"{saving_usd:,}",
                     beneath=f"{action.saving_low_usd_mo:,.0f} to {action.saving_high_usd_mo:,.0f}",
                 ),
             )
         )
-        for action in document.plan.actions
+        for action, saving_usd in zip(actions, whole_usd, strict=True)
     ]
     if not rows:
         return []
@@ -261,7 +268,7 @@ def _changes(document: AuditDocument) -> list[Block]:
         TableColumn(title="saves, $ a month", right=True, gloss="below each, its range in 8 of 10 cases"),
     )
     total = TableRow(cells=("", strong("Together"), Amount(document.plan.joint_saving_usd_mo, strong=True)))
-    return [Table(columns=columns, rows=tuple(rows), total=total)]
+    return [Table(columns=columns, rows=tuple(rows), total=total, whole_dollars=True)]
 
 
 def _certain(document: AuditDocument) -> Iterator[Words]:

@@ -39,6 +39,7 @@ from trimtab.emit.words import (
     undeclared_line,
     venture_subject,
 )
+from trimtab.levers.registry import title_of
 
 _BRIEF_ACTIONS = 20
 _BRIEF_LINES = 8
@@ -165,7 +166,7 @@ def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
     ]
     sways = [
         (
-            f"{sway.lever} at {'half' if sway.factor < 1 else 'twice'} its effort",
+            f"{title_of(sway.lever)} at {'half' if sway.factor < 1 else 'twice'} its effort",
             percent(sway.same_frac),
             code(sway.first),
             f"{sway.regret_usd:,.0f}",
@@ -176,7 +177,9 @@ def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
     return [
         table(("id", "what", "#begins, months", "#done", "#bill $/month then"), steps, title="Steps"),
         table(
-            ("#after months", "#bill $/month, this order", "#fixed order", "#difference"), months, title="Bill a month"
+            ("#after months", "#bill $/month, this order", "#customary order", "#difference"),
+            months,
+            title="Bill a month",
         ),
         table(firm, sways, title="How robust the order is"),
     ]
@@ -192,7 +195,7 @@ def not_worth_blocks(document: AuditDocument) -> list[Block]:
     """Return what was considered and rejected, and why."""
     ventures = [_venture(venture) for venture in document.plan.always_judged if not venture.worth]
     refused = [
-        _reasoned(f"{row.lever} on {row.subject}", saves_words(row.saving_usd_mo), row.reason)
+        _reasoned(f"{title_of(row.lever)}: {row.subject}", saves_words(row.saving_usd_mo), row.reason)
         for row in document.plan.not_worth_doing
     ]
     items = (*ventures, *map(_item, refused))

@@ -34,6 +34,7 @@ from trimtab.emit.words import (
     repair_lines,
     stress_line,
 )
+from trimtab.levers.registry import title_of
 
 _BRIEF_LINES = 8
 _BRIEF_ACTIONS = 20
@@ -103,7 +104,7 @@ def _target_table(targets: list[TargetPart]) -> Table:
             TableColumn(title="workload"),
             TableColumn(title="target"),
             TableColumn(title="before", right=True, optional=1),
-            TableColumn(title="required", right=True),
+            TableColumn(title="required", right=True, optional=2),
             TableColumn(title="attained", right=True),
             TableColumn(title="", whole=True),
         ),
@@ -132,7 +133,7 @@ def _beneath(target: TargetPart) -> str:
 
 def _actions(document: AuditDocument) -> Table:
     """Return predicted and replayed savings of each action."""
-    subjects = {action.id: f"{action.subject}: {action.lever}" for action in document.plan.actions}
+    subjects = {action.id: f"{title_of(action.lever)}: {action.subject}" for action in document.plan.actions}
     kind = "shares of the joint saving" if document.proof.actions[0].measure == "share" else "lost without it alone"
     return Table(
         title=f"Action by action, dollars a month ({kind})",
@@ -142,7 +143,7 @@ def _actions(document: AuditDocument) -> Table:
             TableColumn(title="predicted", right=True),
             TableColumn(title="replayed", right=True),
             TableColumn(title="difference", right=True, optional=1),
-            TableColumn(title=""),
+            TableColumn(title="80% interval"),
         ),
         rows=tuple(_action_row(part, subjects.get(part.id, "")) for part in document.proof.actions),
         brief_rows=_BRIEF_ACTIONS,
@@ -150,7 +151,7 @@ def _actions(document: AuditDocument) -> Table:
 
 
 def _action_row(part: ActionProofPart, what: str) -> TableRow:
-    held = "" if part.held is None else "within its interval" if part.held else _outside(part)
+    held = "" if part.held is None else "within" if part.held else _outside(part)
     return TableRow(
         cells=(
             code(part.id),
@@ -167,8 +168,8 @@ def _outside(part: ActionProofPart) -> str:
     """Return that a saving missed its interval, with the work done then if that differs from the work planned on."""
     ratio = part.work_ratio
     if ratio is None or abs(ratio - 1) < _SAME_WORK_FRAC:
-        return "outside its interval"
-    return f"outside its interval; its GPUs did {abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} work then"
+        return "outside"
+    return f"outside; its GPUs did {abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} work then"
 
 
 def laws_blocks(document: AuditDocument) -> list[Block]:

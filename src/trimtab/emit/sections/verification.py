@@ -22,6 +22,7 @@ from trimtab.emit.blocks import (
 from trimtab.emit.html.charts import bill_bridge, phone_bridge
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import days
+from trimtab.levers.registry import title_of
 from trimtab.plan.verify.enactment import Drift
 from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, NodePurchase, PurchaseOption, Verification
 
@@ -30,6 +31,8 @@ _STATUS = {
     ActionStatus.SHORT: ("✗ short", Tone.BAD),
     ActionStatus.NOT_ENACTED: ("✗ not enacted", Tone.BAD),
 }
+_ROUNDING_USD = 2.0
+"""Amounts below are differences of sums that were rounded."""
 
 
 def verification_page(found: Verification, fleet: str) -> Page:
@@ -43,9 +46,7 @@ def verification_page(found: Verification, fleet: str) -> Page:
         headline=(
             f"$/month: the bill then {found.then_usd_mo:,.0f}, {steps} = ",
             strong(f"{found.now_usd_mo:,.0f} now"),
-            f". Predicted saving {found.predicted_usd_mo:,.0f}; {found.outside_usd_mo:,.0f} of the saving did not come from "
-            "any "
-            "action of the plan.",
+            f". Predicted saving {found.predicted_usd_mo:,.0f}{_outside(found)}.",
         ),
         figures=_figures(found),
         sections=(
@@ -78,6 +79,13 @@ def verification_page(found: Verification, fleet: str) -> Page:
     )
 
 
+def _outside(found: Verification) -> str:
+    """Say how much of the saving no action explains; empty if that is less than a dollar or two of rounding."""
+    if abs(found.outside_usd_mo) < _ROUNDING_USD:
+        return ""
+    return f"; {found.outside_usd_mo:,.0f} of the saving did not come from any action of the plan"
+
+
 def _figures(found: Verification) -> tuple[Figure, ...]:
     share = found.saved_usd_mo / found.predicted_usd_mo if found.predicted_usd_mo else 0.0
     kept = sum(action.status is ActionStatus.ON_TRACK for action in found.actions)
@@ -87,9 +95,16 @@ def _figures(found: Verification) -> tuple[Figure, ...]:
     return (
         Figure(name="The bill now", value=dollars(found.now_usd_mo), note="a month"),
         Figure(name="Saved", value=dollars(found.saved_usd_mo), note=saved, tone=Tone.GOOD),
-        Figure(name="On track", value=f"{kept} of {len(found.actions)}", note="actions", tone=on_track),
+        Figure(name="Actions on track", value=f"{kept} of {len(found.actions)}", note=_enacted(found), tone=on_track),
         Figure(name="Drift alerts", value=str(len(found.drifts)), note="what no longer holds", tone=drifted),
     )
+
+
+def _enacted(found: Verification) -> str:
+    left = sum(action.status is ActionStatus.NOT_ENACTED for action in found.actions)
+    if not left:
+        return "all enacted"
+    return "none enacted" if left == len(found.actions) else f"{left} not enacted"
 
 
 def _bridge(found: Verification) -> tuple[tuple[str, float], ...]:
@@ -126,7 +141,7 @@ def _action_row(action: ActionVerdict) -> TableRow:
     return TableRow(
         cells=(
             code(action.id),
-            (strong(action.subject), f": {action.lever}"),
+            (f"{title_of(action.lever)}: ", strong(action.subject)),
             StyledText(status, tone),
             percent(action.enacted_frac),
             f"{predicted.value:,.0f}",

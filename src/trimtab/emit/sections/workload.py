@@ -10,6 +10,7 @@ from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.actions import evidence_item, target_line
 from trimtab.emit.sections.plan import saves_words
 from trimtab.emit.words import law_line, undeclared_line
+from trimtab.levers.registry import title_of
 
 
 def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
@@ -75,7 +76,7 @@ def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
 
 def _refusal(row: NotWorthPart) -> str:
     saves = saves_words(row.saving_usd_mo)
-    return f"{row.lever}{f' ({saves})' if saves else ''}: {row.reason}"
+    return f"{title_of(row.lever)}{f' ({saves})' if saves else ''}: {row.reason}"
 
 
 def _targets(document: AuditDocument, name: str) -> Iterator[Block]:

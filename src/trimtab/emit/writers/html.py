@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from trimtab.emit.blocks import (
@@ -29,6 +30,7 @@ from trimtab.emit.blocks import (
     TableRow,
     Tone,
     Words,
+    in_whole_dollars,
     is_empty,
     legend,
     spans,
@@ -45,8 +47,8 @@ _POLICY = (
 _FEW_SECTIONS = 3
 """A page of so many needs no list of contents."""
 _FOLDED_NOTES = 3
-_FEW_COLUMNS = 4
-"""A table of so many has room on a phone."""
+_FEW_COLUMNS = 5
+"""A table of so many has room on a phone, where optional columns are left out."""
 
 
 def write_page(page: Page, *, style: str = "") -> str:
@@ -147,6 +149,8 @@ def block_html(block: Block) -> Html:
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
             return join([_title(block.title), _keys(block.keys), _chart(block)])
+        case Drawing(chart=Chart() as chart):
+            return block_html(replace(chart, title=block.title))
         case Drawing():
             drawn = tag("pre", _safe(block.draw(DOCUMENT_WIDTH)), class_="drawing", tabindex="0")
             return join([_title(block.title), drawn])
@@ -199,17 +203,20 @@ def _paragraph(words: Words) -> Html:
 
 
 def _table(table: Table) -> Html:
+    if table.whole_dollars:
+        table = in_whole_dollars(table)
     grouped = any(row.group for row in table.rows)
     columns = [TableColumn(title=table.group_title), *table.columns] if grouped else list(table.columns)
     shown = table.rows[: table.page_rows]
     foldable = any(row.details for row in shown)
     caption = tag("caption", _sentence_case(table.title)) if table.title else Html()
     head = tag("tr", *(_head(column) for column in columns))
-    rows = [_row(row, columns, grouped) for row in shown]
+    digits = 0 if table.whole_dollars else 2
+    rows = [_row(row, columns, grouped, digits) for row in shown]
     # a row with something folded beneath is a body of its own, which holds both
     bodies = rows if foldable else [tag("tbody", *rows)]
-    total = tag("tbody", _row(table.total, columns, grouped, style="total")) if table.total else Html()
-    style = "plan" if foldable else "few" if len(columns) <= _FEW_COLUMNS else None
+    total = tag("tbody", _row(table.total, columns, grouped, digits, style="total")) if table.total else Html()
+    style = "plan" if foldable else "few" if sum(not column.optional for column in columns) <= _FEW_COLUMNS else None
     whole = tag("table", caption, _thead(head, columns), *bodies, total, class_=style)
     words = legend(table.columns)
     foot = tag("p", _safe(words), class_="soft") if words else Html()
@@ -221,13 +228,13 @@ def _thead(head: Html, columns: list[TableColumn]) -> Html:
 
 
 def _head(column: TableColumn) -> Html:
-    side = "num" if column.right else None
+    side = _classes(column)
     # an empty head is a cell, since a reader of the screen would announce a head without a name
     return tag("th", _safe(column.title), scope="col", class_=side) if column.title else tag("td", class_=side)
 
 
-def _row(row: TableRow, columns: list[TableColumn], grouped: bool, *, style: str | None = None) -> Html:
-    cells = [*([row.group] if grouped else []), *row.cells]
+def _row(row: TableRow, columns: list[TableColumn], grouped: bool, digits: int, *, style: str | None = None) -> Html:
+    cells = [_cell(cell, digits) for cell in (*([row.group] if grouped else []), *row.cells)]
     first = _td(cells[0], columns[0], key=row.key, bar_frac=row.bar_frac)
     line = tag("tr", first, *map(_td, cells[1:], columns[1:]), class_=style)
     if not row.details:
@@ -242,17 +249,24 @@ def _inside(sections: tuple[Section, ...]) -> Html:
     return tag("div", *parts, class_="inside")
 
 
-def _td(cell: Cell, column: TableColumn, *, key: str = "", bar_frac: float | None = None) -> Html:
+def _td(cell: Html, column: TableColumn, *, key: str = "", bar_frac: float | None = None) -> Html:
     parts = [tag("span", class_=f"key {key}")] if key else []
-    parts.append(_cell(cell))
+    parts.append(cell)
     if bar_frac is not None and not key:
         parts.append(tag("span", class_=f"bar long-{round(100 * bar_frac)}"))
-    return tag("td", *parts, class_="num" if column.right else "nowrap" if column.whole else None)
+    return tag("td", *parts, class_=_classes(column))
 
 
-def _cell(cell: Cell) -> Html:
+def _classes(column: TableColumn) -> str | None:
+    """Return the styles of a column's cells: figures to the right, words kept whole, what a phone has no room for."""
+    names = (("num", column.right), ("nowrap", column.whole and not column.right), ("less", bool(column.optional)))
+    return " ".join(name for name, holds in names if holds) or None
+
+
+def _cell(cell: Cell, digits: int) -> Html:
+    """Return what a cell shows; `digits` are those of amounts."""
     if isinstance(cell, Amount):
-        return Html(f"{cell.usd:,.2f}")
+        return Html(f"{cell.usd:,.{digits}f}")
     if isinstance(cell, Noted):
         beneath = tag("div", _safe(cell.beneath), class_="query") if cell.beneath else Html()
         return join([words_html(cell.words), beneath])
@@ -276,13 +290,21 @@ def words_html(words: Words) -> Html:
 
 
 def _span(span: StyledText) -> Html:
-    text = Html(join([_safe(span.text)]))
     if span.code:
-        return tag("code", text)
+        return tag("code", _safe(span.text))
+    text = coded(_safe(span.text))
     tone = None if span.tone is Tone.PLAIN else f"tone-{span.tone.value}"
     if span.strong:
         return tag("strong", text, class_=tone)
     return tag("span", text, class_=tone) if tone else text
+
+
+def coded(text: str) -> Html:
+    """Return text in which what stands between backticks is set as code; a single backtick stays."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Html(join([text]))
+    return join([tag("code", part) if number % 2 and part else part for number, part in enumerate(parts)])
 
 
 def _safe(text: str) -> str:

@@ -67,10 +67,10 @@ WITH_GUARDS = replace(DEPARTURES[0], name=f"{DEPARTURES[0].name}, with the guard
 """For plans that scale services whose autoscalers watch latency: what these triggers are worth where replicas are slow."""
 GUARDS_ALONE = Perturbation(name="as predicted, with the guards that are emitted", guards=True)
 """For the same plans: what the triggers cost where nothing departs, since five minutes may be late in an hour that is not."""
-NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
+NO_CAPACITY = Perturbation(name="no new nodes for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity stays short is not published: six hours are most of a working day."""
 NO_CAPACITY_FOR_RUNS = Perturbation(
-    name="no further node for runs for 6 hours, in which most of their GPUs are asked for", runs_no_capacity_hr=6
+    name="no new nodes for runs for 6 hours, when they ask for most GPUs", runs_no_capacity_hr=6
 )
 """For plans whose runs hold nodes only while they run, or run on spot."""
 LATE_METRICS = Perturbation(name="metrics two minutes late", metrics_late_s=120.0)
@@ -330,13 +330,13 @@ def _slow_starts(
     notes = []
     if slow.node_s is None:
         notes.append(
-            f"No start of a node was measured: of the pods on record none waited for one. Plans take {node_s:.0f} s; collect "
-            "with --context or --kube-dump while nodes come and go."
+            f"How long a node takes to start was not measured: no pod on record waited for one. Plans assume {node_s:.0f} s; "
+            "to measure it, collect with --context or --kube-dump while nodes come and go."
         )
     if unknown:
         notes.append(
-            f"No start on a node that is up was measured of {_named(unknown)}: plans take what workloads.yaml says, else "
-            f"{settings.assumptions.service_cold_start_s:.0f} s."
+            f"How long {_named(unknown)} takes to start on a running node was not measured: plans use the time in "
+            f"workloads.yaml, else {settings.assumptions.service_cold_start_s:.0f} s."
         )
     told = [] if slow.node_s is None else [f"a node {slow.node_s:.0f} s, of {len(starts.node_s)}"]
     if own_s:

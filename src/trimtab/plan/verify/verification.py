@@ -149,7 +149,7 @@ def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, setting
 
 def _advised(entry: NodePurchase, orders: Sequence[tuple[Action, BuyCommitment]]) -> NodePurchase:
     if orders:
-        return replace(entry, advice="; ".join(f"{action.id}: {effect.describe()}" for action, effect in orders))
+        return replace(entry, advice="; ".join(f"action {action.id}: {effect.describe()}" for action, effect in orders))
     best = entry.best
     if best is None:
         return replace(entry, advice="no rate is known for it")
@@ -422,7 +422,7 @@ def _verdict(
     predicted = action.saving_usd_mo
     if share < NOT_ENACTED_FRAC:
         spends = any(isinstance(change.effect, BuySpendPlan) for change in action.changes)
-        seen = "no bill of the later window shows it: collect with --focus" if spends else _NOTHING
+        seen = "no bill of the later window shows it: collect with --focus" if spends else _unseen(share)
         status, cause = ActionStatus.NOT_ENACTED, seen
     elif share < WHOLLY_FRAC:
         status, cause = ActionStatus.SHORT, _half(enacted, share)
@@ -440,6 +440,13 @@ def _verdict(
         realised_usd_mo=realised_usd_mo,
         cause=cause,
     )
+
+
+def _unseen(share: float) -> str:
+    """Say why a change does not count as made. What little is seen of it may have come about by itself, and may have saved."""
+    if round(100 * share) == 0:
+        return _NOTHING
+    return f"only {share:.0%} of it is seen: too little to count, and it may have come about by itself"
 
 
 def _half(enacted: Mapping[str, float], share: float) -> str:

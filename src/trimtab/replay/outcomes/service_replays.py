@@ -258,7 +258,7 @@ class CountRuns:
     @classmethod
     def of(cls, counts: CountArray) -> CountRuns:
         """Return the runs of counts (n_decisions,)."""
-        # -1 is no count, so the first decision always begins a run of equal ones
+        # -1 is not a count, so the first decision always begins a run of equal ones
         starts = np.flatnonzero(np.diff(counts, prepend=-1))
         return cls(levels=counts[starts], lengths=np.diff(starts, append=len(counts)).astype(np.int32))
 

@@ -66,7 +66,7 @@ def read_number(text: str) -> float:
     """Read a finite number; raises ValueError."""
     value = float(text)
     if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text!r} is no finite number")
+        raise ValueError(f"{text!r} is not a finite number")
     return value
 
 

@@ -65,7 +65,7 @@ def quoted_offer(text: str, pools: Mapping[str, Pool]) -> CommitmentPrice:
     """
     parts = text.split(":")
     if len(parts) != 4 or parts[1] not in TERMS:
-        raise InputError(f"{text!r} is no offer; write TYPE:TERM:UPFRONT_USD:USD_HR, as p5.48xlarge:1y:241000:0")
+        raise InputError(f"{text!r} is not an offer; write TYPE:TERM:UPFRONT_USD:USD_HR, as p5.48xlarge:1y:241000:0")
     if parts[0] not in pools:
         raise InputError(
             f"{text!r}: the fleet has no on-demand {parts[0]}; it has {', '.join(sorted(pools)) or 'none'}"
@@ -103,14 +103,14 @@ def _day_of(row: Mapping[str, str], column: str) -> date:
     try:
         return date.fromisoformat(row[column])
     except ValueError as error:
-        raise ValueError(f"{column} {row[column]!r} is no day; write it as 2026-01-31") from error
+        raise ValueError(f"{column} {row[column]!r} is not a day; write it as 2026-01-31") from error
 
 
 def _whole_of(row: Mapping[str, str], column: str) -> int:
     try:
         return int(row[column])
     except ValueError as error:
-        raise ValueError(f"{column} {row[column]!r} is no whole number") from error
+        raise ValueError(f"{column} {row[column]!r} is not a whole number") from error
 
 
 Entry = Mapping[str, object]
@@ -183,7 +183,7 @@ def _json_entries(path: Path, text: str) -> tuple[list[Entry], Callable[[_Lists,
 def _mappings(raw: Sequence[object]) -> Iterator[Entry]:
     for number, entry in enumerate(raw, start=1):
         if not isinstance(entry, Mapping):
-            raise InputError(f"entry {number} of the list of commitments is no object: {entry!r}")
+            raise InputError(f"entry {number} of the list of commitments is not an object: {entry!r}")
         yield entry
 
 
@@ -260,7 +260,7 @@ class _Lists:
         """Read an entry of `az reservations reservation list`; its price is the price book's."""
         facts = entry["properties"]
         if not isinstance(facts, Mapping):
-            raise ValueError("properties is no object")
+            raise ValueError("properties is not an object")
         sku = entry.get("sku")
         instance_type = str(sku.get("name")) if isinstance(sku, Mapping) else str(facts["skuName"])
         name = str(facts.get("displayName") or entry.get("name") or instance_type)
@@ -372,7 +372,7 @@ def _day(moment: object) -> date:
 def _number(value: object) -> float:
     number = float(str(value))
     if not 0 <= number <= _MOST:
-        raise ValueError(f"{value!r} is no amount, count or time of a commitment; expected from 0 to {_MOST:g}")
+        raise ValueError(f"{value!r} is not an amount, count or time of a commitment; expected from 0 to {_MOST:g}")
     return number
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from trimtab.errors import BillError, BundleError, Fault, InputError, near_matches
+from trimtab.errors import BillError, BundleError, Fault, InputError, fault_count, near_matches
 from trimtab.inputs.arrow_tables import ARROW_ERRORS, column_names
 from trimtab.inputs.files import open_packed
 from trimtab.sources.bills.cells import (
@@ -241,7 +241,7 @@ def _cells(column: pa.ChunkedArray) -> list[object]:
 def _bill_error(faults: Sequence[Fault]) -> BillError:
     shown = "\n".join(f"  - {fault}" for fault in faults[:_MOST_FAULTS])
     more = f"\n  ... and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
-    return BillError(f"{len(faults)} fault(s) in the bills:\n{shown}{more}")
+    return BillError(f"{fault_count(faults)} in the bills:\n{shown}{more}")
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -420,7 +420,7 @@ class _BillReader:
         values, refused = mapped(cells, read, kind)
         for row in refused[: _MOST_FAULTS if column.name in _NEEDED else 0]:
             where = f"{self.path} row {self.first_row + row + 1}"
-            what = f"{column.name} is no {'moment' if column.dtype is Dtype.TIME else 'number'}"
+            what = f"{column.name} is not a {'time' if column.dtype is Dtype.TIME else 'number'}"
             self.said.faults.append(
                 Fault(what=what, where=where, value=str(cells[row].as_py()), cure=_CURES[column.dtype])
             )

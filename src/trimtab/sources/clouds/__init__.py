@@ -75,7 +75,7 @@ class CloudReading:
     notes: list[str] = field(default_factory=list)
 
     def put(self, device: str, column: str, hours: Sequence[int], values: Sequence[float]) -> None:
-        """Note the values of some hours; hours outside the window, and what is no number, are left out and counted."""
+        """Note the values of some hours; hours outside the window, and what is not a number, are left out and counted."""
         at, told = np.asarray(hours, dtype=np.int64), np.asarray(values, dtype=np.float64)
         good = (at >= 0) & (at < self.grid.hours) & np.isfinite(told)
         if column == "samples":

@@ -360,7 +360,7 @@ def _usage_table(rows: UsageRows) -> pa.Table:
 def meta(name: str, span: Span) -> dict[str, object]:
     """Return the content of a generated fleet's bundle.yaml."""
     proof_days = (span.end - span.proof) // timedelta(days=1)
-    note = f"the last {proof_days} days differ from the rest: take them as the proof window"
+    note = f"the last {proof_days} days differ from the rest: the plan is proved on them"
     return {
         "start": span.start,
         "end": span.end,

@@ -204,7 +204,7 @@ def csv_lines(
             continue
         line = _line(row, places, region)
         if line is None:
-            reading.skip(f"aws: price {row[places['amount']]!r} is no number")
+            reading.skip(f"aws: price {row[places['amount']]!r} is not a number")
         else:
             yield line
 
@@ -305,7 +305,7 @@ def item_lines(items: Iterable[object], region: str, reading: PriceReading) -> I
         try:
             item = _PriceItem.model_validate(load_json(raw, "an item") if isinstance(raw, str) else raw)
         except (InputError, ValidationError):
-            reading.skip("aws: item that is no product with terms")
+            reading.skip("aws: item that is not a product with terms")
             continue
         for kind, terms in item.terms.items():
             for code, term in terms.items():
@@ -445,7 +445,7 @@ def observed_spot(
         try:
             entry = _SpotPrice.model_validate(raw)
         except ValidationError:
-            reading.skip("aws: spot entry that is no price")
+            reading.skip("aws: spot entry that is not a price")
             continue
         if entry.product != _LINUX or entry.name not in types:
             reading.skip("aws: spot price of another system or type")
@@ -454,7 +454,7 @@ def observed_spot(
     for name, zones in sorted(by_type.items()):
         means = [_weighted(points, since, now) for points in zones.values()]
         if not is_rate(fmean(means)):
-            reading.skip("aws: spot price that is no rate")
+            reading.skip("aws: spot price that is not a rate")
             continue
         reading.prices.append(
             Price(

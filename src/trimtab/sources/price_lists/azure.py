@@ -91,10 +91,10 @@ def azure_rates(
         usd_hr = item.price / (HR_PER_YEAR * option.term_years) if option.term_years else item.price
         listed = best.get((name, region, BuyingOption.ON_DEMAND))
         if listed and option.term_years and usd_hr < listed.price * _LEAST_COMMITTED_FRAC:
-            reading.skip("azure: reservation whose price is no total of its term")
+            reading.skip("azure: reservation whose price is not a total of its term")
             continue
         if not is_rate(usd_hr):
-            reading.skip("azure: price that is no rate")
+            reading.skip("azure: price that is not a rate")
             continue
         reading.prices.append(_price(item, option, usd_hr, today))
         if option is BuyingOption.ON_DEMAND:
@@ -102,7 +102,7 @@ def azure_rates(
 
 
 def _plan_prices(item: _RetailItem, today: date, reading: PriceReading) -> Iterator[Price]:
-    """Yield what an hour takes of a savings plan, by its term; left out, counted, where it is no rate below on demand."""
+    """Yield what an hour takes of a savings plan, by its term; left out, counted, where it is not a rate below on demand."""
     for raw in item.savings_plan:
         try:
             plan = _SavingsPlan.model_validate(raw)

@@ -142,7 +142,7 @@ class Prometheus:
             middle_s = (start_s + end_s) / 2
             return self.series(selectors, start_s, middle_s) + self.series(selectors, middle_s, end_s)
         if not isinstance(data, list):
-            raise self._foreign("the list of series is no list")
+            raise self._foreign("the list of series is not a list")
         return [_labels(item) for item in data]
 
     def names(self, start_s: float, end_s: float, pattern: str) -> set[str]:
@@ -154,7 +154,7 @@ class Prometheus:
         }
         data = self._whole("/api/v1/label/__name__/values", parameters, method="GET")
         if not isinstance(data, list):
-            raise self._foreign("the list of metric names is no list")
+            raise self._foreign("the list of metric names is not a list")
         return {str(item) for item in data}
 
     def label_values(self, label: str, start_s: float, end_s: float) -> list[str]:
@@ -164,7 +164,7 @@ class Prometheus:
             parameters = {**parameters, "match[]": self.matching()}
         data = self._whole(f"/api/v1/label/{label}/values", parameters, method="GET")
         if not isinstance(data, list):
-            raise self._foreign("the list of label values is no list")
+            raise self._foreign("the list of label values is not a list")
         return sorted(str(item) for item in data if item)
 
     def instant(self, query: str, at_s: float) -> list[Series]:

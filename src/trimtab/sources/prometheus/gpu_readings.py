@@ -4,7 +4,7 @@ A rule's value for the hour that ends at H is recorded within the hour after H (
 later than it is of.
 
 A sentinel, a NaN or a share above 1 spoils its whole hour once averaged. Such hours show in their maximum, their minimum or
-a mean that is no number; their raw samples alone are fetched, and the statistics made here.
+a mean that is not a number; their raw samples alone are fetched, and the statistics made here.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"--timezone {name!r} is no time zone; write one such as UTC or Europe/Berlin") from error
+        raise UsageError(f"--timezone {name!r} is not a time zone; write one such as UTC or Europe/Berlin") from error
 
 
 def moment_of(text: str, zone: ZoneInfo) -> datetime | None:
@@ -286,7 +286,7 @@ def _expanded(part: str, room: int) -> list[str]:
 def _numbers(piece: str, room: int) -> list[str]:
     matched = _RANGE.match(piece.strip())
     if matched is None:
-        raise ValueError(f"{piece!r} is no range of numbers")
+        raise ValueError(f"{piece!r} is not a range of numbers")
     first, last = matched["first"], matched["last"] or matched["first"]
     if int(last) - int(first) >= room:
         raise ValueError(f"more than {MOST_HOSTS} hosts")

@@ -46,7 +46,9 @@ def machine_of(text: str) -> TraceMachine:
     facts = load_catalog()
     parts = text.split(":")
     if not 1 <= len(parts) <= 3:
-        raise InputError(f"{text!r} is no machine; write TYPE or PROVIDER:TYPE:REGION, as aws:p4d.24xlarge:us-east-1")
+        raise InputError(
+            f"{text!r} is not a machine; write TYPE or PROVIDER:TYPE:REGION, as aws:p4d.24xlarge:us-east-1"
+        )
     provider, name = (parts[0], parts[1]) if len(parts) > 1 else (_provider_of(parts[0], facts), parts[0])
     instance = facts.instance_type(provider, name)
     if instance.gpu_frac < 1:

@@ -26,7 +26,7 @@ def seal(body: JsonObject) -> bytes:
 
 
 def _no_number(text: str) -> Json:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def unseal(content: bytes, where: str) -> JsonObject:

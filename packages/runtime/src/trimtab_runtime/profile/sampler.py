@@ -166,7 +166,7 @@ class Sampler:
             self._note_answers(device, column, answers)
             kept = [place for place, answer in enumerate(answers) if not answer]
             if column.kind == "d":
-                # an H200 answered "success" with a value that is no number, in the first second of a program
+                # an H200 answered "success" with a value that is not a number, in the first second of a program
                 kept = [place for place in kept if math.isfinite(values[place])]
         elif column.kind == "d":
             if math.isfinite(sum(values)):
