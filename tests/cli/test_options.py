@@ -28,6 +28,7 @@ from trimtab.cli.options import (
 from trimtab.cli.output import Format
 from trimtab.cli.settings import defaults
 from trimtab.emit.audit_document import audit_document
+from trimtab.errors import UnknownName
 
 CLI = Path(declared.__file__).parent
 
@@ -169,3 +170,9 @@ def test_without_an_audit_nothing_is_completed_and_nothing_fails(tmp_path, monke
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path))
 
     assert ShellComplete(root, {}, "trimtab", "_TRIMTAB_COMPLETE").get_completions(["explain"], "a") == []
+
+
+def test_an_unknown_name_is_answered_with_those_near_or_with_all_where_they_are_few():
+    assert str(UnknownName("fleet", "quad", ["quad-a100", "moderation"])).endswith("; did you mean quad-a100?")
+    assert str(UnknownName("fleet", "nope", ["quad-a100", "moderation"])).endswith("; known: quad-a100, moderation")
+    assert str(UnknownName("fleet", "nope", [f"fleet-{n}" for n in range(40)])) == "unknown fleet 'nope'"

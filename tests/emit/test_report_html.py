@@ -6,9 +6,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given, strategies as st
 from tests.emit.example import example_audit
 
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.blocks import Amount, Table, TableColumn, TableRow
 from trimtab.emit.html.style import SCRIPT
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.writers import html
@@ -121,6 +123,32 @@ def test_names_from_the_fleet_cannot_inject_markup(document):
 
     assert page.count("<script") == page.count("<script></script>") == 1, "the page's own"
     assert '" onload="x' not in re.sub(r">[^<]*<", "><", page)
+
+
+def test_what_stands_between_backticks_is_set_as_code_and_one_alone_stays():
+    assert html.words_html("run `trimtab commit` & wait") == "run <code>trimtab commit</code> &amp; wait"
+    assert html.words_html("5` long") == "5` long"
+
+
+def test_a_phone_is_spared_the_columns_that_a_table_can_do_without():
+    columns = (TableColumn(title="who"), TableColumn(title="share", right=True, optional=1))
+
+    shown = html.block_html(Table(columns=columns, rows=(TableRow(cells=("web", "5%")),)))
+
+    assert '<td class="num less">5%</td>' in shown
+    assert '<table class="few">' in shown
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20))
+def test_whole_dollars_of_a_table_sum_to_their_total(cents):
+    columns = (TableColumn(title="what"), TableColumn(title="$", right=True))
+    rows = tuple(TableRow(cells=("part", Amount(part / 100))) for part in cents)
+    total = TableRow(cells=("together", Amount(sum(cents) / 100)))
+
+    shown = html.block_html(Table(columns=columns, rows=rows, total=total, whole_dollars=True))
+
+    *parts, whole = (int(text.replace(",", "")) for text in re.findall(r'<td class="num">([\d,]+)</td>', shown))
+    assert sum(parts) == whole
 
 
 def test_the_same_audit_gives_the_same_page(document, page):

@@ -149,6 +149,26 @@ def test_the_action_that_was_half_enacted_is_named_with_the_workload_left():
     assert found.saved_usd_mo == pytest.approx(sum(one.realised_usd_mo for one in actions.values()), abs=0.01)
 
 
+def test_a_change_that_is_hardly_seen_is_not_enacted_and_says_how_much_is_seen():
+    first, last = DAYS * 24, 2 * DAYS * 24
+    tried = first + DAYS * 24 // 10
+    rows = FleetRows(2 * DAYS)
+    for place, name in enumerate(SERVICES):
+        start = tried if place == 0 else 0
+        rows.node(f"n{place}", "g5.12xlarge", start=start)
+        rows.hold(name, f"n{place}", [0], start=start, owner_kind="Deployment")
+        rows.use(name, f"n{place}", 0, range(max(first, start), last), sm=0.3)
+    rows.node("m0", "g5.xlarge", start=first, end=tried)
+    rows.hold(SERVICES[0], "m0", [0], start=first, end=tried, owner_kind="Deployment")
+    rows.use(SERVICES[0], "m0", 0, range(first, tried), sm=0.3)
+
+    _, actions = verdicts(rows.bundle())
+
+    assert actions["a1"].status is ActionStatus.NOT_ENACTED
+    assert actions["a1"].enacted_frac == pytest.approx(0.05, abs=0.005)
+    assert "only 5% of it is seen" in actions["a1"].cause
+
+
 def test_a_node_that_is_still_there_was_not_given_back():
     _, actions = verdicts(after(SERVICES, spare=True))
 

@@ -161,7 +161,7 @@ th button { all: unset; cursor: pointer; }
 th button:focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
 th[aria-sort=ascending] button::after { content: " \\2191"; }
 th[aria-sort=descending] button::after { content: " \\2193"; }
-input[type=search] { font: inherit; padding: 4px 8px; margin: 0 0 8px; max-width: 100%; border: 1px solid var(--rule);
+input[type=search] { font: inherit; padding: 4px 8px; margin: 10px 0 8px; max-width: 100%; border: 1px solid var(--rule);
   border-radius: 6px; background: var(--card); color: inherit; }
 tr[hidden], tbody[hidden] { display: none; }
 

@@ -47,8 +47,9 @@ _POLICY = (
 _FEW_SECTIONS = 3
 """A page of so many needs no list of contents."""
 _FOLDED_NOTES = 3
-_FEW_COLUMNS = 5
-"""A table of so many has room on a phone, where optional columns are left out."""
+_FEW_COLUMNS, _FEW_FIGURES = 5, 3
+_READABLE = 20
+"""Characters across that a column may ask for on a phone."""
 
 
 def write_page(page: Page, *, style: str = "") -> str:
@@ -216,11 +217,19 @@ def _table(table: Table) -> Html:
     # a row with something folded beneath is a body of its own, which holds both
     bodies = rows if foldable else [tag("tbody", *rows)]
     total = tag("tbody", _row(table.total, columns, grouped, digits, style="total")) if table.total else Html()
-    style = "plan" if foldable else "few" if sum(not column.optional for column in columns) <= _FEW_COLUMNS else None
+    style = "plan" if foldable else "few" if _fits_a_phone(columns) else None
     whole = tag("table", caption, _thead(head, columns), *bodies, total, class_=style)
     words = legend(table.columns)
     foot = tag("p", _safe(words), class_="soft") if words else Html()
     return join([_scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])
+
+
+def _fits_a_phone(columns: list[TableColumn]) -> bool:
+    """Return whether the columns that a phone shows have room there: few, not mostly figures, none with much to read."""
+    shown = [column for column in columns if not column.optional]
+    figures = sum(column.right for column in shown)
+    long = any(column.readable > _READABLE for column in shown)
+    return len(shown) <= _FEW_COLUMNS and figures <= _FEW_FIGURES and not long
 
 
 def _thead(head: Html, columns: list[TableColumn]) -> Html:
