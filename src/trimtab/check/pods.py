@@ -14,6 +14,7 @@ from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, lab
 from trimtab.check.resource_claims import pod_claim_faults
 from trimtab.review.timetables import timetable
 from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
+from trimtab.units import BYTES_PER_MIB
 
 RESTARTS = {"Job": ("Never", "OnFailure"), "CronJob": ("Never", "OnFailure"), "Pod": ("Always", "OnFailure", "Never")}
 _ENUMS: Mapping[str, tuple[str, ...]] = {
@@ -316,7 +317,7 @@ def _resource(key: str, value: object, path: str) -> Iterator[FieldFault]:
             what="is no device of NVIDIA's plugin",
             cure=f"write {nearest(key, _GPUS) or _GPUS[0]}",
         )
-    elif key == "memory" and 0 < count < 2**20:
+    elif key == "memory" and 0 < count < BYTES_PER_MIB:
         yield FieldFault(
             field=path, value=value, what="is less than 1 MiB: no container starts", cure="write its unit, such as 16Mi"
         )

@@ -112,7 +112,7 @@ def _all(stream: BinaryIO, path: Path, most_mib: int) -> bytes:
 
 MOST_COLUMNS = 4_096
 """The widest bill that is known, AWS' legacy CUR with tags, has about 400."""
-MOST_HEAD_BYTES = 2**20
+MOST_HEAD_BYTES = BYTES_PER_MIB
 _MOST_NAMED = 5
 
 

@@ -19,7 +19,7 @@ from trimtab.physics.models import Architecture
 from trimtab.physics.serving_demand import Demand
 from trimtab.pipeline.disaggregating import PoolsAnswer, pools_words, serve_disaggregated, why_words
 from trimtab.pipeline.fitting import ReplayedLoad, served_in_time
-from trimtab.units import MS_PER_S
+from trimtab.units import BYTES_PER_GB, MS_PER_S
 
 BYTES_PER_MB = 10**6
 SHOWN_REJECTS = 3
@@ -147,7 +147,7 @@ def pools_document(beside: PoolsBeside | None) -> Mapping[str, object] | None:
         "tpot_ms": None if math.isnan(beside.answer.tpot_s) else round(beside.answer.tpot_s * MS_PER_S, 2),
         "tpot_p95_ms": None if math.isnan(load.tpot_p95_s) else round(load.tpot_p95_s * MS_PER_S, 2),
         "transfer_bytes_per_token": round(pair.transfer.token_bytes, 1),
-        "transfer_gb_s": round(pair.transfer.byte_s / 1e9, 3),
+        "transfer_gb_s": round(pair.transfer.byte_s / BYTES_PER_GB, 3),
         "transfer_ms": round(pair.transfer.prompt_s(beside.demand.input_tokens) * MS_PER_S, 1),
         "transfer_link": pair.transfer.label,
         "transfer_source": pair.transfer.source or None,

@@ -16,8 +16,9 @@ from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import NO_LIMIT, Metric
+from trimtab.units import S_PER_HR
 
-_MOST_STABILIZATION_S = 3600
+_MOST_STABILIZATION_S = S_PER_HR
 _MOST_PERIOD_S = 1800
 """Of HPA behaviours (Kubernetes, pkg/apis/autoscaling/validation)."""
 _AUTOSCALED = (
