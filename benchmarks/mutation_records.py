@@ -150,6 +150,21 @@ def scrapes(_folder: Path) -> list[Kind]:
     return [Kind(name="scrapes", seeds=tuple(seed.encode() for seed in seeds), wound=in_text, read=scrape)]
 
 
+_METADATA = {"name": "team", "namespace": "ml"}
+_LIMITS = (
+    {"apiVersion": "v1", "kind": "LimitRange", "metadata": _METADATA, "spec": {"limits": [
+        {"type": "Container", "max": {"nvidia.com/gpu": "4", "memory": "64Gi"}, "default": {"cpu": "500m"},
+         "maxLimitRequestRatio": {"cpu": 4}}]}},
+    {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _METADATA, "spec": {
+        "hard": {"requests.nvidia.com/gpu": "8", "pods": 9}, "scopeSelector": {"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}},
+    {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "team"}, "spec": {
+        "weight": 1, "reclaimable": False, "parent": "root", "capability": {"nvidia.com/gpu": 8},
+        "deserved": {"nvidia.com/gpu": "4"}, "guarantee": {"resource": {"nvidia.com/gpu": 2}}},
+     "status": {"allocated": {"nvidia.com/gpu": "3"}, "pending": 2}},
+)  # fmt: skip
+
+
 def dumps(folder: Path) -> list[Kind]:
     def cluster(path: Path) -> object:
         objects = read_dumps([path])
@@ -176,9 +191,10 @@ def dumps(folder: Path) -> list[Kind]:
         ]
     }  # fmt: skip
     text = yaml.safe_dump(json.loads(DUMP)).encode()
+    limits = json.dumps({"kind": "List", "items": [*json.loads(DUMP)["items"], *_LIMITS]}).encode()
     return [
         Kind(
-            name="Kubernetes dumps", seeds=(DUMP.encode(),), wound=in_json,
+            name="Kubernetes dumps", seeds=(DUMP.encode(), limits), wound=in_json,
             read=via_file(folder, "dump.json", cluster), cost=30,
         ),
         Kind(
