@@ -7,6 +7,7 @@ TestMergePodResourceRequirements), under their names there; pods of several cont
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -282,6 +283,15 @@ def test_after_the_commands_nothing_is_left_to_change(kubectl_bin, tmp_path):
 
     assert len(before) == 4
     assert conditions() == ()
+
+
+def test_part_of_a_board_is_not_taken_for_gpus_where_no_pod_was_read():
+    """It asks by a name that is not known: nvidia.com/gpu.shared, a MIG slice, a claim."""
+    plan, facts = moved(8)
+    parts = replace(facts, workloads=tuple(replace(one, gpus_per_pod=0.25) for one in facts.workloads))
+
+    assert said(plan, facts=parts, ranges=limit_range("Container", min={GPU: "1"})) == []
+    assert said(plan, facts=parts, ranges=limit_range("Container", max={GPU: "0"})) == []
 
 
 def test_what_kube_state_metrics_told_is_cured_by_an_edit_since_it_tells_no_place():

@@ -182,9 +182,11 @@ def _new_pod(asking: Asking, scope: Scope) -> _NewPod:
     cell = asking.pod.get("containers")
     read = containers_of(str(cell)) if cell else None
     resource = str(asking.pod.get("gpu_resource") or GPU_RESOURCE)
-    held = {resource: number(asking.pod.get("gpu_pieces") or placed.known.gpus_per_pod)}
+    pieces = number(asking.pod.get("gpu_pieces") or placed.known.gpus_per_pod)
+    # by what name a pod asks for part of a board is not known where none was read
+    held = {resource: pieces} if pieces.is_integer() else {}
     containers = read or (Container(requests=held, limits=held),)
-    judged = None if read else frozenset({resource, *([] if ask is None else [ask.resource])})
+    judged = None if read else frozenset({*held, *([] if ask is None else [ask.resource, GPU_RESOURCE])})
     changed = containers if ask is None else _changed(containers, resource, ask)
     return _NewPod(asking=asking, containers=changed, judged=judged)
 
