@@ -52,7 +52,7 @@ def test_shares_sum_to_one_and_the_regret_stays_in_its_bound(history, discount):
     choice = choose(history, discount)
 
     assert sum(choice.weights.values()) == pytest.approx(1.0)
-    assert choice.regret_frac <= STATED_REGRET_FRAC + 1e-9
+    assert choice.over_hindsight <= choice.simple_over_hindsight * (1 + STATED_REGRET_FRAC) + 1e-9
     assert choice.over_hindsight <= (1 + STATED_REGRET_FRAC) * choice.simple_over_hindsight + 1e-9
 
 

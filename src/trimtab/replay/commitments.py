@@ -92,11 +92,6 @@ class Choice:
     simple_over_hindsight: float
     """The same of the best simple rule."""
 
-    @property
-    def regret_frac(self) -> float:
-        """Return by how much the choice cost more than the best simple rule in the back-tests; below 0 where it cost less."""
-        return self.over_hindsight / self.simple_over_hindsight - 1.0
-
     def wanted_units(self, supported: Mapping[Level, float], elapsed_hr: float, term_hr: float) -> float:
         """Return the units to hold so long after the first purchase, as long as the use supports the same."""
         return sum(
