@@ -3,10 +3,14 @@
 import pytest
 from tests.fleets import FleetRows, few_machines
 
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers import autoscaling
 from trimtab.pipeline import audit
 from trimtab.plan.model import Promise
 from trimtab.plan.options.composition import Veto
+from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 
 DAYS, FIT_DAYS = 21, 14
@@ -77,11 +81,34 @@ def test_a_veto_goes_by_the_fit_window_alone(calm):
 
     veto = Veto(safe_frac={target: 0.96})
 
-    assert veto.refuses(outcome(0.96))
-    assert veto.refuses(outcome(0.975))
-    assert not veto.refuses(outcome(0.98))
-    assert Veto(safe_frac={}, keeps=True).refuses(outcome(1.0))
-    assert Veto(safe_frac={target: 1.0}).refuses(outcome(1.0))
+    assert veto.refuses(AS_IT_IS, outcome(0.96))
+    assert veto.refuses(AS_IT_IS, outcome(0.975))
+    assert not veto.refuses(AS_IT_IS, outcome(0.98))
+    assert Veto(safe_frac={}, keeps=True).refuses(AS_IT_IS, outcome(1.0))
+    assert Veto(safe_frac={target: 1.0}).refuses(AS_IT_IS, outcome(1.0))
+
+
+def test_a_veto_of_a_short_wait_leaves_the_same_autoscaler_with_a_longer_one(calm):
+    target = calm.proof.targets[0].target
+
+    def way(window_s, target_frac=0.7):
+        hpa = HpaPolicy(target_frac, 2, 8, down_stabilization_s=window_s)
+        return Deployment.of((autoscaling.NAME, SetReplicaPolicy(policy=hpa, metric="demand")))
+
+    def outcome(safe_frac):
+        return Outcome(on_demand=None, spot=None, attained=(Attained(target=target, frac=1.0, safe_frac=safe_frac),))
+
+    veto = Veto(safe_frac={target: 0.96}, ways=(way(60),))
+
+    assert not veto.refuses(way(300), outcome(0.97))
+    # it must still be safer on the fit window
+    assert veto.refuses(way(300), outcome(0.96))
+    # another rule, a shorter wait, and none at all leave half of the misses at most
+    assert all(veto.refuses(other, outcome(0.97)) for other in (way(300, 0.6), way(15), AS_IT_IS))
+    # and so does the longer wait once it failed too, but for one that is longer still
+    stricter = veto.stricter(Veto(safe_frac={target: 0.97}, ways=(way(300),)))
+    assert stricter.refuses(way(300), outcome(0.975))
+    assert not stricter.refuses(way(900), outcome(0.975))
 
 
 def test_a_service_whose_plan_is_late_gets_a_safer_way_or_stays():

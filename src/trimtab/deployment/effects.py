@@ -237,6 +237,13 @@ class SetReplicaPolicy:
         if replicas < max(self.hpa.min_replicas, 1):
             return None
         hpa = self.hpa._replace(max_replicas=min(self.hpa.max_replicas, replicas))
+        return self._with(hpa)
+
+    def as_long_as(self, other: SetReplicaPolicy) -> SetReplicaPolicy:
+        """Return the same that waits as long before it scales down as another one."""
+        return self._with(self.hpa._replace(down_stabilization_s=other.hpa.down_stabilization_s))
+
+    def _with(self, hpa: HpaPolicy) -> SetReplicaPolicy:
         policy = hpa if isinstance(self.policy, HpaPolicy) else self.policy._replace(hpa=hpa)
         return replace(self, policy=policy)
 

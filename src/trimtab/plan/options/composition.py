@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Target
@@ -116,7 +117,11 @@ def _buying(ask: LeverRequest) -> tuple[Lever, ...]:
 
 
 _MISSES_LEFT_FRAC = 0.5
-"""A safer way leaves at most this share of the misses that the refused one left: fewer rounds than step by step."""
+"""A safer way leaves at most this share of the misses that the refused one left: fewer rounds than step by step.
+
+Not asked of the same way with an autoscaler that waits longer before it scales down: it never serves worse, and what too short
+a wait did on the unseen window says nothing of the rest of the rule.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,23 +134,40 @@ class Veto:
     safe_frac: Mapping[Target, float]
     keeps: bool = False
     """Refuse every way: the workload stays as it is."""
+    ways: tuple[Deployment, ...] = ()
+    """Those that were refused."""
 
-    def refuses(self, outcome: Outcome) -> bool:
+    def refuses(self, way: Deployment, outcome: Outcome) -> bool:
         """Return whether a way with this outcome on the fit window is no safer than the refused one."""
+        longer = bool(self.ways) and all(waits_longer(way, refused) for refused in self.ways)
+        left_frac = 1.0 if longer else _MISSES_LEFT_FRAC
         return self.keeps or any(
             attained.safe_frac <= self.safe_frac[attained.target]
-            or 1 - attained.safe_frac > (1 - self.safe_frac[attained.target]) * _MISSES_LEFT_FRAC
+            or 1 - attained.safe_frac > (1 - self.safe_frac[attained.target]) * left_frac
             for attained in outcome.attained
             if attained.target in self.safe_frac
         )
 
     def stricter(self, other: Veto) -> Veto:
-        """Return the veto that refuses what either refuses."""
+        """Return a veto that refuses what either refuses."""
         targets = {*self.safe_frac, *other.safe_frac}
         safe_frac = {
             target: max(self.safe_frac.get(target, 0.0), other.safe_frac.get(target, 0.0)) for target in targets
         }
-        return Veto(safe_frac=safe_frac, keeps=self.keeps or other.keeps)
+        return Veto(
+            safe_frac=safe_frac,
+            keeps=self.keeps or other.keeps,
+            ways=(*self.ways, *other.ways),
+        )
+
+
+def waits_longer(way: Deployment, other: Deployment) -> bool:
+    """Return whether a way is another one whose autoscaler waits longer before it scales down."""
+    one, two = way.scaling, other.scaling
+    if not isinstance(one, SetReplicaPolicy) or not isinstance(two, SetReplicaPolicy):
+        return False
+    alike = one.as_long_as(two) == two and way.without("scaling") == other.without("scaling")
+    return alike and one.hpa.down_stabilization_s > two.hpa.down_stabilization_s
 
 
 _NEVER_FEWER = frozenset({autoscaling.NAME, replica_count.NAME})
@@ -244,4 +266,4 @@ def _stands(place: Deployment, ask: LeverRequest, veto: Veto | None) -> bool:
     if not ask.evaluator.keeps_targets(place):
         return False
     outcome = ask.evaluator.outcome(place)
-    return bool(outcome.slots(ask.evaluator.place(place))) and (veto is None or not veto.refuses(outcome))
+    return bool(outcome.slots(ask.evaluator.place(place))) and (veto is None or not veto.refuses(place, outcome))

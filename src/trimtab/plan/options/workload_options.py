@@ -267,7 +267,7 @@ class Sieve:
             return
         outcome = evaluator.judged(way)
         candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
-        refused = self.veto is not None and self.veto.refuses(outcome)
+        refused = self.veto is not None and self.veto.refuses(way, outcome)
         if candidate is not None and not refused and is_worth(candidate):
             self.kept.append(candidate)
             self.considered += 1
@@ -332,7 +332,7 @@ class Sieve:
             self.missed.update(way.levers)
             if any(attained.frac < attained.target.required_frac for attained in outcome.attained):
                 return False
-        if self.veto is not None and self.veto.refuses(outcome):
+        if self.veto is not None and self.veto.refuses(way, outcome):
             self.drop(VETOED)
             self.missed.update(way.levers)
             return keeps

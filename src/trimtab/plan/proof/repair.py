@@ -7,9 +7,9 @@ misses there with GPUs as slow as the prediction allows: that uncertainty and wh
 
 Plan, prove, refuse what failed, plan again; at most `_ROUNDS` times. What the proof window says comes in as a veto and in
 no other way: a workload whose way missed a target there keeps only the ways that leave at most half of that way's misses
-*on the fit window*, and one that misses in the last round, or costs more, stays as it is. Everything else is chosen from
-the same options, at the same costs, as before. The repaired plan is proved on the window that vetoed: its figures there are
-no longer blind, and say so.
+*on the fit window* (any less, where the same autoscaler waits longer before it scales down), and one that misses in the last
+round, or costs more, stays as it is. Everything else is chosen from the same options, at the same costs, as before. The
+repaired plan is proved on the window that vetoed: its figures there are no longer blind, and say so.
 """
 
 from __future__ import annotations
@@ -137,12 +137,13 @@ def _vetoes(planned: Planned, failed: Mapping[str, _Failure], *, keeps: bool) ->
             vetoes[workload.name] = Veto(safe_frac={}, keeps=True)
         elif failure is not None:
             results = failure.missed
-            outcome = planned.drafted.enacted.outcome(index, planned.deployments[workload.name])
+            way = planned.deployments[workload.name]
+            outcome = planned.drafted.enacted.outcome(index, way)
             targets = {result.target for result in results}
             safe_frac = {
                 attained.target: attained.safe_frac for attained in outcome.attained if attained.target in targets
             }
-            vetoes[workload.name] = Veto(safe_frac=safe_frac, keeps=keeps)
+            vetoes[workload.name] = Veto(safe_frac=safe_frac, keeps=keeps, ways=(way,))
     return vetoes
 
 
