@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from trimtab.fleet.columns import numbers, seconds_from, text
+from trimtab.fleet.columns import coded, numbers, seconds_from, text
 from trimtab.fleet.model import RUN_KINDS, Activity, Window, Workload
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.units import S_PER_HR
@@ -100,23 +100,23 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
     inside = (hour >= 0) & (hour < window.hours)
     total = dict(zip(text(devices["device"]), numbers(devices["memory_gib"]), strict=True))
     type_of = dict(zip(text(devices["device"]), text(devices["gpu"]), strict=True))
-    devices_seen = usage["device"].combine_chunks().dictionary_encode()
+    (device, names), (owner, owners) = coded(usage["device"]), coded(usage["workload"])
     sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
     return DeviceHours(
-        owner=np.array([workloads.get(name, -1) for name in text(usage["workload"])], dtype=np.int64)[inside],
+        owner=np.array([workloads.get(name, -1) for name in owners], dtype=np.int64)[owner[inside]],
         hour=hour[inside],
         means={metric: numbers(usage[f"{metric}_mean"])[inside] for metric in METRICS},
         peak=np.where(np.isnan(sm_max), util_max, sm_max)[inside],
         median=_of_best(usage, "p50")[inside],
         p95=_of_best(usage, "p95")[inside],
         memory_gib=numbers(usage["memory_used_gib_max"])[inside],
-        memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
+        memory_total_gib=np.array([total.get(name, np.nan) for name in names])[device[inside]],
         cpu=numbers(usage["cpu_used_frac_mean"])[inside],
         pcie_rx_gb_s=numbers(usage["pcie_rx_gb_s_mean"])[inside],
         pcie_tx_gb_s=numbers(usage["pcie_tx_gb_s_mean"])[inside],
-        device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
-        names=tuple(devices_seen.dictionary.to_pylist()),
-        gpu=np.array([type_of.get(name) for name in text(usage["device"])], dtype=object)[inside],
+        device=device[inside],
+        names=tuple(names),
+        gpu=np.array([type_of.get(name) for name in names], dtype=object)[device[inside]],
         of_pods=np.asarray(usage["of_pods"].fill_null(False), dtype=np.bool_)[inside],
     )
 

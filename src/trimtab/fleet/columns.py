@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.fleet.model import Window
-from trimtab.ledger.arrays import FloatArray
+from trimtab.ledger.arrays import FloatArray, IntArray
 
 _US_PER_S = 1_000_000
 
@@ -29,3 +29,9 @@ def numbers(column: pa.ChunkedArray) -> FloatArray:
 def text(column: pa.ChunkedArray) -> list[str]:
     """Return a string column as a list; a null becomes the empty string."""
     return ["" if value is None else value for value in column.to_pylist()]
+
+
+def coded(column: pa.ChunkedArray) -> tuple[IntArray, list[str]]:
+    """Return a string column as the place of each value (n,) among the distinct ones, and these; a null is the empty string."""
+    encoded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
+    return np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary.to_pylist()
