@@ -11,6 +11,7 @@ from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
 from trimtab._version import __version__
+from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.style import STYLE
@@ -80,6 +81,20 @@ class Place:
     """Pairs of a title and an address, from the fleet down."""
     renewed_s: int | None = None
     """Loaded again after so many seconds, by browsers that run no script."""
+
+
+RENEWED_S = 5
+"""Seconds after which browsers that run no script load a page again that waits for something."""
+
+
+def renewed_s(found: object) -> int | None:
+    """Return after how many seconds a page is loaded again that waits for its answer; None where it has it."""
+    return RENEWED_S if isinstance(found, UnderWay) else None
+
+
+def place_of(title: str, name: str, document: AuditDocument, section: str, found: object = None) -> Place:
+    """Return where a page of an audit is; one that waits for its answer is loaded again."""
+    return Place(title=title, audit=name, fleet=document.fleet, section=section, renewed_s=renewed_s(found))
 
 
 def page(place: Place, *body: str) -> str:

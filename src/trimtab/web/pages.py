@@ -26,6 +26,7 @@ from trimtab.emit.sections.workload import workload_sections
 from trimtab.emit.writers.html import figures_html, section_html, words_html
 from trimtab.web import tables
 from trimtab.web.layout import (
+    RENEWED_S,
     Place,
     TablePlace,
     audit_path,
@@ -42,7 +43,6 @@ from trimtab.web.library import AuditEntry, RunningAudit
 from trimtab.web.tables import DataColumn, DataTable, TableQuestion
 
 _TOP_ACTIONS = 5
-_RENEWED_S = 5
 _MOST_LINES = 40
 """Lines of a list and rows of a report's table on a page; the whole stands in the JSON."""
 _PROOF = ("proof", "laws", "robustness")
@@ -350,7 +350,7 @@ def audits(
     where = TablePlace(path="/audits", files="", kept={"q": question.words} if question.words else {})
     none = tag("p", "No audit is kept here. Run ", tag("code", "trimtab audit"), ", and load this page again.")
     body = table_html(table, question, where, links=links, filtered=True) if entries else none
-    place = Place(title="Audits", section="audits", renewed_s=_RENEWED_S if running else None)
+    place = Place(title="Audits", section="audits", renewed_s=RENEWED_S if running else None)
     return page(place, _running(running), panel("Kept audits, the latest first", body))
 
 

@@ -19,11 +19,21 @@ from trimtab.plan.proof.undeclared import ServiceLimitPrices
 from trimtab.units import HR_PER_MO, HR_PER_WEEK
 from trimtab.web import tables
 from trimtab.web.computations import Refused, UnderWay
-from trimtab.web.layout import Place, TablePlace, audit_path, both, file_links, page, panel, safe, table_html, waiting
+from trimtab.web.layout import (
+    TablePlace,
+    audit_path,
+    both,
+    file_links,
+    page,
+    panel,
+    place_of,
+    safe,
+    table_html,
+    waiting,
+)
 from trimtab.web.pages import shortened
 from trimtab.web.tables import DataColumn, DataTable, Row, TableQuestion
 
-_RENEWED_S = 5
 _RULES = "rules"
 """The section that compares rules for buying: long, and folded away."""
 
@@ -35,12 +45,6 @@ class CommitmentsFound:
     page: Page
     document: dict[str, object]
     steps: DataTable
-
-
-def place_of(title: str, name: str, document: AuditDocument, section: str, found: object = None) -> Place:
-    """Return where a page is; one that waits for its answer is loaded again."""
-    renewed_s = _RENEWED_S if isinstance(found, UnderWay) else None
-    return Place(title=title, audit=name, fleet=document.fleet, section=section, renewed_s=renewed_s)
 
 
 # The year

@@ -12,7 +12,6 @@ from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import percent
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 from trimtab.web import tables
-from trimtab.web.computations import UnderWay
 from trimtab.web.layout import (
     Place,
     audit_path,
@@ -20,6 +19,7 @@ from trimtab.web.layout import (
     file_links,
     page,
     panel,
+    renewed_s,
     safe,
     select,
     waiting,
@@ -31,7 +31,6 @@ _LEAST_HOURS = 6
 _MOST_SERVICES = 6
 """Services that are drawn beside the bill; the others are chosen from the list."""
 _GPUS_SHOWN = 16
-_RENEWED_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +227,7 @@ def gpus(name: str, document: AuditDocument, workload: str, week: int | None, fo
         fleet=document.fleet,
         section="/spend",
         trail=trail,
-        renewed_s=_RENEWED_S if isinstance(found, UnderWay) else None,
+        renewed_s=renewed_s(found),
     )
     if not isinstance(found, GpuHours):
         return page(place, waiting(found, "The readings are being read"))

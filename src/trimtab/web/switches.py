@@ -17,20 +17,12 @@ from trimtab.emit.writers.html import section_html
 from trimtab.levers.registry import title_of
 from trimtab.safe_text import for_terminal
 from trimtab.web.computations import Refused, UnderWay
-from trimtab.web.layout import Place, audit_path, both, page, panel, safe, steer, waiting
-
-_RENEWED_S = 5
+from trimtab.web.layout import Place, audit_path, both, page, panel, place_of, safe, steer, waiting
 
 
 def plan(name: str, document: AuditDocument, off: Collection[str], found: SwitchedPart | UnderWay | Refused) -> str:
     """Return the page. `found` is the plan without what is off, or why there is none yet."""
-    place = Place(
-        title="The plan",
-        audit=name,
-        fleet=document.fleet,
-        section="/plan",
-        renewed_s=_RENEWED_S if isinstance(found, UnderWay) else None,
-    )
+    place = place_of("The plan", name, document, "/plan", found)
     if not document.plan.actions:
         return page(place, panel("What to do", tag("p", "Nothing that is worth doing was found.")))
     answer = found if isinstance(found, SwitchedPart) else None

@@ -28,12 +28,12 @@ from trimtab.plan.verify.verification import Verification
 from trimtab.web import tables
 from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.layout import (
-    Place,
     TablePlace,
     audit_path,
     listed,
     page,
     panel,
+    place_of,
     safe,
     select,
     short_table,
@@ -45,7 +45,6 @@ from trimtab.web.pages import shortened
 from trimtab.web.questions import RULES, SPLITS, word
 from trimtab.web.tables import CellFormat, DataColumn, DataTable, TableQuestion
 
-_RENEWED_S = 5
 _VERIFIED = ("id", "subject", "status", "enacted_frac", "predicted_usd_mo", "realised_usd_mo", "cause")
 _ALLOCATED = (
     "name", "team", "usd", "share_frac", "usd_mo", "gpu_hours", "usd_per_gpu_hr", "usd_per_1k_requests", "usd_per_mtok",
@@ -64,7 +63,7 @@ def verify(
 
     `earlier` is what was found before the later history grew: shown where the comparison that is asked for is refused.
     """
-    place = _place("Predicted and realised", name, document, "/verify", found)
+    place = place_of("Predicted and realised", name, document, "/verify", found)
     state = Html()
     if not isinstance(found, Verification):
         state = waiting(found, "The plan is being compared with later history")
@@ -114,7 +113,7 @@ def what_if(
 
     `earlier` is the last answer: shown where the one that is asked for is refused.
     """
-    place = _place("What if", name, document, "/what-if", found)
+    place = place_of("What if", name, document, "/what-if", found)
     path = f"{audit_path(name)}/what-if"
     form = _scenario_form(path, query)
     if asked is None or found is None:
@@ -165,7 +164,7 @@ def allocation(
 
     `earlier` is the split that was made last: linked where the one that is asked for is refused.
     """
-    place = _place("Allocation", name, document, "/allocation", found)
+    place = place_of("Allocation", name, document, "/allocation", found)
     path = f"{audit_path(name)}/allocation"
     kept = {key: value for key in ("by", "cost", "idle", "shared", "team", "q") if (value := word(query, key))}
     if question.team:
@@ -224,11 +223,6 @@ def _payers(name: str, document: AuditDocument, path: str, split: str, terms: Ma
     if split == "workload":
         return {row.name: workload_path(name, row.name) for row in document.spend.by_workload if row.kind is not None}
     return {}
-
-
-def _place(title: str, name: str, document: AuditDocument, section: str, found: object) -> Place:
-    renewed_s = _RENEWED_S if isinstance(found, UnderWay) else None
-    return Place(title=title, audit=name, fleet=document.fleet, section=section, renewed_s=renewed_s)
 
 
 # What if
