@@ -19,7 +19,7 @@ from trimtab.safe_text import for_terminal
 from trimtab.web.computations import Refused, UnderWay
 from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuestion
 
-_LONG_WORD = 24
+_LONG_WORD = 20
 """Characters of a word from which on it may be broken anywhere, so that no table is wider than its page."""
 MOST_SHOWN = 300
 """Characters of a name that a page shows; the whole of it stands in JSON and CSV."""

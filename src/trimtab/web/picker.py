@@ -127,7 +127,7 @@ def ways_table(ways: tuple[ServingOption, ...]) -> DataTable:
             DataColumn(key="interval", title="80% interval", less=True, whole=True),
             DataColumn(key="usd_hr", title="$/hour", format=MONEY, less=True),
             DataColumn(key="tpot_ms", title="ms a token", format=DECIMAL, less=True),
-            DataColumn(key="setup", title="how", less=True),
+            DataColumn(key="setup", title="how", less=True, whole=True),
             DataColumn(key="where", title="where", cut=True),
         ),
         rows=rows,

@@ -177,7 +177,8 @@ tr[hidden], tbody[hidden] { display: none; }
   .scroll > table { min-width: 560px; } .scroll > table.few { min-width: 0; }
   .less { display: none; }
   table.few th { font-size: 12px; } table.few th.num { white-space: normal; }
-  table.few td, table.few th { padding-left: 5px; padding-right: 5px; }
+  table.few td { font-size: 14px; }
+  table.few td, table.few th { padding-left: 4px; padding-right: 4px; }
   table.few td:first-child, table.few th:first-child { padding-left: 0; }
   table.few td:last-child, table.few th:last-child { padding-right: 0; }
   .scroll > table.plan { min-width: 760px; }
