@@ -59,8 +59,11 @@ _SOME = 1e-6
 """Weights and excesses below this are 0."""
 _MAX_MIP_SIZE = 60_000
 """A MILP over all the options left is solved up to so many coefficients; beyond, only fractional workloads are chosen again."""
-_MAX_HOURLY_SIZE = 20_000
+_MAX_HOURLY_SIZE = 7_000
 """The same where each hour is a period of its own and shared nodes are whole in it."""
+_HOURLY_NODES = 30
+"""Nodes of that search: on drawn fleets it ends before, and where hours have nothing in common each takes a fifth of a second
+of processor time in a week of hours."""
 _MAX_MIP_ROUNDS = 4
 _MEND_PERIODS = 64
 _MEND_NODES = 1
@@ -308,7 +311,7 @@ def _hour_by_hour(search: _Search, planning: Planning) -> None:
         master.program(),
         [master.column(row) for row in rows],
         gap_frac=planning.mip_gap_frac,
-        max_nodes=planning.mip_max_nodes,
+        max_nodes=min(planning.mip_max_nodes, _HOURLY_NODES),
         start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
     )
     search.bounded(answer.bound)
