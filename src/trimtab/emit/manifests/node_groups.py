@@ -263,8 +263,10 @@ def _gke(spec: PoolSpec, group: _Group, most: int) -> Iterator[str]:
     labels = ",".join(f"{key}={said}" for key, said in _labels(spec, group).items())
     cut = "".join(f",{option}={said}" for option, said in spec.provider_cuts.items())
     accelerator = "ACCELERATOR_BEHIND" if group.behind else "ACCELERATOR"
+    # other types of spot nodes have the GPU of the planned one
+    named = group.types[0] if group.behind else spec.pool.instance_type
     yield f"""
-# FILL IN: the cluster, and the accelerator of {group.types[0]} as `gcloud compute accelerator-types list` spells it
+# FILL IN: the cluster, and the accelerator of {named} as `gcloud compute accelerator-types list` spells it
 : "${{CLUSTER:?name of the GKE cluster}}" "${{{accelerator}:?such as nvidia-tesla-a100}}"
 """
     yield f"""gcloud container node-pools create {name} --cluster "$CLUSTER" --location {shlex.quote(spec.pool.region)} \\
