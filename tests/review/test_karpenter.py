@@ -548,6 +548,18 @@ def test_runs_that_karpenter_may_move_are_said(nightly_runs):
     assert [any("may drain" in fault.what for fault in found.findings) for found in (free, held)] == [True, False]
 
 
+def test_runs_that_have_room_on_the_first_pool_run_there_and_others_are_not_judged(nightly_runs):
+    runs = RUNS.replace("karpenter.sh/nodepool: gpus", "team: api") % ""
+    first, second = (two("first", "g5.xlarge", limit=limit, weight=9) for limit in (1, 0))
+    behind = two("behind", "g5.12xlarge")
+
+    roomy, full = (reviewed(nightly_runs, runs + pools) for pools in (first + behind, second + behind))
+
+    assert cost(roomy) == cost(reviewed(nightly_runs, runs + first))
+    assert full.unjudged == ("lab/nightly",)
+    assert "first has no room for all that ran at once" in full.workloads[0].unjudged
+
+
 @pytest.mark.parametrize("one_in", [2, 4])
 def test_a_hedge_that_emit_wrote_is_read_as_one_service_with_its_floor_on_demand(one_in):
     documents = [("plan.yaml", document) for document in hedged(one_in).values()]

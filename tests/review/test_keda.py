@@ -228,9 +228,9 @@ def test_a_cron_trigger_is_active_when_it_is_in_keda(start, end, is_active):
     [
         # the faults of the same file's testCronMetadata
         (cron(timezone="''"), "no time zone"),
-        (cron("-30 * * * *", "45 * * * *"), "is no timetable"),
-        (cron("30 * * * *", "-50 * * * *"), "is no timetable"),
-        (cron("30 * * * *", "50 * * -3 *"), "is no timetable"),
+        (cron("-30 * * * *", "45 * * * *"), "is not a timetable"),
+        (cron("30 * * * *", "-50 * * * *"), "is not a timetable"),
+        (cron("30 * * * *", "50 * * -3 *"), "is not a timetable"),
         (cron("30 * * * *", "30 * * * *"), "its start is its end"),
         (cron(replicas=""), "no desiredReplicas"),
         (cron(replicas=0), "no desiredReplicas"),

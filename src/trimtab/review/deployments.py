@@ -259,8 +259,19 @@ def _proposed(case: Case, market: Market, manifests: Manifests, busy_frac: float
     if pods is None or len(shares) <= 1:
         return on_pool.made(shares[0].pool if shares else None, found)
     if case.workload.kind in RUN_KINDS or case.law is None:
+        first, there = shares[0].pool, Proposed()
+        on_pool.place(pods, first, there)
+        if (
+            shares[0].frac is None
+            and not there.refused
+            and room_on(pods, first, case, there) >= _most_pods(case, there)
+        ):
+            return on_pool.made(_before_others([share.pool for share in shares]), found)
         names = ", ".join(share.pool.name for share in shares)
-        found.refused = f"may run on nodes of {names}: how its runs divide over several node pools is not modelled"
+        found.refused = (
+            f"may run on nodes of {names}, and {first.name} has no room for all that ran at once: how runs divide over "
+            "several node pools is not modelled"
+        )
         return found
     if shares[0].frac is not None:
         ways = [(share.frac or 0.0, on_pool.made(share.pool, Proposed())) for share in shares]
@@ -361,9 +372,7 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
     unlimited = [replace(pool, gpu_limit=None, node_limit=None, part_limits={}) for pool in pools]
     rooms = [room_on(pods, pool, on_pool.case, there) for pool, there in zip(pools, placed, strict=True)]
     if rooms[0] >= wanted:
-        # what spot does not give goes to the pools behind it
-        alone = joined([unlimited[0], *(replace(other, weight=-1) for other in pools[1:])], ())
-        return on_pool.made(alone or unlimited[0], Proposed(findings=list(found.findings)))
+        return on_pool.made(_before_others(pools), Proposed(findings=list(found.findings)))
     together = min(wanted, sum(rooms))
     if together < wanted:
         found.warn(
@@ -386,6 +395,28 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
     used = [pool for pool, room in zip(unlimited, rooms, strict=True) if room]
     everywhere = tuple(on_pool.made(pool, Proposed(), most=together).deployment for pool in used)
     return replace(_mixed(found, ways), judged=everywhere)
+
+
+def _before_others(pools: Sequence[NodePool]) -> NodePool:
+    """Return the first of several pools as one that has room for all: what spot does not give goes to those behind it."""
+    unlimited = replace(pools[0], gpu_limit=None, node_limit=None, part_limits={})
+    return joined([unlimited, *(replace(other, weight=-1) for other in pools[1:])], ()) or unlimited
+
+
+def _most_pods(case: Case, found: Proposed) -> float:
+    """Return the most pods that runs have at once on the nodes that were found for them; no number where no run is known.
+
+    Each takes as long as its speed there says at worst, and its start in addition.
+    """
+    jobs = case.workload.jobs
+    if jobs is None:
+        return math.inf
+    speed = resolve(case.workload, Deployment.of(*found.changes)).speed.low
+    ends_s = (
+        jobs.start_s + (jobs.end_s - jobs.start_s) / speed + run_startup_s(case.workload, case.settings.assumptions)
+    )
+    order = np.argsort(np.concatenate([ends_s, jobs.start_s]), kind="stable")
+    return float(np.cumsum(np.concatenate([-jobs.pods, jobs.pods])[order]).max(initial=0))
 
 
 def _overflow(placed: Sequence[Proposed], room: int, workload: Workload, pods: DeclaredPods) -> OverflowTo | None:
