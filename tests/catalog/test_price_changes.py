@@ -66,5 +66,5 @@ def test_a_misspelt_name_is_told_with_near_matches():
 
 @pytest.mark.parametrize("text", ["spot", "spot+30", "30%", "spot-100%"])
 def test_what_is_no_change_is_refused(text):
-    with pytest.raises(InputError, match=r"no price change|leave no price"):
+    with pytest.raises(InputError, match=r"not a price change|leave no price"):
         price_change(text)

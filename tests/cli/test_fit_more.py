@@ -217,7 +217,7 @@ def test_bad_input_has_a_clear_answer(arguments, kind, said):
         ({"num_hidden_layers": -1, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 9}, "absurd"),
         (
             {"num_hidden_layers": 2, "hidden_size": 65, "num_attention_heads": 4, "vocab_size": 9},
-            "no multiple of the heads",
+            "not a multiple of the heads",
         ),
         (
             {

@@ -40,7 +40,7 @@ def test_all_faults_of_a_config_are_told_at_once():
     text = str(caught.value)
     assert "num_hidden_layers" in text
     assert "vocab_size" in text
-    assert "no multiple" in text
+    assert "not a multiple" in text
     assert "num_experts_per_tok" in text
 
 

@@ -62,7 +62,7 @@ def test_a_folder_that_is_no_bundle_is_not_overwritten(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(InputError, match="no fleet bundle"):
+    with pytest.raises(InputError, match="not a fleet bundle"):
         write_bundle(tmp_path / "precious", tables(), META)
     assert (tmp_path / "precious" / "thesis.txt").is_file()
 

@@ -67,8 +67,10 @@ def lines_text(text: str, start: int = 0) -> str:
     lines = [_shortened(for_terminal(line), _LINE_CHARS) for line in text.rstrip("\n").split("\n")]
     first = min(max(start, 0), len(lines) - 1)
     shown: list[str] = []
+    # the longest that this line can be
+    rest = _further(first, len(lines) - 1, len(lines))
     for line in lines[first:]:
-        if len("\n".join([*shown, line, _further(first, len(lines), len(lines))]).encode()) > MOST_BYTES:
+        if len("\n".join([*shown, line, rest]).encode()) > MOST_BYTES:
             break
         shown.append(line)
     end = first + len(shown)
