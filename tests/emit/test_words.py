@@ -46,6 +46,16 @@ def test_an_action_without_which_others_miss_a_target_is_explained():
     assert "Without" not in plan_note(plan)
 
 
+def test_what_overflow_enables_would_exceed_a_quota():
+    plan = audit_document(example_audit()).plan
+    first, *others = plan.actions
+    update = {"enables": ("a2",), "lever": "overflow"}
+
+    note = plan_note(plan.model_copy(update={"actions": (first.model_copy(update=update), *others)}))
+
+    assert note.startswith(f"Without {first.id}, a2 would exceed a quota, or miss a target.")
+
+
 def test_a_way_that_misses_only_on_slow_gpus_says_so():
     document = audit_document(example_audit())
     (repair,) = document.proof.repairs

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.deployment.effects import UseOffering
+from trimtab.deployment.placement import Home
 from trimtab.errors import Unpredictable
 from trimtab.fleet.activity import activity_in_work
 from trimtab.fleet.declared_models import ServedModel, need_on, served_model
@@ -92,6 +93,13 @@ def _judge(
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
     return speed(offering.gpu)
+
+
+def as_offering(home: Home) -> UseOffering | None:
+    """Return the nodes that a workload is on, as they would be offered to it; None where their GPU is not known."""
+    if home.gpu is None:
+        return None
+    return UseOffering(pool=home.pool, gpu=home.gpu, gpus_per_node=home.gpus_per_node, speed=SAME_SPEED)
 
 
 def may_be_compared(source: Gpu, board: Gpu) -> bool:

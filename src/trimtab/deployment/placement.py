@@ -171,7 +171,7 @@ class Placement:
         Pods of a run stand side by side where a node has room; one that is wider than a node takes several.
         """
         return np.asarray(
-            np.ceil(pods / _beside(self.gpus_per_node, gpus)) * _wide(self.gpus_per_node, gpus), dtype=np.int64
+            np.ceil(pods / pods_beside(self.gpus_per_node, gpus)) * _wide(self.gpus_per_node, gpus), dtype=np.int64
         )
 
     @property
@@ -182,7 +182,7 @@ class Placement:
     @property
     def pods_per_node(self) -> int:
         """Return how many of the usual pods a node holds; 1 if a pod spans nodes."""
-        return int(_beside(self.gpus_per_node, self.gpus_per_pod))
+        return int(pods_beside(self.gpus_per_node, self.gpus_per_pod))
 
     @property
     def holds_several(self) -> bool:
@@ -218,7 +218,7 @@ class Placement:
     @property
     def further_pods_per_node(self) -> int:
         """Return how many of the usual pods one of the nodes behind its own holds; 1 without such nodes."""
-        return 1 if self.overflow is None else int(_beside(self.overflow.further.gpus_per_node, self.gpus_per_pod))
+        return 1 if self.overflow is None else int(pods_beside(self.overflow.further.gpus_per_node, self.gpus_per_pod))
 
     @property
     def left_frac(self) -> float:
@@ -293,7 +293,7 @@ def is_measured_same(speed: Estimate) -> bool:
     return speed.low == speed.value == 1.0 and speed.basis is Basis.MEASURED
 
 
-def _beside(gpus_per_node: int, gpus: FloatArray | float) -> FloatArray:
+def pods_beside(gpus_per_node: int, gpus: FloatArray | float) -> FloatArray:
     """Return how many pods of so many GPUs a node holds, at least one."""
     return np.maximum(1.0, np.floor(gpus_per_node / gpus + _ROUNDING))
 

@@ -29,6 +29,7 @@ from trimtab.diagnose.cluster_records import (
 from trimtab.diagnose.findings import Found, Offence, OffenceKind, WasteKind
 from trimtab.fleet.settings import Hygiene
 from trimtab.ledger.arrays import FloatArray
+from trimtab.tables.workloads import cluster_of, local_name
 from trimtab.units import S_PER_HR
 
 _SLACK = 1e-6
@@ -65,7 +66,7 @@ def waiting_beside_free_gpus(records: ClusterRecords, settings: Hygiene) -> Iter
     """Yield the queues whose runs waited for as long as `pending_hr` or more while GPUs that would have held them were free."""
     waits: dict[str, list[_Wait]] = defaultdict(list)
     ran_on: dict[str, set[str]] = defaultdict(set)
-    local = {(row["namespace"], _local(row["name"])) for row in records.queues if row["kind"] == "LocalQueue"}
+    local = {(row["namespace"], local_name(str(row["name"]))) for row in records.queues if row["kind"] == "LocalQueue"}
     for job in records.jobs:
         queue = _queue_of(job, local)
         if not queue:
@@ -105,16 +106,6 @@ def _queue_of(job: Row, local: Collection[tuple[object, str]]) -> str:
         return ""
     namespace = str(job["workload"]).partition("/")[0]
     return f"{namespace}/{queue}" if (namespace, queue) in local else queue
-
-
-def _local(name: object) -> str:
-    """Return a queue's name without the cluster behind it."""
-    return str(name).partition("@")[0]
-
-
-def _cluster(name: object) -> str:
-    """Return the cluster behind a queue's name; empty where there is one alone."""
-    return str(name).partition("@")[2]
 
 
 def _wait(job: Row, records: ClusterRecords) -> _Wait | None:
@@ -158,7 +149,7 @@ def _free_gpus(records: ClusterRecords) -> _Free:
 def _usable(queue: str, ran_on: set[str], free: _Free, records: ClusterRecords) -> FloatArray:
     """Return 1 for each node that a queue's runs may go to (n_nodes,), else 0; none where no run of it ever ran."""
     types = {kind for name, kind in zip(free.names, free.types, strict=True) if name in ran_on and kind}
-    of_slurm = any(row["kind"] == _SLURM and _local(row["name"]) == queue for row in records.queues)
+    of_slurm = any(row["kind"] == _SLURM and local_name(str(row["name"])) == queue for row in records.queues)
     return np.array(
         [
             float(name in ran_on or (not of_slurm and kind in types))
@@ -248,7 +239,8 @@ def _quota_words(queue: str, rows: Sequence[Row]) -> str:
     parents = {
         row["parent"]
         for row in rows
-        if (row["kind"], row["namespace"], _local(row["name"])) == ("LocalQueue", namespace, name) and row["parent"]
+        if (row["kind"], row["namespace"], local_name(str(row["name"]))) == ("LocalQueue", namespace, name)
+        and row["parent"]
     }
     behind = _with_ancestors(queue, rows) or [row for row in rows if row["name"] in parents]
     told = [*dict.fromkeys(words for row in behind if (words := _limits_words(row))), *_kept_by_others(behind, rows)]
@@ -260,9 +252,13 @@ def _with_ancestors(queue: str, rows: Sequence[Row]) -> list[Row]:
     found: list[Row] = []
     names = {queue}
     while names:
-        level = [row for row in rows if row["kind"] == _VOLCANO and _local(row["name"]) in names and row not in found]
+        level = [
+            row
+            for row in rows
+            if row["kind"] == _VOLCANO and local_name(str(row["name"])) in names and row not in found
+        ]
         found += level
-        names = {_local(row["parent"]) for row in level if row["parent"]}
+        names = {local_name(str(row["parent"])) for row in level if row["parent"]}
     return found
 
 
@@ -287,9 +283,9 @@ def _kept_by_others(behind: Sequence[Row], rows: Sequence[Row]) -> Iterator[str]
     where it is not reclaimable (Volcano, "Queue": `guarantee`, `reclaimable`).
     """
     mine = {row["name"] for row in behind if row["kind"] == _VOLCANO}
-    clusters = {_cluster(name) for name in mine}
+    clusters = {cluster_of(str(name)) for name in mine}
     for row in rows:
-        if row["kind"] != _VOLCANO or row["name"] in mine or _cluster(row["name"]) not in clusters:
+        if row["kind"] != _VOLCANO or row["name"] in mine or cluster_of(str(row["name"])) not in clusters:
             continue
         used, own, kept = row["used_gpus"], row["quota_gpus"], row["guaranteed_gpus"]
         if used is None:

@@ -30,6 +30,7 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
+from trimtab.levers import overflow
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named, title_of
 from trimtab.plan.model import Action
@@ -107,11 +108,15 @@ def plan_note(plan: PlanPart) -> str:
 
 def _only_together(action: ActionPart) -> str:
     """Explain what an action enables."""
-    others = ", ".join(action.enables)
     return (
-        f"Without {action.id}, {others} would miss a target. Part of the saving credited to {action.id} is what the others "
-        "save only together with it."
+        f"{enabled(action)} Part of the saving credited to {action.id} is what the others save only together with it."
     )
+
+
+def enabled(action: ActionPart) -> str:
+    """Say what would go wrong with the actions that one enables, without it."""
+    wrong = "exceed a quota, or miss a target" if action.lever == overflow.NAME else "miss a target"
+    return f"Without {action.id}, {', '.join(action.enables)} would {wrong}."
 
 
 def _certificate(plan: PlanPart) -> str:

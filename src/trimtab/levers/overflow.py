@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, OverflowTo, UseOffering
-from trimtab.deployment.placement import slower
+from trimtab.deployment.fitting import as_offering
+from trimtab.deployment.placement import pods_beside, slower
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import (
@@ -29,7 +30,6 @@ from trimtab.levers.lever import (
     usual_reason,
 )
 from trimtab.levers.right_size import sizes
-from trimtab.physics.transfer import SAME_SPEED
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "overflow"
@@ -73,16 +73,13 @@ def further_nodes(base: Deployment, scarce: ScarceNodes, ask: LeverRequest) -> t
     """
     place, workload, market = ask.evaluator.place(base), ask.workload, ask.market
     offered = list(ask.once(sizes).fitting)
-    if workload.gpu is not None:
-        offered.append(
-            UseOffering(pool=workload.pool, gpu=workload.gpu, gpus_per_node=workload.gpus_per_node, speed=SAME_SPEED)
-        )
+    if (home := as_offering(workload)) is not None:
+        offered.append(home)
     left = quota_of_pools(quotas_of(ask.settings.limits.quotas), [offering.pool for offering in offered])
     own = market.rate(place.pool) / place.pods_per_node
     priced = []
     for offering in offered:
-        beside = max(1, math.floor(offering.gpus_per_node / place.gpus_per_pod + 1e-9))
-        rate = market.rate(offering.pool) / beside
+        rate = market.rate(offering.pool) / float(pods_beside(offering.gpus_per_node, place.gpus_per_pod))
         if (
             offering.pool != place.pool
             and not offering.only_quantized

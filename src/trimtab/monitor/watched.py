@@ -22,7 +22,7 @@ from trimtab.fleet.market import Market
 from trimtab.inputs.files import read_text
 from trimtab.sources.kubernetes.owners import RUN_KINDS
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.workloads import WorkloadKind
+from trimtab.tables.workloads import WorkloadKind, local_name
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
 from trimtab.units import usd
 
@@ -232,7 +232,7 @@ def _runs(bundle: Bundle) -> set[tuple[str, str]]:
     named = {str(row["workload"]) for row in held if row["owner_kind"] in RUN_KINDS}
     kinds = {name: bundle.workloads.spec(name).kind for name in {str(row["workload"]) for row in held}}
     named |= {name for name, kind in kinds.items() if kind in (WorkloadKind.TRAINING, WorkloadKind.BATCH)}
-    return {(name.partition("/")[0], name.partition("/")[2].partition("@")[0]) for name in named if "/" in name}
+    return {(name.partition("/")[0], local_name(name.partition("/")[2])) for name in named if "/" in name}
 
 
 def _paid(standing: Iterable[Mapping[str, object]], rates: Mapping[Pool, float]) -> Iterable[PaidNodes]:

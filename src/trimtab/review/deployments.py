@@ -27,12 +27,12 @@ from trimtab.deployment.effects import (
     UseOffering,
     WorkloadEffect,
 )
+from trimtab.deployment.fitting import as_offering
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
 from trimtab.levers import gpu_count, idle_release, overflow, schedule, sharing
-from trimtab.physics.transfer import SAME_SPEED
 from trimtab.policies.deferral import start_s
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
@@ -435,12 +435,11 @@ def _overflow(placed: Sequence[Proposed], room: int, workload: Workload, pods: D
 
 def _whole_node(placed: Proposed, workload: Workload) -> UseOffering | None:
     """Return the nodes on demand that its pods were placed on; None where they are held, or shared, in another way."""
-    place = resolve(workload, Deployment.of(*placed.changes))
     match [effect for _, effect in placed.changes]:
         case [UseOffering() as offering]:
             return offering
-        case [] if place.pool.capacity_type is CapacityType.ON_DEMAND and place.gpu is not None:
-            return UseOffering(pool=place.pool, gpu=place.gpu, gpus_per_node=place.gpus_per_node, speed=SAME_SPEED)
+        case [] if workload.pool.capacity_type is CapacityType.ON_DEMAND:
+            return as_offering(workload)
         case _:
             return None
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.node_groups import PRIORITIES
@@ -34,6 +35,7 @@ COMPUTE_CLASS = "cloud.google.com/compute-class"
 _AKS_SPOT = Taint(key="kubernetes.azure.com/scalesetpriority", value="spot", effect="NoSchedule")
 _GKE_CLIENTS = 2
 """How many share a GPU where a node pool does not say (GKE, "Share GPUs with multiple workloads using GPU time-sharing")."""
+_PRIORITIES = TypeAdapter(dict[int, list[re.Pattern[str]]])
 GROUP_KINDS = frozenset({"Nodegroup", "ContainerNodePool", "ManagedClustersAgentPool", "ClusterConfig"})
 
 
@@ -205,14 +207,13 @@ def ranks_of(kind: str, name: str, body: Object) -> Iterator[GroupRank]:
                 yield GroupRank(level=-place, pattern=re.compile(f"^{re.escape(group)}$"))
     if kind == "ConfigMap" and name == PRIORITIES:
         try:
-            levels = yaml.safe_load(text(body, "data", "priorities") or "{}")
-            for level, patterns in levels.items():
-                for pattern in patterns:
-                    yield GroupRank(level=int(level), pattern=re.compile(pattern))
-        except (AttributeError, TypeError, ValueError, re.error, yaml.YAMLError) as error:
+            levels = _PRIORITIES.validate_python(yaml.safe_load(text(body, "data", "priorities")) or {})
+        except (ValidationError, yaml.YAMLError) as error:
             raise InputError(
                 f"ConfigMap {name}: priorities cannot be read ({error}); write numbers, each with a list of regular expressions"
             ) from error
+        for level, patterns in levels.items():
+            yield from (GroupRank(level=level, pattern=pattern) for pattern in patterns)
 
 
 def ranked(group: NodePool, ranks: Sequence[GroupRank]) -> NodePool:

@@ -23,6 +23,7 @@ from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import Bundle, BundleMeta
+from trimtab.tables.workloads import in_cluster
 
 _WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes", "disruption_budgets")
 _TARGETS = ("scalers",)
@@ -64,20 +65,20 @@ def _named(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
     """Return the tables with the cluster behind every name that another cluster may have too."""
     changed = dict(tables)
     columns = (
-        ("workload", _WORKLOADS, _behind),
-        ("target", _TARGETS, _behind),
-        ("namespace", _QUOTAS, _behind),
-        ("name", _QUEUES, _behind),
-        ("parent", _QUEUES, _behind),
-        ("node", _NODES, _behind_each),
-        ("device", _DEVICES, _behind_host),
+        ("workload", _WORKLOADS, in_cluster),
+        ("target", _TARGETS, in_cluster),
+        ("namespace", _QUOTAS, in_cluster),
+        ("name", _QUEUES, in_cluster),
+        ("parent", _QUEUES, in_cluster),
+        ("node", _NODES, _in_cluster_each),
+        ("device", _DEVICES, _in_cluster_host),
     )
     for column, names, rename in columns:
         for name in names:
             if name in changed:
                 changed[name] = _renamed(changed[name], column, partial(rename, cluster=cluster))
     if "jobs" in changed:
-        changed["jobs"] = _renamed(changed["jobs"], "job", partial(_behind, cluster=cluster))
+        changed["jobs"] = _renamed(changed["jobs"], "job", partial(in_cluster, cluster=cluster))
     return changed
 
 
@@ -89,16 +90,12 @@ def _renamed(table: pa.Table, column: str, rename: Callable[[str], str]) -> pa.T
     return table.set_column(at, table.schema.field(column), renamed.take(encoded.indices))
 
 
-def _behind(name: str, cluster: str) -> str:
-    return f"{name}@{cluster}"
+def _in_cluster_each(nodes: str, cluster: str) -> str:
+    return _JOINED.join(in_cluster(node, cluster) for node in nodes.split(_JOINED))
 
 
-def _behind_each(nodes: str, cluster: str) -> str:
-    return _JOINED.join(_behind(node, cluster) for node in nodes.split(_JOINED))
-
-
-def _behind_host(device: str, cluster: str) -> str:
-    return device if device.startswith(("GPU-", "MIG-")) else _behind(device, cluster)
+def _in_cluster_host(device: str, cluster: str) -> str:
+    return device if device.startswith(("GPU-", "MIG-")) else in_cluster(device, cluster)
 
 
 def _meta(metas: Mapping[str, BundleMeta]) -> BundleMeta:

@@ -25,8 +25,25 @@ from trimtab.units import HR_PER_DAY, S_PER_DAY, S_PER_HR, S_PER_MIN
 
 WORKLOADS_FILE = "workloads.yaml"
 _VERSION = 1
+_AT = "@"
+"""Between a name and its cluster, in a history of several clusters."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def in_cluster(name: str, cluster: str) -> str:
+    """Return the name of a workload, node or queue in a history of several clusters."""
+    return f"{name}{_AT}{cluster}"
+
+
+def cluster_of(name: str) -> str:
+    """Return the cluster behind the name of a workload, node or queue; empty where the history is of just one."""
+    return name.rpartition(_AT)[2] if _AT in name else ""
+
+
+def local_name(name: str) -> str:
+    """Return the name that the cluster itself knows."""
+    return name.rpartition(_AT)[0] if _AT in name else name
 
 
 class WorkloadKind(Enum):

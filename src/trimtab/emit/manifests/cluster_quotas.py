@@ -35,9 +35,10 @@ from trimtab.emit.manifests.asked_resources import (
 from trimtab.emit.manifests.facts import EmitFacts, namespace_of
 from trimtab.emit.manifests.limit_ranges import of_limit_ranges
 from trimtab.emit.manifests.queue_quotas import of_cluster_queues, of_flavors, of_volcano_queues
-from trimtab.emit.manifests.scope import actions_in, cluster_of, clusters_of, facts_in, local_name, scope_of
+from trimtab.emit.manifests.scope import actions_in, clusters_of, facts_in, scope_of
 from trimtab.plan.model import Plan, Precondition
 from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
+from trimtab.tables.workloads import cluster_of, local_name
 
 _ONE_NAME = {"requests.cpu": "cpu", "requests.memory": "memory", "count/pods": "pods"}
 

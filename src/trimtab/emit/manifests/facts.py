@@ -26,6 +26,7 @@ from trimtab.fleet.owner_kinds import (
 )
 from trimtab.physics.transfer import SAME_SPEED
 from trimtab.provenance import Estimate
+from trimtab.tables.workloads import local_name
 
 SCALE_APIS: Mapping[str, str] = MappingProxyType(
     {
@@ -378,4 +379,4 @@ def namespace_of(workload: str) -> str:
 def short_name_of(workload: str) -> str:
     """Return the name of `namespace/name`."""
     name = workload.partition("/")[2] if "/" in workload else workload
-    return name.partition("@")[0]
+    return local_name(name)

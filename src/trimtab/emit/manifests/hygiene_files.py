@@ -25,6 +25,7 @@ from trimtab.emit.manifests.workload_patch import patchable, pod_component, tole
 from trimtab.emit.money import dollars
 from trimtab.fleet.owner_kinds import RAY_SERVICE
 from trimtab.fleet.settings import Bands, Hygiene
+from trimtab.tables.workloads import cluster_of
 
 NAME = "trimtab-notebook-reaper"
 _IMAGE = "python:3.13-slim"
@@ -237,7 +238,7 @@ def _strays(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
 
 
 def _component_file(folder: str, known: WorkloadFacts, body: Mapping[str, Plain], comment: str) -> ManifestFile:
-    cluster = known.name.partition("@")[2]
+    cluster = cluster_of(known.name)
     path = f"{folder}/{dns_name(known.namespace)}/{dns_name(known.short_name, cluster)}/kustomization.yaml"
     return _file(path, yaml_text(body, comment=comment), "kustomize Component")
 

@@ -14,6 +14,7 @@ from trimtab.emit.manifests.karpenter import node_class
 from trimtab.emit.manifests.node_groups import by_hand
 from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec, here, placed_workloads, pool_specs
 from trimtab.plan.model import Action, Change, Plan
+from trimtab.tables.workloads import cluster_of, local_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +79,6 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         off=here(others, away),
         away=away,
     )
-
-
-_AT = "@"
-
-
-def cluster_of(name: str) -> str:
-    """Return the cluster behind the name of a workload or node; empty where the bundle has just one."""
-    return name.rpartition(_AT)[2] if _AT in name else ""
-
-
-def local_name(name: str) -> str:
-    """Return the name that the cluster itself knows."""
-    return name.rpartition(_AT)[0] if _AT in name else name
 
 
 def clusters_of(facts: EmitFacts, actions: Iterable[Action]) -> tuple[str, ...]:

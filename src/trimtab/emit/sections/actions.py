@@ -16,7 +16,7 @@ from trimtab.emit.blocks import (
 )
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
-from trimtab.emit.words import risk_meaning, sampled_share
+from trimtab.emit.words import enabled, risk_meaning, sampled_share
 from trimtab.levers.lever import Risk
 
 _BASIS_MEANING = {
@@ -87,7 +87,7 @@ def _gloss(document: AuditDocument, action: ActionPart) -> str:
         "action adds on average over all orders in which the actions could be taken; the shares sum to the joint saving."
     )
     if action.enables:
-        gloss += f" Without {action.id}, {', '.join(action.enables)} would miss a target."
+        gloss += f" {enabled(action)}"
     return gloss
 
 

@@ -54,7 +54,7 @@ from trimtab.replay.outcomes.service_outcome import (
     service_outcome,
 )
 from trimtab.replay.outcomes.service_replays import ServiceReplays
-from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.tables.workloads import TargetMetric, WorkloadKind, cluster_of
 from trimtab.units import S_PER_HR, usd
 
 _STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
@@ -133,7 +133,7 @@ def cases_of(
                 seed=seed,
                 store=store,
                 type_speeds=speeds,
-                neighbours=neighbours.get((_cluster_of(workload), workload.gpu)),
+                neighbours=neighbours.get((cluster_of(workload.name), workload.gpu)),
             )
     return cases
 
@@ -145,18 +145,13 @@ def neighbours_of(fleet: Fleet) -> dict[tuple[str, str | None], Neighbours]:
     held: dict[tuple[str, str | None], Counter[Pool]] = {}
     for workload in beside:
         if workload.gpu is not None and workload.kind in _STAY and not workload.pool.capacity_type.paid_anyway:
-            held.setdefault((_cluster_of(workload), workload.gpu), Counter())[workload.pool] += round(
+            held.setdefault((cluster_of(workload.name), workload.gpu), Counter())[workload.pool] += round(
                 workload.gpu_hours
             )
     return {
         there: Neighbours(pool=max(sorted(pools), key=lambda pool: pools[pool]), widest_gpus=widest)
         for there, pools in held.items()
     }
-
-
-def _cluster_of(workload: Workload) -> str:
-    """Return the cluster in a workload's name, `prod/chat@east`; empty where a history is of one."""
-    return workload.name.partition("@")[2]
 
 
 def _leaves_room(workload: Workload) -> bool:
