@@ -6,6 +6,7 @@ from datetime import date
 import numpy as np
 import pytest
 from benchmarks.enact import proved_fleet, row_of
+from benchmarks.overflow import MACHINES as BENCHMARKED, drawn
 from tests.contracts.random_fleets import LE_S, SHARES
 from tests.fleets import FleetRows, few_machines
 
@@ -244,4 +245,17 @@ def test_its_files_fill_what_is_paid_first(committed, tmp_path):
 
     assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
     assert found.targets_equal == found.targets > 0
+    assert found.review_passes
+
+
+def test_a_fixed_number_of_replicas_over_nodes_of_several_is_read_as_planned(tmp_path):
+    """Reproduced before: no pod says that it fills nodes where their number stays, and what was beyond the first was lost."""
+    rows, settings, owned, _ = drawn(603)
+    fleet = proved_fleet("fixed", rows.bundle(), settings, BENCHMARKED, owned)
+
+    found = row_of(fleet, NodeMaker.KARPENTER, tmp_path)
+
+    assert isinstance(fleet.planned.deployments["prod/api"].scaling, SetReplicas)
+    assert fleet.planned.deployments["prod/api"].overflow is not None
+    assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
     assert found.review_passes

@@ -380,7 +380,7 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
             f"may have {wanted} replicas, and its node pools have room for {together} together",
             "raise a pool's limit, or lower the most replicas",
         )  # fmt: skip
-    effect = _overflow(placed, rooms[0], on_pool.case.workload, pods) if all(rooms) else None
+    effect = _overflow(placed, rooms[0], on_pool.case.workload) if all(rooms) else None
     if effect is not None:
         return on_pool.made(unlimited[0], found, most=together, besides=[(overflow.NAME, effect)])
     ways: list[tuple[float, Proposed]] = []
@@ -419,16 +419,11 @@ def _most_pods(case: Case, found: Proposed) -> float:
     return float(np.cumsum(np.concatenate([-jobs.pods, jobs.pods])[order]).max(initial=0))
 
 
-def _overflow(placed: Sequence[Proposed], room: int, workload: Workload, pods: DeclaredPods) -> OverflowTo | None:
-    """Return what two pools come to, the first of `room` replicas; None where they are not both whole nodes on demand.
-
-    None too where nodes hold several replicas that do not fill them one after the other.
-    """
+def _overflow(placed: Sequence[Proposed], room: int, workload: Workload) -> OverflowTo | None:
+    """Return what two pools come to, the first of `room` replicas; None where they are not both whole nodes on demand."""
     nodes = [_whole_node(there, workload) for there in placed]
     places = [resolve(workload, Deployment.of(*there.changes)) for there in placed]
     if len(nodes) != 2 or nodes[0] is None or nodes[1] is None or any(place.nodes_per_pod > 1 for place in places):
-        return None
-    if not pods.fills_nodes and any(place.pods_per_node > 1 for place in places):
         return None
     return OverflowTo(pool=nodes[0].pool, first_nodes=room // places[0].pods_per_node, further=nodes[1])
 

@@ -1,0 +1,168 @@
+"""What a second type of node saves where one is scarce: drawn services planned with that option and without it, and read back.
+
+Each service has 4 to 24 replicas on nodes of four GPUs, and is busier by day. Half of the fleets have quotas of a few of the
+cheapest nodes, half have one or two of their nodes under a commitment. Plans are made on two weeks and billed on two others.
+
+    python -m benchmarks.overflow [--fleets 8] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from tests.contracts.random_fleets import LE_S, SHARES
+from tests.fleets import FleetRows, few_machines
+
+from benchmarks.enact import ProvedFleet, proved_fleet, row_of
+from trimtab.catalog.pools import Pool
+from trimtab.emit.manifests.facts import NodeMaker
+from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.levers.commit_advice import CommitmentPrice
+from trimtab.levers.lever import KeptWay
+from trimtab.pipeline.auditing import SEED
+from trimtab.plan.commitments.inventory import Owned, OwnedNodes
+from trimtab.plan.options.workload_options import Sieve, WorkloadOptions
+from trimtab.plan.planner import plan_of
+from trimtab.plan.proof.proof_window import ProofResult, prove
+from trimtab.units import usd
+
+DAYS = 28
+HOME = "g5.12xlarge"
+GPUS = 4
+NAME = "prod/api"
+MACHINES = few_machines("g5.2xlarge", "g6.2xlarge", "g4dn.2xlarge")
+PLANNING = Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One fleet: bills of the proof window, which the plan never saw, and what its files say."""
+
+    seed: int
+    scarce: str
+    one_type_usd: float
+    two_types_usd: float
+    chosen: bool
+    targets: int
+    targets_kept: int
+    files_off_frac: float
+
+
+def drawn(seed: int) -> tuple[FleetRows, Settings, tuple[Owned, ...], str]:
+    """Draw a service, what is scarce of its nodes, and that in words."""
+    rng = random.Random(seed)
+    nodes, busy = rng.randint(1, 6), rng.uniform(2_000, 6_000)
+    by_night, sm = rng.uniform(0.1, 0.6), rng.uniform(0.25, 0.6)
+    rows = FleetRows(DAYS)
+    for node in range(nodes):
+        rows.node(f"n{node}", HOME)
+        for gpu in range(GPUS):
+            rows.hold(NAME, f"n{node}", [gpu], pod=f"api-{node}-{gpu}", owner_kind="Deployment")
+            hours = range(DAYS * 24)
+            rows.use(NAME, f"n{node}", gpu, hours, sm=sm, util=sm, dram=sm / 2, tensor=sm / 3, memory_gib=8.0)
+
+    def requests(hour: int) -> float:
+        return busy * nodes * GPUS / 4 * (1.0 if 8 <= hour % 24 < 20 else by_night)
+
+    def counts(hour: int) -> list[float]:
+        return [requests(hour) * share for share in SHARES]
+
+    rows.demand(NAME, requests, nodes * GPUS, LE_S, counts, running=lambda _: nodes * GPUS * sm)
+    rows.workloads[NAME] = {"targets": [{"metric": "latency", "quantile": 0.9, "limit_s": 10.0}]}
+    if seed % 2:
+        count = rng.randint(1, 2)
+        price = CommitmentPrice(
+            pool=Pool("aws", HOME, "us-east-1"), term_years=1, upfront_usd=0.0, usd_hr=3.6, source="drawn"
+        )
+        owned = Owned(
+            name="drawn", scope=OwnedNodes(offer=price, count=count), start=date(2026, 3, 1), end=date(2027, 3, 1)
+        )
+        return rows, Settings(planning=PLANNING), (owned,), f"{count} x {HOME} committed to"
+    types = ("g4dn.xlarge", "g4dn.2xlarge", "g5.xlarge", "g6.xlarge")
+    quotas = ",".join(f"{name}={rng.randint(1, 2 * nodes)}" for name in types)
+    return rows, Settings(planning=PLANNING, limits=Limits(quotas=quotas)), (), quotas
+
+
+def row_of_seed(seed: int) -> Row:
+    """Plan, prove, write and read one fleet."""
+    rows, settings, owned, scarce = drawn(seed)
+    fleet = proved_fleet(str(seed), rows.bundle(), settings, MACHINES, owned)
+    targets = fleet.proven.proof.targets
+    with tempfile.TemporaryDirectory() as folder:
+        found = row_of(fleet, NodeMaker.KARPENTER, Path(folder))
+    return Row(
+        seed=seed,
+        scarce=scarce,
+        one_type_usd=usd(_on_one_type(fleet).proof.after_micro_usd),
+        two_types_usd=usd(fleet.proven.proof.after_micro_usd),
+        chosen=any(one.overflow is not None for one in fleet.planned.deployments.values()),
+        targets=len(targets),
+        targets_kept=sum(target.kept is not False for target in targets),
+        files_off_frac=found.off_frac,
+    )
+
+
+def _on_one_type(fleet: ProvedFleet) -> ProofResult:
+    """Plan and prove again without the ways on two types, which beat no other before the choice: they use two pools."""
+
+    def apart(judged: WorkloadOptions | None) -> WorkloadOptions | None:
+        sieve = None if judged is None else judged.sieve
+        if not isinstance(sieve, Sieve):
+            return judged
+        kept, loose, waiting = (
+            [way for way in ways if _is_on_one(way)] for ways in (sieve.kept, sieve.without_headroom, sieve.waiting)
+        )
+        return replace(sieve.copy(), kept=kept, without_headroom=loose, waiting=waiting).judged()
+
+    prospects = fleet.planned.prospects
+    assert prospects is not None
+    planned = plan_of(replace(prospects, options=tuple(map(apart, prospects.options))), lambda _stage, _share: None)
+    enacted = fleet.proven.enacted
+    return prove(planned, enacted.fleet, enacted.market, prospects.settings, seed=SEED)
+
+
+def _is_on_one(way: KeptWay) -> bool:
+    return way.deployment.overflow is None
+
+
+def main() -> None:
+    """Print a line a fleet, and the totals as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fleets", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rows = []
+    for seed in range(arguments.seed, arguments.seed + arguments.fleets):
+        row = row_of_seed(seed)
+        rows.append(row)
+        print(
+            f"{seed:3d}  one type ${row.one_type_usd:9,.2f}  two ${row.two_types_usd:9,.2f}  "
+            f"{'chosen' if row.chosen else 'not chosen'}  targets {row.targets_kept}/{row.targets}  files "
+            f"{row.files_off_frac:+.2%}  {row.scarce}",
+            flush=True,
+        )
+    one, two = sum(row.one_type_usd for row in rows), sum(row.two_types_usd for row in rows)
+    print(
+        json.dumps(
+            {
+                "benchmark": "overflow",
+                "fleets": len(rows),
+                "chosen_in": sum(row.chosen for row in rows),
+                "bill_less_frac": round(1 - two / one, 4),
+                "more_expensive": sum(row.two_types_usd > row.one_type_usd + 0.01 for row in rows),
+                "targets": sum(row.targets for row in rows),
+                "targets_kept": sum(row.targets_kept for row in rows),
+                "worst_files_off_frac": round(max(abs(row.files_off_frac) for row in rows), 4),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
