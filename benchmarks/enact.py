@@ -52,7 +52,7 @@ from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
 from trimtab.levers import spot
-from trimtab.pipeline import open_demo, plan_and_prove
+from trimtab.pipeline import PlanningInput, open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.commitments.inventory import Owned
@@ -132,7 +132,8 @@ def proved_fleet(
     owned: Sequence[Owned] = (),
 ) -> ProvedFleet:
     """Plan and prove a fleet."""
-    made = plan_and_prove(bundle, settings, catalog, owned=owned)
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    made = plan_and_prove(PlanningInput(bundle=bundle, settings=settings, catalog=catalog, owned=owned))
     planned, opened = made.planned, made.opened
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)

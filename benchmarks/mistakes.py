@@ -42,7 +42,7 @@ from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
-from trimtab.pipeline import open_demo, plan_and_prove
+from trimtab.pipeline import PlanningInput, open_demo, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.plan.model import Change, Plan
 from trimtab.policies.deferral import DeferPolicy
@@ -80,7 +80,7 @@ class Row:
 def outputs() -> list[tuple[str, Files, EmitFacts]]:
     """Return valid output by name, with the facts that it was emitted with."""
     bundle = open_demo(DEMO)
-    made = plan_and_prove(bundle)
+    made = plan_and_prove(PlanningInput(bundle=bundle))
     planned, opened = made.planned, made.opened
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
     facts = replace(facts, workloads=tuple(replace(one, pod_labels={"app": one.short_name}) for one in facts.workloads))
@@ -247,7 +247,7 @@ def _alarms(catalog: Catalog) -> None:
     errors = warnings = folders = 0
     for demo in DEMO_FLEETS:
         bundle = open_demo(demo)
-        made = plan_and_prove(bundle)
+        made = plan_and_prove(PlanningInput(bundle=bundle))
         planned, opened = made.planned, made.opened
         facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
         for autoscaler in Autoscaler:

@@ -46,10 +46,10 @@ def pasted(bundle: Bundle, found: Audit) -> Bundle:
     return replace(bundle, workloads=Workloads.model_validate(declared))
 
 
-def measured(bundle: Bundle, name: str) -> tuple[Audit, dict[str, object]]:
+def measured(bundle: Bundle) -> tuple[Audit, dict[str, object]]:
     """Audit a fleet and return what it took and what was found."""
     store, began_s = Counted(), time.process_time()
-    found = audit(bundle, name=name, store=store)
+    found = audit(bundle, store=store)
     plan = found.plan
     figures: dict[str, object] = {
         "replays": store.replays,
@@ -81,7 +81,7 @@ def main() -> None:
     asked = parser.parse_args()
     bundle, rounds = open_demo(asked.demo), []
     for _ in range(asked.rounds):
-        found, figures = measured(bundle, asked.demo)
+        found, figures = measured(bundle)
         rounds.append(figures)
         if not found.undeclared:
             break

@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from trimtab.pipeline import audit, open_demo
+from trimtab.pipeline import PlanningInput, open_demo
+from trimtab.pipeline.auditing import audited
 from trimtab.plan.audit import Audit
 from trimtab.replay.outcomes import service_replays
 from trimtab.units import usd
@@ -93,7 +94,7 @@ def work_of(name: str) -> tuple[Audit, Work, float]:
     bundle = open_demo(name)
     began = time.process_time()
     with counting() as work:
-        found = audit(bundle, name=name, progress=work.tell)
+        found, _ = audited(PlanningInput(bundle=bundle, name=name, progress=work.tell))
     return found, work, time.process_time() - began
 
 

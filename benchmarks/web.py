@@ -41,7 +41,7 @@ from benchmarks.whole_audit import generated
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
 from trimtab.pipeline import kept_plan, open_demo, verify_plan
-from trimtab.pipeline.auditing import audited
+from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.units import MS_PER_S
 from trimtab.web.library import Library
 from trimtab.web.server import ServerPlace, configured
@@ -85,7 +85,7 @@ def serve(asked: argparse.Namespace) -> None:
         (document, made), later = whole(), verified()
     else:
         bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
-        found, made = audited(bundle, name=asked.demo or f"{asked.workloads} generated workloads")
+        found, made = audited(PlanningInput(bundle=bundle, name=asked.demo or f"{asked.workloads} generated workloads"))
         document, later = audit_document(found), verify_plan(kept_plan(found, bundle), bundle)
     library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}, later))
     print(READY, flush=True)

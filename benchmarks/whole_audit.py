@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from trimtab.pipeline import audit
+from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle, write_bundle
 from trimtab.tables.workloads import Workloads
@@ -206,7 +206,7 @@ def main() -> None:
             print(f"{name} ...", flush=True)
 
     began, cpu = time.perf_counter(), time.process_time()
-    found = audit(read_bundle(folder), progress=tell)
+    found, _ = audited(PlanningInput(bundle=read_bundle(folder), progress=tell))
     ended = time.perf_counter()
     shutil.rmtree(folder)
     ends = [*(at for _, at in stages[1:]), ended]

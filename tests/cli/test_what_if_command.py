@@ -21,7 +21,7 @@ from trimtab.cli.what_if import run as what_if_run
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import other_limit, with_other_limits
-from trimtab.pipeline import audit, open_demo, plan_and_prove, what_if
+from trimtab.pipeline import PlanningInput, audit, open_demo, plan_and_prove, what_if
 from trimtab.pipeline.auditing import what_if_beside
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.replay.outcomes import evaluate
@@ -58,7 +58,7 @@ SERVICES = "three-small-models"
 
 @pytest.fixture(scope="module")
 def planned():
-    return plan_and_prove(open_demo(SERVICES))
+    return plan_and_prove(PlanningInput(bundle=open_demo(SERVICES)))
 
 
 def whole_usd_mo(planned, limit):
@@ -208,7 +208,7 @@ def test_another_price_that_changes_no_choice_replays_nothing(monkeypatch):
     replays = []
     monkeypatch.setattr(evaluate.Evaluator, "_replay", lambda self, effects: replays.append(effects))
     with outcome_cache() as store:
-        found = what_if(bundle, Scenario(prices=(price_change("all+5%"),)), store=store)
+        found = what_if(PlanningInput(bundle=bundle, scenario=Scenario(prices=(price_change("all+5%"),)), store=store))
 
     assert replays == []
     assert found.base.before_usd_mo > 0
@@ -218,7 +218,9 @@ def test_a_budget_and_a_deadline_are_held_against_one_plan():
     stages = []
     scenario = Scenario(budget_usd_mo=1e6, deadline=date(2030, 1, 1))
 
-    found = what_if(open_demo(DEMO), scenario, progress=lambda stage, _: stages.append(stage))
+    found = what_if(
+        PlanningInput(bundle=open_demo(DEMO), scenario=scenario, progress=lambda stage, _: stages.append(stage))
+    )
 
     assert stages.count("attributing savings") == 1
     assert found.other == found.base
@@ -229,7 +231,7 @@ def test_another_world_is_planned_as_an_audit_there_plans_it():
     bundle = open_demo(DEMO)
     settings = Settings(limits=replace(Settings().limits, use_spot=False))
 
-    found = what_if(bundle, Scenario(use_spot=False)).other
+    found = what_if(PlanningInput(bundle=bundle, scenario=Scenario(use_spot=False))).other
     there = audit(bundle, settings)
 
     assert found.after_usd_mo == there.plan.usd_mo(there.plan.after_micro_usd)

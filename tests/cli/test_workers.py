@@ -15,7 +15,8 @@ from trimtab.cli import main, workers
 from trimtab.cli.workers import open_workers
 from trimtab.emit.audit_document import audit_document
 from trimtab.errors import SourceError, UsageError
-from trimtab.pipeline import audit
+from trimtab.pipeline import PlanningInput, audit
+from trimtab.pipeline.auditing import audited
 from trimtab.plan import needed_replays
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
@@ -136,7 +137,7 @@ def killed_at_work(client, cluster, name):
 
 def test_workers_give_the_audit_of_one_process(cluster, here, one_at_a_time):
     with open_workers(f"dask://{cluster.address}") as there:
-        found = audit(fleet(), workers=there)
+        found = audited(PlanningInput(bundle=fleet(), workers=there))[0]
 
     assert audit_document(found).model_dump_json() == here
 
@@ -144,7 +145,7 @@ def test_workers_give_the_audit_of_one_process(cluster, here, one_at_a_time):
 def test_a_worker_killed_in_the_middle_costs_time_only(cluster, here, one_at_a_time):
     with open_workers(f"dask://{cluster.address}") as there:
         killer = killed_at_work(there.client, cluster, "first")
-        found = audit(fleet(), workers=there)
+        found = audited(PlanningInput(bundle=fleet(), workers=there))[0]
         killer.join(timeout=30)
 
     assert cluster.workers["first"].wait(timeout=30) == -signal.SIGKILL

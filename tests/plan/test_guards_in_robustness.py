@@ -12,9 +12,8 @@ from trimtab.cli.audit.render import render_audit
 from trimtab.cli.output import Format
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.audit_document import audit_document
-from trimtab.fleet.settings import Settings
 from trimtab.fleet.starts import MeasuredStarts
-from trimtab.pipeline.auditing import emitted_guards, plan_and_prove
+from trimtab.pipeline.auditing import PlanningInput, emitted_guards, plan_and_prove
 from trimtab.plan.proof.proof_window import prove
 from trimtab.plan.proof.robustness import DEPARTURES, GUARDS_ALONE, LATE_METRICS, NO_CAPACITY, WITH_GUARDS, robustness
 from trimtab.replay.outcomes import service_replays
@@ -64,7 +63,7 @@ def proven():
     latency = {"metric": "latency", "quantile": 0.95, "limit_s": 2.0}
     rows.workloads = {"prod/chat": {"kind": "serving", "targets": [latency]}}
     bundle = rows.bundle()
-    made = plan_and_prove(bundle, Settings())
+    made = plan_and_prove(PlanningInput(bundle=bundle))
     planned, opened = made.planned, made.opened
     proof = prove(planned, opened.proof, opened.market, opened.settings, seed=7)
     return planned, proof, opened, emitted_guards(planned, bundle, opened)

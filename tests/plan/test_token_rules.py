@@ -17,7 +17,7 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.levers import autoscaling
-from trimtab.pipeline import plan_and_prove
+from trimtab.pipeline import PlanningInput, plan_and_prove
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.proof.proof_window import prove
@@ -62,7 +62,7 @@ def bundle(counters=True):
 
 
 def proved(history):
-    made = plan_and_prove(history, None, few_machines())
+    made = plan_and_prove(PlanningInput(bundle=history, catalog=few_machines()))
     planned, opened = made.planned, made.opened
     facts = emit_facts(planned.plan, history, planned.fleet, opened.market, opened.settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)

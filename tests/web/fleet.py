@@ -9,7 +9,7 @@ from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Page
 from trimtab.errors import InputError
 from trimtab.pipeline import kept_plan, verify_plan
-from trimtab.pipeline.auditing import audited
+from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.web.library import AuditEntry, CommitmentsQuestion, GpuHoursQuestion
 from trimtab.web.plan_pages import CommitmentsFound
 from trimtab.web.tables import MONEY, SHARE, WORDS, AllocatedBill, DataColumn, DataTable
@@ -44,7 +44,7 @@ def whole():
 
 @cache
 def _audited():
-    return audited(rows().bundle(), catalog=few_machines(), name="small fleet")
+    return audited(PlanningInput(bundle=rows().bundle(), catalog=few_machines(), name="small fleet"))
 
 
 @cache

@@ -22,7 +22,7 @@ from trimtab.emit.audit_document import audit_document
 from trimtab.emit.comparison import compared
 from trimtab.emit.verify_document import verify_document
 from trimtab.errors import InputError
-from trimtab.pipeline import what_if
+from trimtab.pipeline import PlanningInput, what_if
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.web import computations as computations_module, tables
 from trimtab.web.app import PageCache
@@ -272,9 +272,8 @@ def test_another_world_is_the_one_of_the_command(client):
     rows = answered(client, "/api/audits/1/what-if", {"demand": "1.5", "price": "on-demand+20%"}).json()["rows"]
     page = answered(client, "/audits/1/what-if", {"demand": "1.5", "price": "on-demand+20%"}).text
 
-    assert rows == [
-        row.plain() for row in compared(what_if(rows_of_fleet().bundle(), scenario, catalog=few_machines()))
-    ]
+    given = PlanningInput(bundle=rows_of_fleet().bundle(), scenario=scenario, catalog=few_machines())
+    assert rows == [row.plain() for row in compared(what_if(given))]
     bill = next(row for row in rows if row["what"] == "bill under the plan")
     assert f"${bill['scenario']:,.0f}" in page
     assert "demand 1.5x; price on-demand+20%" in page

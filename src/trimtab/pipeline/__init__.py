@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
     from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
-    from trimtab.pipeline.auditing import SEED, Progress, audit, plan_and_prove, what_if
+    from trimtab.pipeline.auditing import SEED, PlanningInput, Progress, audit, plan_and_prove, what_if
     from trimtab.pipeline.fitting import fit
     from trimtab.pipeline.opening import HistorySplit, open_demo, open_fleet, open_trace, priced_history, split_window
     from trimtab.pipeline.reviewing import review
 
 _LAZY: dict[str, str] = {
     "SEED": "trimtab.pipeline.auditing",
+    "PlanningInput": "trimtab.pipeline.auditing",
     "Progress": "trimtab.pipeline.auditing",
     "HistorySplit": "trimtab.pipeline.opening",
     "audit": "trimtab.pipeline.auditing",
@@ -38,6 +39,7 @@ _LAZY: dict[str, str] = {
 __all__ = [
     "SEED",
     "HistorySplit",
+    "PlanningInput",
     "Progress",
     "audit",
     "fit",

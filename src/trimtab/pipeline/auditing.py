@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import numpy as np
@@ -66,6 +66,10 @@ Progress = Callable[[str, float], None]
 """Told the stage and the share of it that is done."""
 
 
+def _silent(stage: str, share: float) -> None:
+    """Report no progress."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
     """A history as planning takes it: the fleet over its two windows, and the market that it buys on."""
@@ -92,59 +96,50 @@ class ProvenPlan:
     opened: Opened
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanningInput:
+    """A recorded history and the world that it is planned in, given once to every function that plans it."""
+
+    bundle: Bundle
+    settings: Settings = field(default_factory=Settings)
+    catalog: Catalog = field(default_factory=load_catalog)
+    name: str = ""
+    """The fleet's name in its audit; empty: as its bundle has it."""
+    at: date | None = None
+    """The day whose prices hold; None: the end of the window."""
+    owned: Sequence[Owned] = ()
+    """Commitments held, to nodes and to spend: they are paid whatever is planned."""
+    scenario: Scenario | None = None
+    """Another world, planned as well and shown beside."""
+    store: OutcomeStore | None = None
+    """Where replays are looked up first."""
+    workers: Workers | None = None
+    """Who judges workloads in place of this process."""
+    progress: Progress = _silent
+
+
 def audit(
     bundle: Bundle,
     settings: Settings | None = None,
     catalog: Catalog | None = None,
     *,
-    name: str = "",
     at: date | None = None,
     owned: Sequence[Owned] = (),
-    scenario: Scenario | None = None,
     store: OutcomeStore | None = None,
-    workers: Workers | None = None,
-    progress: Progress | None = None,
 ) -> Audit:
-    """Return the audit of `audited`, without what it was made from; raises as that does."""
-    found, _ = audited(
-        bundle,
-        settings,
-        catalog,
-        name=name,
-        at=at,
-        owned=owned,
-        scenario=scenario,
-        store=store,
-        workers=workers,
-        progress=progress,
-    )
-    return found
+    """Return the audit of a history; `audited` takes more and gives what the plan was made from too. Raises as it does."""
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    return audited(PlanningInput(bundle=bundle, settings=settings, catalog=catalog, at=at, owned=owned, store=store))[0]
 
 
-def audited(
-    bundle: Bundle,
-    settings: Settings | None = None,
-    catalog: Catalog | None = None,
-    *,
-    name: str = "",
-    at: date | None = None,
-    owned: Sequence[Owned] = (),
-    scenario: Scenario | None = None,
-    store: OutcomeStore | None = None,
-    workers: Workers | None = None,
-    progress: Progress | None = None,
-) -> tuple[Audit, ProvenPlan]:
+def audited(given: PlanningInput) -> tuple[Audit, ProvenPlan]:
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
-    Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
-    whatever is planned. Nodes that no list has are carried at what the bill says, unjudged. A `scenario` is planned as well,
-    and shown beside. Replays are looked up in `store` first; `workers` judge workloads in place of this process. Raises
-    BundleError, MissingPrice (where no node has a rate), InputError where there is too little history, and PlanError where no
-    plan keeps the limits of the settings.
+    Nodes that no list has are carried at what the bill says, unjudged. Raises BundleError, MissingPrice (where no node has a
+    rate), InputError where there is too little history, and PlanError where no plan keeps the limits of the settings.
     """
-    tell = progress or _silent
-    opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
-    opened = replace(opened, workers=workers)
+    bundle, tell = given.bundle, given.progress
+    opened = _opened(given, given.scenario or Scenario())
     fit, market = opened.fit, opened.market
     history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
@@ -152,7 +147,7 @@ def audited(
     records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings, machines)
     breakages = broken(records, opened.settings.hygiene)
     found = _audit(
-        name or bundle_name(bundle),
+        given.name or bundle_name(bundle),
         bundle,
         fit,
         history,
@@ -164,7 +159,7 @@ def audited(
         breakages,
     )
     day = market.at or fit.window.end.date()
-    held = inventory(owned, fit.usage, opened.selling, day)
+    held = inventory(given.owned, fit.usage, opened.selling, day)
     tell("proving action by action", 0.0)
     by_action = proof_by_action(planned, proven, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
@@ -189,9 +184,9 @@ def audited(
         untidy=_untidy(breakages, records, opened, history),
     )
     made = ProvenPlan(planned=planned, proven=proven, opened=opened)
-    if scenario is None:
+    if given.scenario is None:
         return found, made
-    return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell)), made
+    return replace(found, what_if=_what_if(opened, given.scenario, planned, proven, tell)), made
 
 
 def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
@@ -229,42 +224,22 @@ def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened) -> Plan:
     return with_preconditions(plan, emit_facts(plan, bundle, fleet, opened.market, opened.settings), standing)
 
 
-def plan_and_prove(
-    bundle: Bundle,
-    settings: Settings | None = None,
-    catalog: Catalog | None = None,
-    *,
-    at: date | None = None,
-    owned: Sequence[Owned] = (),
-    store: OutcomeStore | None = None,
-    progress: Progress | None = None,
-) -> ProvenPlan:
-    """Plan a fleet and prove the plan as `audit` does, and stop there; raises as that does.
+def plan_and_prove(given: PlanningInput) -> ProvenPlan:
+    """Plan a fleet and prove the plan as `audited` does, and stop there; raises as that does.
 
     What `trimtab commit` buys comes from here, so that it is what the audit of that day buys.
     """
-    tell = progress or _silent
-    opened = _opened(bundle, settings, catalog, at, owned, store, tell, Scenario())
-    planned, proven = _planned(opened, Scenario(), tell)
+    opened = _opened(given, Scenario())
+    planned, proven = _planned(opened, Scenario(), given.progress)
     return ProvenPlan(planned=planned, proven=proven, opened=opened)
 
 
-def what_if(
-    bundle: Bundle,
-    scenario: Scenario,
-    settings: Settings | None = None,
-    catalog: Catalog | None = None,
-    *,
-    at: date | None = None,
-    owned: Sequence[Owned] = (),
-    store: OutcomeStore | None = None,
-    progress: Progress | None = None,
-) -> WhatIf:
-    """Plan a fleet as it is and under a scenario; raises as `audit` does, for the fleet as it is."""
-    tell = progress or _silent
-    opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario)
-    planned, proven = _planned(opened, Scenario(), tell, explains=False)
-    return _what_if(opened, scenario, planned, proven, tell)
+def what_if(given: PlanningInput) -> WhatIf:
+    """Plan a fleet as it is and under its scenario; raises as `audited` does, for the fleet as it is."""
+    scenario = given.scenario or Scenario()
+    opened = _opened(given, scenario)
+    planned, proven = _planned(opened, Scenario(), given.progress, explains=False)
+    return _what_if(opened, scenario, planned, proven, given.progress)
 
 
 def what_if_beside(
@@ -281,26 +256,18 @@ def what_if_beside(
     return _what_if(opened, scenario, made.planned, made.proven, progress or _silent)
 
 
-def _opened(
-    bundle: Bundle,
-    settings: Settings | None,
-    catalog: Catalog | None,
-    at: date | None,
-    owned: Sequence[Owned],
-    store: OutcomeStore | None,
-    tell: Progress,
-    scenario: Scenario,
-) -> Opened:
-    settings, catalog = settings or Settings(), catalog or load_catalog()
+def _opened(given: PlanningInput, scenario: Scenario) -> Opened:
+    """Read a history for planning; `scenario` is a world that it must allow besides its own."""
+    bundle, settings, catalog, owned = given.bundle, given.settings, given.catalog, given.owned
     _require_names(catalog, settings, scenario)
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
-    day = at or whole.end.date()
+    day = given.at or whole.end.date()
     records = own_spot_records(bundle, split.fit)
     selling = Market.of(catalog, day, settings, records)
     settings, too_short = _without_purchases(settings, whole)
     market = Market.of(catalog, day, settings, records)
-    tell("reading the fleet", 0.0)
+    given.progress("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
     starts, stated = starts_of(bundle), settings.assumptions
     settings = replace(settings, assumptions=with_measured(stated, starts))
@@ -330,7 +297,8 @@ def _opened(
             *too_short,
         ),
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
-        store=store,
+        store=given.store,
+        workers=given.workers,
     )
 
 
@@ -540,7 +508,3 @@ def _non_gpu_nodes(bundle: Bundle, fleet: Fleet) -> frozenset[int]:
     rows = bundle.table("allocations", ["node", "gpus"]).to_pylist()
     names = {row["node"] for row in rows if row["gpus"] == 0}
     return frozenset(index for index, node in enumerate(fleet.nodes) if node.name in names)
-
-
-def _silent(stage: str, share: float) -> None:
-    """Report no progress."""

@@ -31,7 +31,7 @@ from trimtab.emit.sections.finance import finance_page
 from trimtab.emit.writers import html
 from trimtab.errors import UsageError
 from trimtab.pipeline import kept_plan
-from trimtab.pipeline.auditing import audited
+from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.plan.audit import Audit
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.sources.cheap_hours import read_cheap_hours, with_cheap_hours
@@ -102,10 +102,10 @@ def _audited(
         history = _at_best_hours(open_history(choice, tell), options.hourly)
         catalog = load_catalog(options.prices)
         with outcome_cache() as store, open_workers(options.engine) as workers:
-            found, made = audited(
-                history.bundle,
-                resolved.settings,
-                catalog,
+            given = PlanningInput(
+                bundle=history.bundle,
+                settings=resolved.settings,
+                catalog=catalog,
                 name=history.name,
                 at=options.at,
                 owned=held_commitments(options.owned, catalog, history.bundle),
@@ -114,6 +114,7 @@ def _audited(
                 workers=workers,
                 progress=tell,
             )
+            found, made = audited(given)
         if (source := _made_from(options, choice, resolved)) is not None:
             keep_made(source, made)
         plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)

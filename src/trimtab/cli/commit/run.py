@@ -25,7 +25,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.levers.commit_advice import Advice
-from trimtab.pipeline import open_demo, plan_and_prove
+from trimtab.pipeline import PlanningInput, open_demo, plan_and_prove
 from trimtab.pipeline.opening import carried_at
 from trimtab.plan.commit_after import ordered_layers, usage_after
 from trimtab.plan.commitments.commit_report import (
@@ -94,7 +94,16 @@ def reported(options: CommitOptions, tell: Tell) -> CommitReport:
     if not options.as_it_was or options.after_plan:
         allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
         with outcome_cache() as store:
-            made = plan_and_prove(bundle, allowed, catalog, at=options.at, owned=held.owned, store=store, progress=tell)
+            given = PlanningInput(
+                bundle=bundle,
+                settings=allowed,
+                catalog=catalog,
+                at=options.at,
+                owned=held.owned,
+                store=store,
+                progress=tell,
+            )
+            made = plan_and_prove(given)
         usage, window, notes = usage_after(made.planned), made.opened.fit.window, made.opened.degraded
         basis = AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN
         ordered = None if options.quotes else ordered_layers(made.planned, day)

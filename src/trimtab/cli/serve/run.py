@@ -37,7 +37,7 @@ from trimtab.emit.kept_plan import KeptPlan
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import kept_plan, open_demo, open_fleet, verify_plan
-from trimtab.pipeline.auditing import Progress, ProvenPlan, audited, plan_and_prove
+from trimtab.pipeline.auditing import PlanningInput, Progress, ProvenPlan, audited, plan_and_prove
 from trimtab.plan.verify.verification import Verification
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, S_PER_HR
@@ -172,12 +172,14 @@ class PlansAgain:
                 return made
             bundle, catalog = history_of(fleet), load_catalog(self.prices)
             return plan_and_prove(
-                bundle,
-                self.settings,
-                catalog,
-                owned=held_commitments(self.owned, catalog, bundle),
-                store=store,
-                progress=tell,
+                PlanningInput(
+                    bundle=bundle,
+                    settings=self.settings,
+                    catalog=catalog,
+                    owned=held_commitments(self.owned, catalog, bundle),
+                    store=store,
+                    progress=tell,
+                )
             )
 
     def verified(self, kept: KeptPlan, tell: Progress) -> Verification:
@@ -454,14 +456,15 @@ def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstrati
     catalog = load_catalog(plans.prices)
     bundle = open_demo(name)
     with outcome_cache() as store:
-        found, made = audited(
-            bundle,
-            plans.settings,
-            catalog,
+        given = PlanningInput(
+            bundle=bundle,
+            settings=plans.settings,
+            catalog=catalog,
             name=f"{DEMO_PREFIX}{name}",
             owned=held_commitments(plans.owned, catalog, bundle),
             store=store,
             progress=tell,
         )
+        found, made = audited(given)
     kept = kept_plan(found, bundle, plans.settings, catalog)
     return _Demonstration(name=name, plans=plans, found=audit_document(found), kept=kept, made=made)

@@ -17,7 +17,7 @@ from trimtab.cli.what_if import WhatIfOptions
 from trimtab.emit.comparison import ComparedFigure, compared, compared_notes, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.reach import quotas_of
-from trimtab.pipeline import open_demo, open_fleet, what_if
+from trimtab.pipeline import PlanningInput, open_demo, open_fleet, what_if
 from trimtab.pipeline.auditing import what_if_beside
 from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.tables.bundle import Bundle
@@ -72,14 +72,16 @@ def planned_otherwise(
 
         bundle, catalog = open_history(fleet), load_catalog(options.prices)
         return what_if(
-            bundle,
-            scenario,
-            settings,
-            catalog,
-            at=options.at,
-            owned=held_commitments(options.owned, catalog, bundle),
-            store=store,
-            progress=tell,
+            PlanningInput(
+                bundle=bundle,
+                scenario=scenario,
+                settings=settings,
+                catalog=catalog,
+                at=options.at,
+                owned=held_commitments(options.owned, catalog, bundle),
+                store=store,
+                progress=tell,
+            )
         )
 
 
