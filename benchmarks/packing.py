@@ -3,8 +3,10 @@
 The nodes and pods are those of kubernetes-scheduler-simulator (github.com/hkust-adsl, folder `data/csv`, Apache-2.0; from a
 cluster of Alibaba), and so is the way to 130 %: all pods of the workload in random order, then pods drawn from it at random.
 Each rule gets the same pods in the same order. Its authors state 93.1 % (best fit) and 95.4 % (FGD) for the default workload.
+With `--bound`, beside each rule the most that any rule could allocate that placed as many pods of at most one GPU before it
+turned the first of them away (`benchmarks/reference/packing_bound.py`).
 
-    python -m benchmarks.packing --data FOLDER [--orders 10] [--workloads default,multigpu50]
+    python -m benchmarks.packing --data FOLDER [--orders 10] [--workloads default,multigpu50] [--bound]
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reference.packing import BEST_FIT, EXPECTED_FILL, FGD, Cluster, place_all
+from benchmarks.reference.packing_bound import most_allocated_milli
 from trimtab.ledger.arrays import IntArray
 from trimtab.replay.job_nodes import ANY_MODEL, GPU_MILLI, PodAsk, PodMix, pod_mix
 
@@ -37,6 +40,7 @@ def main() -> None:
     parser.add_argument("--workloads", default="default")
     parser.add_argument("--orders", type=int, default=10)
     parser.add_argument("--demand", type=float, default=_DEMAND_FRAC)
+    parser.add_argument("--bound", action="store_true", help="also what no rule like these can exceed")
     options = parser.parse_args()
     nodes = _rows(options.data / "openb_node_list_gpu_node.csv")
     models = sorted({row["model"] for row in nodes})
@@ -44,7 +48,7 @@ def main() -> None:
     figures = {}
     for workload in options.workloads.split(","):
         pods = [_pod(row, models) for row in _rows(options.data / f"openb_pod_list_{workload}.csv")]
-        figures[workload] = _measured(cluster, pods, options.orders, options.demand)
+        figures[workload] = _measured(cluster, pods, options.orders, options.demand, options.bound)
     print(json.dumps({"benchmark": "packing", "demand_frac": options.demand, "allocated_pct": figures}))
 
 
@@ -71,7 +75,9 @@ def _pod(row: Row, models: Sequence[str]) -> PodAsk:
     )  # fmt: skip
 
 
-def _measured(cluster: Cluster, pods: Sequence[PodAsk], orders: int, demand_frac: float) -> dict[str, object]:
+def _measured(
+    cluster: Cluster, pods: Sequence[PodAsk], orders: int, demand_frac: float, bound: bool
+) -> dict[str, object]:
     kinds = pod_mix(list(pods))
     number = {_kind(kinds, index): index for index in range(len(kinds.gpus))}
     each = np.array([number[pod] for pod in pods])
@@ -82,6 +88,10 @@ def _measured(cluster: Cluster, pods: Sequence[PodAsk], orders: int, demand_frac
         for name, rule in _RULES.items():
             packed = place_all(rule, cluster, kinds, order, _typical(kinds))
             found[name].append(100 * (1 - int(packed.cluster.gpu_milli.sum()) / total_milli))
+            if bound:
+                most_milli = most_allocated_milli(total_milli // GPU_MILLI, kinds, order, packed.first_turned_away)
+                # what was placed fits, so there is a bound
+                found.setdefault(f"{name}_bound", []).append(100 * (most_milli or 0.0) / total_milli)
     return {
         name: {"mean": round(float(np.mean(of)), 2), "least": round(min(of), 2), "most": round(max(of), 2)}
         for name, of in found.items()

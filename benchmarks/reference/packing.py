@@ -54,10 +54,15 @@ class Cluster(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A cluster after the last pod: what is free, and how many pods of each kind found no room."""
+    """A cluster after the last pod: what is free, and how many pods of each kind found no room.
+
+    `first_turned_away` is the number in the order of the first pod of at most one GPU that found none; that of all pods if each
+    found one.
+    """
 
     cluster: Cluster
     turned_away: IntArray
+    first_turned_away: int
 
 
 @inlined
@@ -131,6 +136,7 @@ def place_all(rule: int, cluster: Cluster, kinds: PodMix, order: IntArray, fgd_m
     mix = PodMix(kinds.cpu_milli, kinds.memory_mib, kinds.gpus, kinds.gpu_milli, kinds.models, np.zeros(count))
     fills = np.zeros((model.max() + 1, 3, GPU_MILLI // STEP_MILLI + 1))
     learn_at = 0 if rule == EXPECTED_FILL else _NEVER
+    first_turned_away = len(order)
     for number in range(len(order)):
         kind = order[number]
         seen[kind] += 1
@@ -173,9 +179,11 @@ def place_all(rule: int, cluster: Cluster, kinds: PodMix, order: IntArray, fgd_m
                 chosen = node
         if chosen < 0:
             turned_away[kind] += 1
+            if pod.gpus == 1:
+                first_turned_away = min(first_turned_away, number)
             continue
         room = NodeRoom(cpu_milli[chosen], memory_mib[chosen], gpu_milli[chosen], model[chosen])
         after = left_after(room, pod, device[kind, chosen])
         cpu_milli[chosen], memory_mib[chosen], gpu_milli[chosen] = after.cpu_milli, after.memory_mib, after.gpu_milli
         changed[chosen] += 1
-    return Packed(Cluster(cpu_milli, memory_mib, gpu_milli, model), turned_away)
+    return Packed(Cluster(cpu_milli, memory_mib, gpu_milli, model), turned_away, first_turned_away)

@@ -1,8 +1,9 @@
-"""The packing loop does the same compiled and plain, and no rule ever gives out what is not there."""
+"""The packing loop does the same compiled and plain, no rule gives out what is not there, and none exceeds its bound."""
 
 import numpy as np
 import pytest
 from benchmarks.reference.packing import BEST_FIT, EXPECTED_FILL, FGD, Cluster, place_all
+from benchmarks.reference.packing_bound import most_allocated_milli
 
 from trimtab.replay.job_nodes import ANY_MODEL, PodAsk, pod_mix
 
@@ -45,3 +46,28 @@ def test_compiled_and_plain_place_alike_and_account_for_every_pod(rule, seed):
     taken = (cluster.gpu_milli - fast.cluster.gpu_milli).sum()
     assert taken == (placed * kinds.gpus * kinds.gpu_milli).sum()
     assert (cluster.cpu_milli - fast.cluster.cpu_milli).sum() == pytest.approx((placed * kinds.cpu_milli).sum())
+
+
+@pytest.mark.parametrize("rule", [BEST_FIT, FGD, EXPECTED_FILL])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_rule_exceeds_the_bound_of_those_that_turn_away_as_late(rule, seed):
+    cluster, kinds, order = drawn(seed)
+    gpus = int(cluster.gpu_milli.sum()) // 1000
+
+    packed = place_all(rule, cluster, kinds, order, kinds)
+
+    allocated = int(cluster.gpu_milli.sum() - packed.cluster.gpu_milli.sum())
+    most = most_allocated_milli(gpus, kinds, order, packed.first_turned_away)
+    assert most is not None
+    assert allocated <= most + 1e-6
+
+
+def test_a_gap_that_no_pod_fits_is_lost_once_the_pod_beside_it_was_placed():
+    kinds = pod_mix([PodAsk(1.0, 1.0, 1, 810, ANY_MODEL), PodAsk(1.0, 1.0, 1, 500, ANY_MODEL)])
+    # two of 810 and four of 500 for two GPUs: all of 500 if none of 810 has come before
+    order = np.array([0, 0, 1, 1, 1, 1])
+
+    assert most_allocated_milli(2, kinds, order, 0) == pytest.approx(4 * 500)
+    assert most_allocated_milli(2, kinds, order, 1) == pytest.approx(810 + 500 + 500)
+    assert most_allocated_milli(2, kinds, order, 2) == pytest.approx(810 + 810)
+    assert most_allocated_milli(2, kinds, order, 3) is None
