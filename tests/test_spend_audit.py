@@ -16,7 +16,7 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit, kept_plan, verify_plan
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend
-from trimtab.plan.model import VentureKind
+from trimtab.plan.model import AlternativeKind
 from trimtab.plan.verify.verification import ActionStatus
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle
@@ -94,8 +94,8 @@ def test_without_a_rate_nothing_is_assumed_and_one_line_asks_for_it():
     found = audit(busy().bundle(), store=OUTCOMES)
 
     assert not spend_of(found)
-    (venture,) = [one for one in found.plan.ventures if one.kind is VentureKind.SAVINGS_PLAN]
-    assert "give it with --prices" in venture.reason
+    (alternative,) = [one for one in found.plan.alternatives if one.kind is AlternativeKind.SAVINGS_PLAN]
+    assert "give it with --prices" in alternative.reason
 
 
 def test_every_face_names_the_spend_and_its_order_is_emitted(found, catalog):

@@ -81,7 +81,7 @@ def test_every_face_names_moving_and_traffic(folder, program):
 
 def test_another_cloud_is_off_until_asked_for(folder, program):
     rules = ["'*': {data_gib: 0, traffic_gib_mo: 0}"]
-    cheap = ("--set", "ventures.migration_weeks=1", "--set", "planning.max_term_years=0")
+    cheap = ("--set", "alternatives.migration_weeks=1", "--set", "planning.max_term_years=0")
 
     assert moves(audited(program, folder, rules, *cheap)) == []
     asked = audited(program, folder, rules, *cheap, "--cloud", "lambda")
@@ -102,7 +102,7 @@ def test_a_misspelt_region_is_refused_with_its_place_and_near_matches(folder, pr
 def test_what_if_shows_the_plan_with_another_cloud_beside_the_one_without(folder, program):
     rules = "version: 1\nworkloads:\n  '*': {data_gib: 0, traffic_gib_mo: 0}\n"
     (folder / "fleet" / "workloads.yaml").write_text(rules, encoding="utf-8")
-    cheap = ("--set", "ventures.migration_weeks=1", "--set", "planning.max_term_years=0")
+    cheap = ("--set", "alternatives.migration_weeks=1", "--set", "planning.max_term_years=0")
 
     code, out, err = program("what-if", "fleet", "-q", "-o", "json", "--cloud", "lambda", *cheap)
 

@@ -118,3 +118,16 @@ def test_regions_and_clouds_are_lists_in_a_file_and_names_apart_by_commas_elsewh
 def test_a_region_without_a_name_is_a_fault_of_the_settings(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="write REGION or PROVIDER/REGION"):
         settings_from(tmp_path, monkeypatch, flags=["limits.regions=aws/"])
+
+
+def test_a_setting_under_its_former_name_is_refused_and_the_new_name_told(tmp_path, monkeypatch):
+    toml = "[ventures]\nmigration_weeks = 3\n"
+    environ = {"TRIMTAB_VENTURES_KERNELS_WEEKS": "2"}
+
+    with pytest.raises(SettingsError) as caught:
+        settings_from(tmp_path, monkeypatch, toml=toml, environ=environ.items(), flags=["ventures.hardware_pue=1"])
+
+    said = str(caught.value)
+    assert "'ventures.migration_weeks'; it is now called alternatives.migration_weeks" in said
+    assert "'ventures.kernels_weeks'; it is now called TRIMTAB_ALTERNATIVES_KERNELS_WEEKS" in said
+    assert "'ventures.hardware_pue'; it is now called alternatives.hardware_pue" in said

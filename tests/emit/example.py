@@ -32,6 +32,8 @@ from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.model import (
     Action,
     ActionProof,
+    Alternative,
+    AlternativeKind,
     CapacityPicture,
     Change,
     EffortSensitivity,
@@ -45,8 +47,6 @@ from trimtab.plan.model import (
     Schedule,
     ScheduledAction,
     TargetResult,
-    Venture,
-    VentureKind,
 )
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
 from trimtab.plan.proof.undeclared import FewerCommitted, Undeclared, with_questions_first
@@ -345,26 +345,26 @@ NOT_WORTH = (
 )
 
 
-VENTURES = (
-    Venture(
-        kind=VentureKind.OWN_KERNELS,
+ALTERNATIVES = (
+    Alternative(
+        kind=AlternativeKind.OWN_KERNELS,
         subject="serving and training",
         saving_usd_mo=Estimate(value=1_847.0, low=-1_733.0, high=7_219.0, basis=Basis.ASSUMED),
         once_usd=104_000.0,
         worth=False,
         payback_mo=56.3,
         reason="engines already carry tuned kernels",
-        assumptions=("ventures.kernels_weeks = 26",),
+        assumptions=("alternatives.kernels_weeks = 26",),
     ),
-    Venture(
-        kind=VentureKind.ANOTHER_CLOUD,
+    Alternative(
+        kind=AlternativeKind.ANOTHER_CLOUD,
         subject="to verda",
         saving_usd_mo=Estimate(value=31_206.0, low=29_262.0, high=33_150.0, basis=Basis.ASSUMED),
         once_usd=105_800.0,
         worth=True,
         payback_mo=3.4,
         reason="list rates of the same GPUs",
-        assumptions=("ventures.migration_weeks = 26",),
+        assumptions=("alternatives.migration_weeks = 26",),
     ),
 )
 
@@ -632,7 +632,7 @@ def example_audit() -> Audit:
         options=4_812,
         pruned={"dominated": 3_971, "memory does not fit": 512, "breaks its target": 96},
         roadmap=roadmap(bill),
-        ventures=VENTURES,
+        alternatives=ALTERNATIVES,
     )
     plan = with_questions_first(plan, UNDECLARED)
     return Audit(

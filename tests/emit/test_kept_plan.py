@@ -31,8 +31,18 @@ def test_what_is_no_kept_plan_is_refused_with_its_place_and_the_cure(text):
 def test_a_plan_of_a_newer_version_asks_for_an_update():
     newer = render_kept_plan(KEPT).replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
 
-    with pytest.raises(InputError, match=r"plan\.json .*up to format 3: update trimtab"):
+    with pytest.raises(InputError, match=r"plan\.json .*up to format 4: update trimtab"):
         parse_kept_plan(newer, where="plan.json")
+
+
+def test_a_plan_of_format_3_is_read_with_its_alternatives():
+    older = json.loads(render_kept_plan(KEPT))
+    older["format"] = 3
+    older["kept"]["plan"]["ventures"] = older["kept"]["plan"].pop("alternatives")
+
+    back = parse_kept_plan(json.dumps(older), where="plan.json")
+
+    assert back.plan.alternatives == KEPT.plan.alternatives != ()
 
 
 def damaged(change):

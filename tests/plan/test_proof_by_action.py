@@ -5,7 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
 from trimtab.plan.actions import roadmap_planner
-from trimtab.plan.model import VentureKind
+from trimtab.plan.model import AlternativeKind
 from trimtab.plan.proof import proof_window as module
 from trimtab.units import per_month, usd
 
@@ -77,8 +77,8 @@ def test_a_quarter_is_that_of_the_month_in_which_an_action_is_done(found):
     assert all(one.quarter == 0 or done[one.id] <= 3 * one.quarter + 1e-6 for one in found.plan.actions)
 
 
-def test_all_four_ventures_are_judged(found):
-    assert {one.kind for one in found.plan.ventures} == set(VentureKind)
+def test_all_four_alternatives_are_judged(found):
+    assert {one.kind for one in found.plan.alternatives} == set(AlternativeKind)
 
 
 def test_where_actions_are_too_many_to_enumerate_each_is_left_out_alone(found, monkeypatch):

@@ -140,7 +140,7 @@ def test_another_cloud_is_paid_once_and_only_where_it_pays(weeks):
         SETTINGS,
         limits=Limits(providers="lambda"),
         planning=replace(SETTINGS.planning, max_term_years=0),
-        ventures=replace(SETTINGS.ventures, migration_weeks=weeks),
+        alternatives=replace(SETTINGS.alternatives, migration_weeks=weeks),
     )
     fleet = training(data_gib=0.0, traffic_gib_mo=0.0)
 

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from trimtab.cli import COMMANDS, root
 from trimtab.cli.settings import defaults, env_name
 from trimtab.emit.document import AuditDocument
-from trimtab.fleet.settings import Assumptions, Bands, Effort, Hygiene, Limits, Ownership, Planning, Ventures
+from trimtab.fleet.settings import Alternatives, Assumptions, Bands, Effort, Hygiene, Limits, Ownership, Planning
 from trimtab.levers.lever import CompositionStage, EffortStep, Lever
 from trimtab.levers.registry import BUILT_IN, ENTRY_POINTS
 from trimtab.tables.schemas import REQUIRED_TABLES, TABLES, Column
@@ -77,7 +77,7 @@ _GROUPS = {
     "planning": Planning,
     "ownership": Ownership,
     "limits": Limits,
-    "ventures": Ventures,
+    "alternatives": Alternatives,
     "hygiene": Hygiene,
 }
 _TITLES = {
@@ -87,7 +87,7 @@ _TITLES = {
     "planning": "How the plan is made and laid out",
     "ownership": "Costs of GPUs in addition to their hours",
     "limits": "Limits of a plan",
-    "ventures": "Alternatives that are always judged and never planned",
+    "alternatives": "Alternatives that are always judged and never planned",
     "hygiene": "Thresholds for reporting something as untidy or broken",
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +35,8 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 """Settings with their own parser, which reports what is wrong with them."""
 _LISTED = (QUOTAS,)
 """Settings that a file may give as a table, one line per entry."""
+_FORMER = {"ventures": "alternatives"}
+"""Former names of groups of settings -> their names now. A value under a former name is refused, never skipped."""
 EFFORT_PER = ("fleet", "class", "action")
 
 Value = bool | int | float | str
@@ -156,8 +158,8 @@ def _from_environment(
     environ: Mapping[str, str], known: Mapping[str, Value], faults: list[Fault]
 ) -> list[tuple[str, str, object]]:
     """Return the settings in the environment. A variable that starts like a group of settings but names none is an error."""
-    by_env = {env_name(key): key for key in known}
-    groups = tuple({env_name(f"{key.split('.')[0]}.") for key in known})
+    by_env = {env_name(key): key for key in (*known, *_former_names(known))}
+    groups = tuple({env_name(f"{key.split('.')[0]}.") for key in by_env.values()})
     found: list[tuple[str, str, object]] = []
     for name, raw in sorted(environ.items()):
         if name in by_env:
@@ -183,9 +185,20 @@ def _from_flags(flags: Sequence[str], faults: list[Fault]) -> list[tuple[str, st
 
 
 def _unknown(key: str, origin: str, known: Mapping[str, Value]) -> Fault:
+    if key in (former := _former_names(known)):
+        new = former[key]
+        cure = f"it is now called {env_name(new) if origin.startswith(ENV_PREFIX) else new}"
+        return Fault(what=f"unknown setting {key!r}", where=origin, cure=cure)
     near = near_matches(key, known) or [name for name in known if name.rpartition(".")[2] == key]
     cure = f"did you mean {', '.join(near)}?" if near else "`--show-settings` lists all"
     return Fault(what=f"unknown setting {key!r}", where=origin, cure=cure)
+
+
+def _former_names(known: Iterable[str]) -> dict[str, str]:
+    """Return the settings that had another name, by that name -> their name now."""
+    new_groups = {new: old for old, new in _FORMER.items()}
+    parted = ((key, *key.partition(".")) for key in known)
+    return {f"{new_groups[group]}.{rest}": key for key, group, _, rest in parted if group in new_groups}
 
 
 def _coerced(key: str, raw: object, default: Value) -> Value:

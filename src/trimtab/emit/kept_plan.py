@@ -19,13 +19,13 @@ from trimtab.inputs.documents import load_json
 from trimtab.levers.lever import Risk
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training import Optimizer, Recompute, Sharding
-from trimtab.plan.model import Plan, VentureKind
+from trimtab.plan.model import AlternativeKind, Plan
 from trimtab.plan.verify.baseline import Baseline
 from trimtab.policies.scaling import Metric
 from trimtab.provenance import Basis
 from trimtab.tables.workloads import TargetMetric
 
-FORMAT = 3
+FORMAT = 4
 _VERSION = "format"
 _KEPT = "kept"
 _AGAIN = "run `trimtab audit` again"
@@ -60,7 +60,7 @@ def parse_kept_plan(text: str | bytes, *, where: str) -> KeptPlan:
         raise InputError(f"{where} is not a plan that this version of trimtab can read (format {version!r}); {cure}")
     kept = plain.get(_KEPT)
     try:
-        return _adapter().validate_python(kept if version == FORMAT else _migrated(kept))
+        return _adapter().validate_python(_with_alternatives(kept if version >= 3 else _migrated(kept)))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or _KEPT
@@ -76,6 +76,14 @@ def _adapter() -> TypeAdapter[KeptPlan]:
     return TypeAdapter(KeptPlan)
 
 
+def _with_alternatives(kept: object) -> object:
+    """Name a plan's alternatives as they are named now: until format 3 they were `ventures`."""
+    match kept:
+        case {"plan": {"ventures": alternatives, **plan}, **rest}:
+            return {**rest, "plan": {**plan, "alternatives": alternatives}}
+    return kept
+
+
 # Formats 1 and 2 stored the class name of every object under `type`, and enums by member name: `RESERVED_1Y`. Format 1, of
 # 0.1.0, stored levers that way too: `RIGHT_SIZE`.
 
@@ -83,7 +91,7 @@ _ENUMS: Mapping[str, tuple[type[Enum], ...]] = {
     "autoscaler": (Autoscaler,),
     "basis": (Basis,),
     "form": (BatchForm,),
-    "kind": (VentureKind,),
+    "kind": (AlternativeKind,),
     "metric": (Metric, TargetMetric),
     "node_maker": (NodeMaker,),
     "option": (BuyingOption,),

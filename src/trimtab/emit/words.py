@@ -11,6 +11,7 @@ from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.comparison import FigureUnit, shown
 from trimtab.emit.document import (
     ActionPart,
+    AlternativePart,
     AuditDocument,
     ComparedPart,
     HeldPart,
@@ -26,7 +27,6 @@ from trimtab.emit.document import (
     StressedPart,
     TargetPart,
     UndeclaredPart,
-    VenturePart,
 )
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
@@ -471,33 +471,33 @@ def _firm_line(found: RoadmapPart) -> str:
 _LONG_MO = 5 * MO_PER_YEAR
 
 
-def venture_subject(venture: VenturePart) -> str:
+def alternative_subject(alternative: AlternativePart) -> str:
     """Describe an alternative and its figures; its kind alone if there are none."""
-    if not venture.saving_low_usd_mo and not venture.saving_high_usd_mo:
-        return venture.kind
-    return f"{venture.kind}: {venture.subject} ({_sums(venture)})"
+    if not alternative.saving_low_usd_mo and not alternative.saving_high_usd_mo:
+        return alternative.kind
+    return f"{alternative.kind}: {alternative.subject} ({_sums(alternative)})"
 
 
-def _sums(venture: VenturePart) -> str:
+def _sums(alternative: AlternativePart) -> str:
     """Give its figures in one line."""
-    word = "saves" if venture.saving_usd_mo >= 0 else "costs"
-    low, high = sorted((abs(venture.saving_low_usd_mo), abs(venture.saving_high_usd_mo)))
-    if venture.saving_low_usd_mo == venture.saving_high_usd_mo:
+    word = "saves" if alternative.saving_usd_mo >= 0 else "costs"
+    low, high = sorted((abs(alternative.saving_low_usd_mo), abs(alternative.saving_high_usd_mo)))
+    if alternative.saving_low_usd_mo == alternative.saving_high_usd_mo:
         span = ""
-    elif venture.saving_low_usd_mo * venture.saving_high_usd_mo > 0:
+    elif alternative.saving_low_usd_mo * alternative.saving_high_usd_mo > 0:
         span = f" ({dollars(low)} to {dollars(high)})"
     else:
-        span = f" ({dollars(venture.saving_low_usd_mo)} to {dollars(venture.saving_high_usd_mo)} saved)"
-    once = f", {dollars(venture.once_usd)} once" if venture.once_usd else ""
-    return f"{word} {dollars(abs(venture.saving_usd_mo))} a month{span}{once}{_payback(venture)}"
+        span = f" ({dollars(alternative.saving_low_usd_mo)} to {dollars(alternative.saving_high_usd_mo)} saved)"
+    once = f", {dollars(alternative.once_usd)} once" if alternative.once_usd else ""
+    return f"{word} {dollars(abs(alternative.saving_usd_mo))} a month{span}{once}{_payback(alternative)}"
 
 
-def _payback(venture: VenturePart) -> str:
-    if venture.payback_mo is None or not venture.once_usd:
+def _payback(alternative: AlternativePart) -> str:
+    if alternative.payback_mo is None or not alternative.once_usd:
         return ""
-    if venture.payback_mo > _LONG_MO:
+    if alternative.payback_mo > _LONG_MO:
         return ", paid back after more than 5 years"
-    months = max(1, round(venture.payback_mo))
+    months = max(1, round(alternative.payback_mo))
     return f", paid back after {months} month{'s' if months > 1 else ''}"
 
 

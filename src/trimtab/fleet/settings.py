@@ -199,7 +199,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ventures:
+class Alternatives:
     """Alternatives that are judged for every fleet and never planned: another cloud, own kernels, own hardware.
 
     All are planning assumptions, rough on purpose and shown with their sums: put your own quotes.
@@ -284,5 +284,5 @@ class Settings:
     planning: Planning = field(default_factory=Planning)
     ownership: Ownership = field(default_factory=Ownership)
     limits: Limits = field(default_factory=Limits)
-    ventures: Ventures = field(default_factory=Ventures)
+    alternatives: Alternatives = field(default_factory=Alternatives)
     hygiene: Hygiene = field(default_factory=Hygiene)

@@ -136,7 +136,7 @@ class Plan(ShownInNotebook):
     """Quotas and the limit on spot: what the plan uses of each, and what each costs."""
     roadmap: Roadmap | None = None
     """The year ahead; None in plans kept before it was worked out, and in those that an outlook alone is made of."""
-    ventures: tuple[Venture, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     """What is judged for every fleet and never planned."""
     moving_micro_usd: int = 0
     """What moving and traffic across regions and clouds are of `after`."""
@@ -339,7 +339,7 @@ class Roadmap:
         return self.fixed.year_usd - self.course.year_usd
 
 
-class VentureKind(Enum):
+class AlternativeKind(Enum):
     """What people propose whatever the fleet."""
 
     ANOTHER_CLOUD = "another cloud"
@@ -350,10 +350,10 @@ class VentureKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Venture:
+class Alternative:
     """One of them with its sum, beside the plan's bill. The saving is after what it costs to run, not what it costs to do."""
 
-    kind: VentureKind
+    kind: AlternativeKind
     subject: str
     saving_usd_mo: Estimate
     once_usd: float

@@ -41,6 +41,7 @@ from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spen
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
+from trimtab.plan.alternatives import ResidualBill, alternatives, unisolated
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.needed_replays import (
@@ -59,7 +60,6 @@ from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
 from trimtab.plan.program.fleet_problem import FleetBill, fleet_problem
 from trimtab.plan.program.solve import ChosenPlan, Lifted, price_limits, solve_problem
-from trimtab.plan.ventures import ResidualBill, unisolated, ventures
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
@@ -275,7 +275,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
         limits=price_limits(solved.paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
         roadmap=path.roadmap() if prospects.explains else None,
-        ventures=ventures(fleet, left, market, settings, shared),
+        alternatives=alternatives(fleet, left, market, settings, shared),
         work_gap_frac=_work_gap(drafted, chosen, settings),
     )
     return Planned(

@@ -36,6 +36,7 @@ from trimtab.emit.document.bill import (
 from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.emit.document.plan import (
     ActionPart,
+    AlternativePart,
     ChangePart,
     EffortSensitivityPart,
     LimitPart,
@@ -45,7 +46,6 @@ from trimtab.emit.document.plan import (
     SchedulePart,
     StepPart,
     TargetPart,
-    VenturePart,
 )
 from trimtab.emit.document.proof import (
     ActionProofPart,
@@ -64,6 +64,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "ActionPart",
     "ActionProofPart",
+    "AlternativePart",
     "AuditDocument",
     "BackTestPart",
     "BillByHour",
@@ -102,7 +103,6 @@ __all__ = [
     "TokenCostPart",
     "UndeclaredPart",
     "UnjudgedPart",
-    "VenturePart",
     "VerdictPart",
     "WastePart",
     "WhatIfPart",

@@ -195,7 +195,7 @@ class NotWorthPart(Part):
     """The reason."""
 
 
-class VenturePart(Part):
+class AlternativePart(Part):
     """An alternative that is judged for every fleet and never planned, with its figures beside the plan's bill."""
 
     kind: str
@@ -279,5 +279,5 @@ class PlanPart(Part):
     """Quotas and the limit on spot, what the plan uses of each, and what each costs."""
     roadmap: RoadmapPart | None = None
     """The year ahead; null if there is nothing to do, and in documents made before this was computed."""
-    always_judged: tuple[VenturePart, ...] = ()
+    always_judged: tuple[AlternativePart, ...] = ()
     """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from trimtab.deployment.kept_form import TYPE
 from trimtab.emit.document import (
     ActionPart,
+    AlternativePart,
     ChangePart,
     EffortSensitivityPart,
     LimitPart,
@@ -19,7 +20,6 @@ from trimtab.emit.document import (
     SchedulePart,
     StepPart,
     TargetPart,
-    VenturePart,
 )
 from trimtab.emit.document.switched import SwitchedActionPart, SwitchedPart
 from trimtab.emit.from_audit.shared import evidence_parts, known, share, to_cents, window_part
@@ -27,7 +27,7 @@ from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.emit.words import canary_steps, target_words
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.audit import Audit
-from trimtab.plan.model import Action, Change, NotWorthDoing, Roadmap, Schedule, TargetResult, Venture
+from trimtab.plan.model import Action, Alternative, Change, NotWorthDoing, Roadmap, Schedule, TargetResult
 from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.proof.switched import Switched
 
@@ -61,7 +61,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
         limits=tuple(_limit(limit) for limit in plan.limits),
-        always_judged=tuple(_venture(venture) for venture in plan.ventures),
+        always_judged=tuple(_alternative(alternative) for alternative in plan.alternatives),
         roadmap=roadmap_part(plan.roadmap) if plan.roadmap and plan.actions else None,
     )
 
@@ -86,18 +86,18 @@ def _not_worth(row: NotWorthDoing) -> NotWorthPart:
     )
 
 
-def _venture(venture: Venture) -> VenturePart:
-    return VenturePart(
-        kind=venture.kind.value,
-        subject=venture.subject,
-        saving_usd_mo=round(venture.saving_usd_mo.value, 2),
-        saving_low_usd_mo=round(venture.saving_usd_mo.low, 2),
-        saving_high_usd_mo=round(venture.saving_usd_mo.high, 2),
-        once_usd=round(venture.once_usd, 2),
-        payback_mo=None if venture.payback_mo is None else round(venture.payback_mo, 2),
-        worth=venture.worth,
-        reason=venture.reason,
-        assumptions=venture.assumptions,
+def _alternative(alternative: Alternative) -> AlternativePart:
+    return AlternativePart(
+        kind=alternative.kind.value,
+        subject=alternative.subject,
+        saving_usd_mo=round(alternative.saving_usd_mo.value, 2),
+        saving_low_usd_mo=round(alternative.saving_usd_mo.low, 2),
+        saving_high_usd_mo=round(alternative.saving_usd_mo.high, 2),
+        once_usd=round(alternative.once_usd, 2),
+        payback_mo=None if alternative.payback_mo is None else round(alternative.payback_mo, 2),
+        worth=alternative.worth,
+        reason=alternative.reason,
+        assumptions=alternative.assumptions,
     )
 
 

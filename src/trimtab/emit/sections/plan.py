@@ -24,7 +24,7 @@ from trimtab.emit.blocks import (
     strong,
     table,
 )
-from trimtab.emit.document import ActionPart, AuditDocument, RoadmapPart, VenturePart
+from trimtab.emit.document import ActionPart, AlternativePart, AuditDocument, RoadmapPart
 from trimtab.emit.html.charts import phone_waterfall, waterfall, year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent
@@ -32,12 +32,12 @@ from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import (
     UNDECLARED_LEAD,
     UNDECLARED_NOTE,
+    alternative_subject,
     interval,
     plan_note,
     quick_wins,
     roadmap_lines,
     undeclared_line,
-    venture_subject,
 )
 from trimtab.levers.registry import title_of
 
@@ -187,19 +187,19 @@ def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
 
 def closer_look_blocks(document: AuditDocument) -> list[Block]:
     """Return the alternatives that are worth a closer look."""
-    items = [_venture(venture) for venture in document.plan.always_judged if venture.worth]
+    items = [_alternative(alternative) for alternative in document.plan.always_judged if alternative.worth]
     return [Bullets(items=tuple(items))] if items else []
 
 
 def not_worth_blocks(document: AuditDocument) -> list[Block]:
     """Return what was considered and rejected, and why."""
-    ventures = [_venture(venture) for venture in document.plan.always_judged if not venture.worth]
+    alternatives = [_alternative(alternative) for alternative in document.plan.always_judged if not alternative.worth]
     refused = [
         _reasoned(f"{title_of(row.lever)}: {row.subject}", saves_words(row.saving_usd_mo), row.reason)
         for row in document.plan.not_worth_doing
     ]
-    items = (*ventures, *map(_item, refused))
-    return [Bullets(items=items, brief_items=len(ventures) + _BRIEF_LINES)] if items else []
+    items = (*alternatives, *map(_item, refused))
+    return [Bullets(items=items, brief_items=len(alternatives) + _BRIEF_LINES)] if items else []
 
 
 def unjudged_blocks(document: AuditDocument) -> list[Block]:
@@ -220,9 +220,11 @@ def undeclared_blocks(document: AuditDocument) -> list[Block]:
     ]
 
 
-def _venture(venture: VenturePart) -> ListItem:
-    words: Words = (strong(venture_subject(venture)), f": {venture.reason}")
-    return ListItem(words=words, beneath=f"assumed: {', '.join(venture.assumptions)}" if venture.assumptions else "")
+def _alternative(alternative: AlternativePart) -> ListItem:
+    words: Words = (strong(alternative_subject(alternative)), f": {alternative.reason}")
+    return ListItem(
+        words=words, beneath=f"assumed: {', '.join(alternative.assumptions)}" if alternative.assumptions else ""
+    )
 
 
 def _item(words: Words) -> ListItem:

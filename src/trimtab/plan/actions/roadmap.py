@@ -59,7 +59,7 @@ def efforts(drafts: Sequence[DraftAction], settings: Settings, *, entries: bool 
     return [
         work.each_weeks / keys.count(key)
         + work.once_weeks / levers.count(draft.lever)
-        + entries * sum(settings.ventures.migration_weeks / clouds.count(cloud) for cloud in draft.clouds)
+        + entries * sum(settings.alternatives.migration_weeks / clouds.count(cloud) for cloud in draft.clouds)
         for draft, key, work in zip(drafts, keys, works, strict=True)
     ]
 

@@ -349,7 +349,7 @@ def entry_micro_usd(settings: Settings, hours: int) -> int:
 
 def entry_usd(settings: Settings) -> float:
     """Return what going to another cloud costs once."""
-    return settings.ventures.migration_weeks * settings.planning.engineer_week_usd
+    return settings.alternatives.migration_weeks * settings.planning.engineer_week_usd
 
 
 def alone_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:

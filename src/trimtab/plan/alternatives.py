@@ -5,7 +5,7 @@ runs, one service's fault or full memory stops all of them, and no request or li
 So it is an option where somebody admits it only (`levers.sharing`); for the others this says what it would save.
 
 The sums stand on the use and the bill that the plan leaves, so that nothing is counted twice, and on assumptions that are
-settings (`fleet.settings.Ventures`). Nothing of it enters the plan: the figures say what it would cost and save.
+settings (`fleet.settings.Alternatives`). Nothing of it enters the plan: the figures say what it would cost and save.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trimtab.ledger import Bill
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.levers import commitments, sharing
 from trimtab.levers.registry import effort_of_lever
-from trimtab.plan.model import NotWorthDoing, Venture, VentureKind
+from trimtab.plan.model import Alternative, AlternativeKind, NotWorthDoing
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of, judging_histogram
@@ -216,9 +216,9 @@ class ResidualBill:
         return self._usd_hr.get(pool, usd(market.rate(pool)))
 
 
-def ventures(
+def alternatives(
     fleet: Fleet, left: ResidualBill, market: Market, settings: Settings, shared: Sequence[NotWorthDoing]
-) -> tuple[Venture, ...]:
+) -> tuple[Alternative, ...]:
     """Return the five judgements; `shared` are the pools on which unprotected sharing would give nodes back."""
     return (
         _another_cloud(left, market, settings),
@@ -229,19 +229,19 @@ def ventures(
     )
 
 
-def _venture(
-    kind: VentureKind,
+def _alternative(
+    kind: AlternativeKind,
     subject: str,
     saving: tuple[float, float, float],
     once_usd: float,
     why: str,
     settings: Settings,
     used: Sequence[str],
-) -> Venture:
+) -> Alternative:
     """Return the judgement of work that is paid once: worth it where the low end of the saving pays it back in time."""
     low, value, high = saving
     worth = low > 0 and once_usd <= low * settings.planning.max_payback_mo
-    return Venture(
+    return Alternative(
         kind=kind,
         subject=subject,
         saving_usd_mo=Estimate(value=value, low=low, high=high, basis=Basis.ASSUMED, because="stated assumptions"),
@@ -258,11 +258,11 @@ def _stated(name: str, settings: Settings) -> str:
     return f"{name} = {getattr(getattr(settings, group), key):g}"
 
 
-def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Venture:
+def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Alternative:
     """Hold the plan's use against the cheapest other provider that sells the same GPUs under the same buying option."""
-    stated = settings.ventures
-    used = ("ventures.migration_weeks", "planning.engineer_week_usd", "ventures.migration_data_gib",
-            "ownership.egress_usd_gib", "ventures.price_error_frac")  # fmt: skip
+    stated = settings.alternatives
+    used = ("alternatives.migration_weeks", "planning.engineer_week_usd", "alternatives.migration_data_gib",
+            "ownership.egress_usd_gib", "alternatives.price_error_frac")  # fmt: skip
     once = (
         stated.migration_weeks * settings.planning.engineer_week_usd
         + stated.migration_data_gib * settings.ownership.egress_usd_gib
@@ -270,7 +270,9 @@ def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Ve
     offers = _offers(left, market)
     if not offers:
         why = "no other provider of the price list sells these GPUs"
-        return _venture(VentureKind.ANOTHER_CLOUD, "the whole fleet", (0.0, 0.0, 0.0), once, why, settings, used)
+        return _alternative(
+            AlternativeKind.ANOTHER_CLOUD, "the whole fleet", (0.0, 0.0, 0.0), once, why, settings, used
+        )
     provider, (saving, spend, moved) = max(offers.items(), key=lambda item: (item[1][0], item[0]))
     spread = stated.price_error_frac * spend
     why = (
@@ -278,7 +280,7 @@ def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Ve
         "limits.providers asks for (--cloud)"
     )
     sums = (saving - spread, saving, saving + spread)
-    return _venture(VentureKind.ANOTHER_CLOUD, f"to {provider}", sums, once, why, settings, used)
+    return _alternative(AlternativeKind.ANOTHER_CLOUD, f"to {provider}", sums, once, why, settings, used)
 
 
 def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float, float]]:
@@ -318,9 +320,9 @@ def _per_gpu(gpu: str, capacity: CapacityType, market: Market) -> dict[str, floa
     return cheapest
 
 
-def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Settings) -> Venture:
+def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Settings) -> Alternative:
     """Take a stated gain on the serving and training that the plan leaves, less upkeep."""
-    stated = settings.ventures
+    stated = settings.alternatives
     kinds = (WorkloadKind.SERVING, WorkloadKind.TRAINING)
     gpu_hours = {workload.name: workload.gpu_hours for workload in fleet.workloads}
     touched = sum(workload.gpu_hours for workload in fleet.workloads if workload.kind in kinds)
@@ -333,21 +335,21 @@ def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Set
         f"({share:.0%} of the GPU-hours), less ${upkeep:,.0f} a month of upkeep"
     )
     sums = (-upkeep, spend * stated.kernels_gain_frac - upkeep, spend * stated.kernels_gain_high_frac - upkeep)
-    used = tuple(f"ventures.{setting.name}" for setting in fields(stated) if setting.name.startswith("kernels_"))
+    used = tuple(f"alternatives.{setting.name}" for setting in fields(stated) if setting.name.startswith("kernels_"))
     used += ("planning.engineer_week_usd",)
-    return _venture(VentureKind.OWN_KERNELS, "serving and training", sums, once, why, settings, used)
+    return _alternative(AlternativeKind.OWN_KERNELS, "serving and training", sums, once, why, settings, used)
 
 
-def _own_hardware(left: ResidualBill, market: Market, settings: Settings) -> Venture:
+def _own_hardware(left: ResidualBill, market: Market, settings: Settings) -> Alternative:
     """Carry the base of each pool on bought nodes: capital over its life, operations and power, against the plan's rate."""
-    stated = settings.ventures
-    used = tuple(f"ventures.{setting.name}" for setting in fields(stated) if setting.name.startswith("hardware_"))
+    stated = settings.alternatives
+    used = tuple(f"alternatives.{setting.name}" for setting in fields(stated) if setting.name.startswith("hardware_"))
     found = [bought for pool in sorted(left.usage) if (bought := _bought(pool, left, market, settings)) is not None]
     if not found:
         why = (
             "no pool has whole nodes in use at nearly all hours, of a GPU that is still sold new and not owned already"
         )
-        return _venture(VentureKind.OWN_HARDWARE, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
+        return _alternative(AlternativeKind.OWN_HARDWARE, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
     chosen = [base for base in found if base.sums[1] > 0] or [max(found, key=lambda base: base.sums[1])]
     low, value, high = (sum(base.sums[at] for base in chosen) for at in range(3))
     names = ", ".join(f"{base.nodes} x {base.pool.instance_type}" for base in chosen)
@@ -356,7 +358,7 @@ def _own_hardware(left: ResidualBill, market: Market, settings: Settings) -> Ven
         "operations and power, against the plan's rate; bought nodes stay when demand goes"
     )
     capital = sum(base.capital_usd for base in chosen)
-    judged = _venture(VentureKind.OWN_HARDWARE, names, (low, value, high), capital, why, settings, used)
+    judged = _alternative(AlternativeKind.OWN_HARDWARE, names, (low, value, high), capital, why, settings, used)
     cash = sum(base.cash_usd_mo for base in chosen)
     payback = capital / cash if cash > 0 else None
     worth = low > 0 and payback is not None and payback <= stated.hardware_payback_mo
@@ -385,7 +387,7 @@ def _bought(pool: Pool, left: ResidualBill, market: Market, settings: Settings) 
         return None
     listed = usd(market.rate(pool.held_as(CapacityType.ON_DEMAND)))
     rent = left.rate_usd_hr(pool, market)
-    stated = settings.ventures
+    stated = settings.alternatives
     off, years = stated.hardware_error_frac, stated.hardware_years
     cases = ((1 + off, max(years - 1, 1.0)), (1.0, years), (1 - off, years))
     low, value, high = (
@@ -404,7 +406,7 @@ def _bought(pool: Pool, left: ResidualBill, market: Market, settings: Settings) 
 
 
 def _node(pool: Pool, gpus: int, gpu: Gpu, listed_usd_hr: float, years: float, settings: Settings) -> OwnedHardware:
-    stated = settings.ventures
+    stated = settings.alternatives
     capital = listed_usd_hr * stated.hardware_price_hr
     return OwnedHardware(
         instance_type=pool.instance_type,
@@ -418,7 +420,7 @@ def _node(pool: Pool, gpus: int, gpu: Gpu, listed_usd_hr: float, years: float, s
     )
 
 
-def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Venture:
+def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Alternative:
     """Say what became of the spend plans whose rates are known: the plan weighs them, so that none has a sum beside it."""
     used = ("planning.max_term_years",)
     offers = commitments.propose_spend(left.usage, market)
@@ -430,17 +432,17 @@ def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Ven
     if bought:
         spend = sum(usd(commitment.micro_usd_hr) for commitment in bought)
         why = f"in the plan: ${spend:,.2f} an hour with what is held, weighed with the reservations; no more would pay"
-    return _venture(VentureKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
+    return _alternative(AlternativeKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
 
 
-def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:
+def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Alternative:
     """Sum what packing small services on whole GPUs would give back, of those whose owners did not admit it."""
     used = ("assumptions.memory_headroom_frac", "bands.find_cause_frac")
     saving = sum(refusal.saving_usd_mo or 0.0 for refusal in shared)
     if not shared:
         why = "no pool has two small services that would fit fewer nodes together and whose owners do not admit it already"
-        return _venture(VentureKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
+        return _alternative(AlternativeKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
     once = len(shared) * effort_of_lever(shared[0].lever, settings).weeks * settings.planning.engineer_week_usd
     first = max(shared, key=lambda refusal: refusal.saving_usd_mo or 0.0)
     sums = (0.0, saving, saving)
-    return _venture(VentureKind.UNISOLATED, first.subject, sums, once, first.reason, settings, used)
+    return _alternative(AlternativeKind.UNISOLATED, first.subject, sums, once, first.reason, settings, used)

@@ -9,11 +9,11 @@ from tests.plan.fleets import nodes_of, so_much, spend_at
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Settings, Ventures
+from trimtab.fleet.settings import Alternatives, Settings
 from trimtab.levers import sharing
-from trimtab.plan.model import NotWorthDoing, VentureKind
+from trimtab.plan.alternatives import ResidualBill, alternatives
+from trimtab.plan.model import AlternativeKind, NotWorthDoing
 from trimtab.plan.program.table import exact_bill
-from trimtab.plan.ventures import ResidualBill, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd
 
 HOURS = 168
@@ -35,19 +35,19 @@ def left(pool, nodes, commitments=()):
 
 
 def judged(use, settings=None, shared=()):
-    return {one.kind: one for one in ventures(NoWorkloads(), use, market(), settings or Settings(), shared)}
+    return {one.kind: one for one in alternatives(NoWorkloads(), use, market(), settings or Settings(), shared)}
 
 
 def test_all_are_always_there_also_where_there_is_nothing_to_gain():
     found = judged(left(Pool("aws", "p3.8xlarge", "us-east-1"), 0))
 
-    assert set(found) == set(VentureKind)
+    assert set(found) == set(AlternativeKind)
     assert not any(one.worth for one in found.values())
     assert all(one.reason and one.assumptions for one in found.values())
 
 
 def test_another_cloud_saves_the_difference_of_list_rates_and_costs_its_migration():
-    found = judged(left(P4D, 2))[VentureKind.ANOTHER_CLOUD]
+    found = judged(left(P4D, 2))[AlternativeKind.ANOTHER_CLOUD]
     spend = 2 * usd(market().rate(P4D)) * HR_PER_MO
 
     assert 0 < found.saving_usd_mo.low < found.saving_usd_mo.value < found.saving_usd_mo.high < spend
@@ -56,16 +56,16 @@ def test_another_cloud_saves_the_difference_of_list_rates_and_costs_its_migratio
 
 
 def test_a_migration_that_costs_too_much_is_not_worth_it():
-    dear = replace(Settings(), ventures=Ventures(migration_weeks=10_000.0))
+    dear = replace(Settings(), alternatives=Alternatives(migration_weeks=10_000.0))
 
-    assert not judged(left(P4D, 2), dear)[VentureKind.ANOTHER_CLOUD].worth
+    assert not judged(left(P4D, 2), dear)[AlternativeKind.ANOTHER_CLOUD].worth
 
 
 def test_hardware_is_held_against_the_committed_rate_where_the_plan_commits():
     rate = micro_usd(usd(market().rate(P4D)) / 2)
     held = so_much(2, nodes_of(P4D, rate))
-    listed = judged(left(P4D, 2))[VentureKind.OWN_HARDWARE]
-    committed = judged(left(P4D, 2, (held,)))[VentureKind.OWN_HARDWARE]
+    listed = judged(left(P4D, 2))[AlternativeKind.OWN_HARDWARE]
+    committed = judged(left(P4D, 2, (held,)))[AlternativeKind.OWN_HARDWARE]
 
     difference = 2 * usd(rate) * HR_PER_MO
     assert listed.saving_usd_mo.value - committed.saving_usd_mo.value == pytest.approx(difference, rel=1e-6)
@@ -73,8 +73,8 @@ def test_hardware_is_held_against_the_committed_rate_where_the_plan_commits():
 
 
 def test_hardware_by_hand():
-    found = judged(left(P4D, 1))[VentureKind.OWN_HARDWARE]
-    listed, stated = usd(market().rate(P4D)), Ventures()
+    found = judged(left(P4D, 1))[AlternativeKind.OWN_HARDWARE]
+    listed, stated = usd(market().rate(P4D)), Alternatives()
     capital = listed * 6_000
     annuity = 0.08 / (1 - 1.08**-4)
     power_usd_hr = 8 * 400 / 1000 * stated.hardware_power_factor * stated.hardware_pue * 0.10
@@ -85,12 +85,12 @@ def test_hardware_by_hand():
 
 
 def test_a_gpu_that_is_no_longer_sold_is_not_bought():
-    assert judged(left(P3, 4))[VentureKind.OWN_HARDWARE].subject == "nothing"
+    assert judged(left(P3, 4))[AlternativeKind.OWN_HARDWARE].subject == "nothing"
 
 
 def test_sharing_without_isolation_has_the_sum_of_its_pools_and_is_never_worth_it():
     row = NotWorthDoing(lever=sharing.NAME, subject="a, b", saving_usd_mo=5_000.0, reason="requests wait")
-    found = judged(left(P4D, 1), shared=(row, row))[VentureKind.UNISOLATED]
+    found = judged(left(P4D, 1), shared=(row, row))[AlternativeKind.UNISOLATED]
 
     assert found.saving_usd_mo.value == pytest.approx(10_000)
     assert not found.worth
@@ -107,11 +107,13 @@ def planned_at(rate, tmp_path, use):
     path = tmp_path / "own.csv"
     path.write_text(PLAN_RATES.format(rate=rate))
     sold = replace(market(), catalog=load_catalog(path))
-    return {one.kind: one for one in ventures(NoWorkloads(), use, sold, Settings(), ())}[VentureKind.SAVINGS_PLAN]
+    return {one.kind: one for one in alternatives(NoWorkloads(), use, sold, Settings(), ())}[
+        AlternativeKind.SAVINGS_PLAN
+    ]
 
 
 def test_a_savings_plan_without_rates_is_asked_for():
-    found = judged(left(P4D, 2))[VentureKind.SAVINGS_PLAN]
+    found = judged(left(P4D, 2))[AlternativeKind.SAVINGS_PLAN]
 
     assert (found.worth, found.subject) == (False, "nothing")
     assert "--prices" in found.reason
