@@ -21,7 +21,6 @@ from trimtab.fleet.model import Window
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, Others
-from trimtab.review.forecasts import Forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.review.signals import Kind, Signal, formula_of, formula_queries, signals_of
 from trimtab.review.timetables import timed_replicas
@@ -310,11 +309,11 @@ def _activation_load(signal: Signal, replica: Replica) -> float:
     return _target(replace(signal, target=signal.activation), replica)[0]
 
 
-def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, ...]) -> Scaling:
+def _forecast(hpa: HpaPolicy, signal: Signal, seen: ForecastPolicy, notes: tuple[str, ...]) -> Scaling:
     """Return the forecasting policy, if its rules count on the very autoscaler that follows them."""
     stated = (hpa.min_replicas, hpa.max_replicas, max(SYNC_S, hpa.down_stabilization_s))
-    counted = (seen.min_replicas, seen.max_replicas, seen.held_for_s)
-    if stated != counted or not math.isclose(seen.target_frac, signal.target, rel_tol=_SAME_UNIT_FRAC):
+    counted = (seen.hpa.min_replicas, seen.hpa.max_replicas, seen.hpa.down_stabilization_s)
+    if stated != counted or not math.isclose(seen.hpa.target_frac, signal.target, rel_tol=_SAME_UNIT_FRAC):
         return Scaling(policy=None, refused=f"{signal.name}: its rules count on another least, most, target or window")
     return Scaling(
         policy=ForecastPolicy(rules=seen.rules, hpa=hpa._replace(metric=Metric.SIGNAL, window_s=SYNC_S)), notes=notes

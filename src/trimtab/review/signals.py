@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from trimtab.catalog.model_servers import PROXIES, SERVERS
+from trimtab.emit.manifests.demand_rules import LOAD, LOAD_WANTED
+from trimtab.emit.manifests.forecast_rules import read_forecast
 from trimtab.fleet.token_work import TokenWork
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S, window_steps
-from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.sources.kubernetes.objects import at, listed, quantity, text
 from trimtab.tables.workloads import averaged_over_s, ranges_of, rests_on_replicas
@@ -113,7 +115,7 @@ class Signal:
     """Whether it still tells of requests while there is no pod."""
     activation: float = 0.0
     """Above which a trigger is active, in the series' own unit."""
-    forecast: Forecast | None = None
+    forecast: ForecastPolicy | None = None
     notes: tuple[str, ...] = ()
     tokens: TokenWork | None = None
     """What each token counts of a mean request, where it goes by their work."""
@@ -469,10 +471,10 @@ def _demand_of(query: str) -> tuple[str, int]:
     return (mean["demand"], int(mean["window"]) + 1) if mean else (demand, SYNC_S)
 
 
-def _forecast_of(query: str, scaler: Scaler, records: Records) -> Forecast | None:
+def _forecast_of(query: str, scaler: Scaler, records: Records) -> ForecastPolicy | None:
     """Return the forecast that a series is the last of; None where it is none."""
     found = _SELECTOR.match(query)
-    if found is None or found[1] != WANTED:
+    if found is None or found[1] != LOAD_WANTED:
         return None
     workload = text(scaler.spec, "scaleTargetRef", "name")
     return read_forecast(records, f'{{namespace="{scaler.namespace}",workload="{workload}"}}')

@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trimtab.emit.manifests.forecast_rules import forecast_records
+from trimtab.emit.manifests.forecast_rules import forecast_records, read_forecast
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules, forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
-from trimtab.review.forecasts import Forecast, read_forecast
 
 LABELS = '{namespace="prod",workload="api"}'
 
@@ -34,11 +33,10 @@ policies = st.builds(
     ForecastPolicy,
     rules=rules,
     hpa=st.builds(
-        HpaPolicy,
+        lambda **counted_on: HpaPolicy(metric=Metric.SIGNAL, **counted_on),
         target_frac=shares(0.05, 1.0),
         min_replicas=st.integers(1, 50),
         max_replicas=st.one_of(st.integers(50, 500), st.just(NO_LIMIT)),
-        metric=st.just(Metric.SIGNAL),
         down_stabilization_s=st.integers(15, 3600),
     ),
 )
@@ -47,15 +45,7 @@ policies = st.builds(
 @given(policies)
 @settings(deadline=None)
 def test_rules_are_read_as_the_policy_that_wrote_them(policy):
-    found = read_forecast(written(policy), LABELS)
-
-    assert found == Forecast(
-        rules=policy.rules,
-        target_frac=policy.hpa.target_frac,
-        min_replicas=policy.hpa.min_replicas,
-        max_replicas=policy.hpa.max_replicas,
-        held_for_s=policy.hpa.down_stabilization_s,
-    )
+    assert read_forecast(written(policy), LABELS) == policy
 
 
 @pytest.mark.parametrize("record", written(forecast_policy(cold_start_s=120.0)))
