@@ -101,7 +101,12 @@ def test_where_nothing_can_be_written_the_answer_is_still_given(tmp_path, monkey
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((), 2, "which fleet?"),
+        ((), 2, "give the folder of a bundle (trimtab audit fleet/)"),
+        (
+            ("--demo", "finetune-7b", "--from", "14d"),
+            2,
+            "--from and --to choose the window of a server; --demo is read whole",
+        ),
         (("--demo", "finetune-7b", "."), 2, "BUNDLE and --demo name different histories"),
         (("--demo", "finetune-8b"), 1, "did you mean finetune-7b"),
         (("--demo", "--fields", "plan"), 2, "--fields goes with -o json, yaml or csv"),

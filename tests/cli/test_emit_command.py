@@ -40,7 +40,7 @@ def test_the_files_of_the_last_audit_are_written_and_listed(folder):
 def test_what_no_file_carries_is_said_with_its_reason(folder):
     shown = run()
 
-    assert "left to you: a5, research/nlp-exp: the nodes that it leaves are not known by name" in shown.stderr
+    assert "left to you: a3, a5, research/nlp-exp: the nodes that it leaves are not known by name" in shown.stderr
 
 
 def test_what_left_the_plan_leaves_the_folder_and_nothing_else_does(folder):

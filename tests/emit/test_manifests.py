@@ -15,7 +15,7 @@ from tests.emit.validity import UNSCHEMED, cel_faults, schema_faults, structural
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
-from trimtab.emit.manifests.emission import ApplyStage
+from trimtab.emit.manifests.emission import ApplyStage, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
@@ -262,6 +262,16 @@ def test_a_signal_that_nothing_records_is_withheld():
     emission = emit_plan(replace(plan, actions=(replace(plan.actions[0], changes=(bare,)),)), example_facts())
 
     assert "nothing here records" in emission.withheld[0].reason
+
+
+def test_what_several_actions_leave_for_one_reason_is_said_once():
+    withheld = [
+        Withheld(action=action, subject="prod/chat", reason="its pods were not read") for action in ("a1", "a2")
+    ]
+
+    emission = replace(EMISSIONS[Autoscaler.KEDA], withheld=tuple(withheld))
+
+    assert emission.grouped() == (("a1, a2", ("prod/chat",), "its pods were not read"),)
 
 
 def test_the_same_plan_gives_the_same_bytes():

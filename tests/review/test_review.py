@@ -361,6 +361,16 @@ def test_a_folder_without_manifests_is_refused(tmp_path):
         list(read_manifests(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("plan.json", '{"schema_version": 1}'), ("values.yaml", "replicas: 2\n")]
+)
+def test_files_without_kubernetes_objects_are_refused_where_a_pipeline_named_the_wrong_ones(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+
+    with pytest.raises(InputError, match="no Kubernetes objects there"):
+        list(read_manifests(tmp_path / name))
+
+
 def test_a_number_of_gpus_that_is_none_is_refused_with_its_place(bundle):
     with pytest.raises(
         InputError, match=r"change\.yaml: Deployment prod/api, nvidia\.com/gpu: 'two' is not a whole number"

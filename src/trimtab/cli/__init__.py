@@ -135,6 +135,13 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a call that it refuses is told what to do instead."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise import_module("trimtab.cli.cures").with_cure(error) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
+
 from trimtab.catalog import Catalog
 from trimtab.cli import say
 from trimtab.cli.progress import Tell
@@ -47,10 +49,13 @@ class HistoryChoice:
         ]
         if len(named) > 1:
             raise UsageError(f"{' and '.join(named)} name different histories: give one of them")
+        if named and self.source.is_windowed:
+            raise UsageError(f"--from and --to choose the window of a server; {named[0]} is read whole: leave them out")
         if not named and not self.source.url:
+            command = click.get_current_context().command_path
             raise UsageError(
-                "which fleet? give the folder of a bundle (trimtab audit fleet/) or a server (--prometheus URL), "
-                "or try a demonstration (trimtab audit --demo)"
+                f"which fleet? give the folder of a bundle ({command} fleet/) or a server (--prometheus URL), "
+                f"or try a demonstration ({command} --demo)"
             )
 
 

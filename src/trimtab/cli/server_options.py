@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from trimtab.cli.options import FILE, FILE_OR_FOLDER, option
+from trimtab.cli.options import FILE, FILE_OR_FOLDER, is_typed, option
 from trimtab.errors import UsageError
 from trimtab.units import as_utc, floor_hour, parse_span
 
@@ -37,9 +37,10 @@ class ServerOptions:
         help="Maximum number of large queries that run on a server at the same time.",
     )  # fmt: skip
     start: str = option(
-        "--from", default="14d", show_default=True, help="Start of the window: 14d, now-14d, 2026-09-01."
-    )
-    end: str = option("--to", default="now", show_default=True, help="End of the window.")
+        "--from", default="14d", show_default=True, metavar="TIME",
+        help="Start of the window: 14d, now-14d, 2026-09-01.",
+    )  # fmt: skip
+    end: str = option("--to", default="now", show_default=True, metavar="TIME", help="End of the window.")
     bills: tuple[Path, ...] = option(
         "--focus", type=FILE_OR_FOLDER, help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."
     )
@@ -79,6 +80,11 @@ class ServerOptions:
         if twice:
             raise UsageError(f"two servers are named {twice[0]!r}; give each a name with --prometheus NAME=URL")
         return found
+
+    @property
+    def is_windowed(self) -> bool:
+        """Return whether a window was asked for on the command line."""
+        return is_typed("start") or is_typed("end")
 
     def window(self) -> tuple[datetime, datetime]:
         """Return the window as of now. Raises UsageError."""

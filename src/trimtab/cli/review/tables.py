@@ -14,6 +14,7 @@ from trimtab.units import per_month, usd
 
 TABLE_FIELDS = ("workload", "change_usd_mo", "target", "before_frac", "after_frac", "required_frac", "verdict")
 """Columns of the table for people: what changes is said in words below it."""
+_UNCHANGED = "No workload of this history is changed."
 _FEW = 20
 """Rows that a comment shows of what is not modelled."""
 
@@ -36,17 +37,14 @@ def review_sheet(found: Review) -> Sheet:
         f"{workload.workload} would {'; '.join(workload.changes)}" for workload in found.workloads if workload.changes
     ]
     verdict, *others = _notes(found)
-    return Sheet(columns=COLUMNS, rows=list(_rows(found)), notes=[verdict, *changes, *others])
+    rows = list(_rows(found))
+    return Sheet(columns=COLUMNS, rows=rows, notes=[*([] if rows else [_UNCHANGED]), verdict, *changes, *others])
 
 
 def review_comment(found: Review) -> str:
     """Return a comment for a pull request: the verdict, the bill, each target, what would stop pods, what was not read."""
     rows = list(_rows(found))
-    table = (
-        Sheet(columns=COLUMNS, rows=rows).table()
-        if rows
-        else Paragraph(words="No workload of this history is changed.")
-    )
+    table = Sheet(columns=COLUMNS, rows=rows).table() if rows else Paragraph(words=_UNCHANGED)
     notes = list(_notes(found))
     more = [f"and {len(notes) - _FEW - 1} more"] if len(notes) > _FEW + 1 else []
     return write_comment("review", _verdict(found), [table, bullets([*notes[: _FEW + 1], *more])])

@@ -153,11 +153,14 @@ class Emission:
         return {stage: number for number, stage in enumerate(held, start=1)}
 
     def grouped(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """Return what was withheld as (action, subjects, reason), subjects of one action and reason together."""
-        groups: dict[tuple[str, str], list[str]] = {}
+        """Return what was withheld as (actions, subjects, reason), once where several actions leave the same."""
+        subjects: dict[tuple[str, str], list[str]] = {}
         for left in self.withheld:
-            groups.setdefault((left.action, left.reason), []).append(left.subject)
-        return tuple((action, tuple(subjects), reason) for (action, reason), subjects in groups.items())
+            subjects.setdefault((left.action, left.reason), []).append(left.subject)
+        actions: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        for (action, reason), found in subjects.items():
+            actions.setdefault((tuple(found), reason), []).append(action)
+        return tuple((", ".join(found), named, reason) for (named, reason), found in actions.items())
 
     def of_action(self, action: str) -> tuple[ManifestFile, ...]:
         """Return the files that enact an action."""

@@ -89,10 +89,12 @@ def write_sections(sections: Iterable[Section], screen: Screen) -> list[str]:
 def write_table(table: Table, notes: Sequence[str] = (), *, width: int, colour: bool) -> str:
     """Return a table as text, in parts where it is too wide, and notes below it.
 
-    A note of several lines is laid out already (a command, a picture) and kept as it is.
+    A note of several lines is laid out already (a command, a picture) and kept as it is. Heads without rows are left out where
+    notes say what there is.
     """
     screen = Screen(width=width, colour=colour, level=DetailLevel.FULL)
-    parts = ["\n".join(_table_lines(part, screen)) for part in _parts(in_whole_dollars(table), width)]
+    shown = _parts(in_whole_dollars(table), width) if table.rows or not notes else ()
+    parts = ["\n".join(_table_lines(part, screen)) for part in shown]
     foot = "\n".join(line for note in notes for line in _note_lines(note, screen))
     return "\n\n".join([*parts, *([foot] if foot else [])])
 

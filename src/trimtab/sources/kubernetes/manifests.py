@@ -31,7 +31,7 @@ _TEMPLATED = "{{"
 
 
 def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
-    """Yield every document of a folder with the name of its file; raises InputError where there is none, or one is not YAML.
+    """Yield every document of a folder with the name of its file; raises InputError where no object is, or one is not YAML.
 
     A folder with a kustomization of resources is built where `kustomize` or `kubectl` is installed; else its files are read one
     by one, and patches for what they set, and after them its shell scripts, for commands that make node groups; Helm values and
@@ -48,17 +48,24 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
             path for path in folder.rglob("*") if is_manifest(path, folder) and not path.stem.endswith(OF_CHARTS)
         )
     )
-    if not files and not (folder / _EMITTED).is_file():
+    is_emitted = (folder / _EMITTED).is_file()
+    if not files and not is_emitted:
         raise InputError(
             f"{folder}: no .yaml or .json files there; give the folder of manifests that a change would apply"
         )
+    are_objects = False
     for file in files:
         where = file.name if folder.is_file() else str(file.relative_to(folder))
-        yield from ((where, document) for document in _manifest_documents(file))
+        for document in _manifest_documents(file):
+            are_objects |= file.name in _KUSTOMIZATIONS or (isinstance(document, Mapping) and "kind" in document)
+            yield where, document
     for script in sorted(folder.rglob(f"*{_SCRIPT}")) if folder.is_dir() else ():
         if _is_read(script, folder, rollback=False):
-            content = script.read_text(encoding="utf-8", errors="replace")
-            yield from ((str(script.relative_to(folder)), group) for group in node_groups_of(content))
+            for group in node_groups_of(script.read_text(encoding="utf-8", errors="replace")):
+                are_objects = True
+                yield str(script.relative_to(folder)), group
+    if not are_objects and not is_emitted:
+        raise InputError(f"{folder}: no Kubernetes objects there; give the manifests that a change would apply")
 
 
 def _manifest_documents(file: Path) -> list[object]:
