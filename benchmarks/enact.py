@@ -136,7 +136,7 @@ def proved_fleet(
     made = plan_and_prove(PlanningInput(bundle=bundle, settings=settings, catalog=catalog, owned=owned))
     planned, opened = made.planned, made.opened
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
-    facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
+    facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings, later=opened.proof)
     return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=proven, facts=facts)
 
 

@@ -10,7 +10,7 @@ from tests.emit.cluster_example import P4D
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.placement import HomeNodes, resolve
-from trimtab.emit.manifests.cluster_facts import facts_of_fleet, pods_if_none_waited, with_cluster
+from trimtab.emit.manifests.cluster_facts import facts_of_fleet, with_cluster
 from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
 from trimtab.errors import InputError
@@ -19,6 +19,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import JobsObservation
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
+from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import law_of
 from trimtab.sources.kubernetes.pods import gpu_containers_of
 
@@ -119,18 +120,46 @@ def test_cells_of_pods_that_no_collect_writes_are_refused_by_name(cells):
         )
 
 
-def test_runs_that_queued_count_as_if_each_had_started_when_it_came():
-    jobs = JobsObservation(
-        submit_s=np.array([0.0, 10.0, 20.0, 5_000.0]),
-        start_s=np.array([0.0, 1_000.0, 2_000.0, 5_000.0]),
-        end_s=np.array([1_000.0, 2_000.0, 3_000.0, 5_100.0]),
-        gpus=np.array([32.0, 32.0, 32.0, 8.0]),
-        pods=np.array([4, 4, 4, 1]),
-        cut=np.zeros(4, dtype=bool),
+def runs(*each):
+    """Runs of (submitted, started, ended, pods of 8 GPUs)."""
+    submit_s, start_s, end_s, pods = (np.array(column) for column in zip(*each, strict=True))
+    return JobsObservation(
+        submit_s=submit_s.astype(float),
+        start_s=start_s.astype(float),
+        end_s=end_s.astype(float),
+        gpus=8.0 * pods,
+        pods=pods,
+        cut=np.zeros(len(pods), dtype=bool),
     )
 
-    assert pods_if_none_waited(jobs) == 12
-    assert pods_if_none_waited(jobs.part(np.array([], dtype=int))) == pods_if_none_waited(None) == 0
+
+def test_runs_that_queued_count_as_if_each_had_started_when_it_came():
+    queued = runs((0, 0, 1_000, 4), (10, 1_000, 2_000, 4), (20, 2_000, 3_000, 4), (5_000, 5_000, 5_100, 1))
+
+    assert queued.most_pods() == 12
+    assert queued.part(np.array([], dtype=int)).most_pods() == 0
+
+
+def test_runs_that_last_longer_or_start_first_meet_more_of_those_that_follow():
+    in_turn = runs((0, 0, 1_000, 4), (1_000, 1_000, 2_000, 4), (2_000, 2_000, 3_000, 4))
+
+    assert in_turn.most_pods() == 4
+    assert in_turn.most_pods(startup_s=60.0) == 8
+    assert in_turn.most_pods(times=2.5) == 12
+
+
+def test_runs_that_meet_after_the_plans_window_count_too(fleet):
+    market = Market(catalog=load_catalog(), at=END.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    one = replace(fleet.workloads[0], jobs=runs((0, 0, 1_000, 4)))
+    later = replace(one, jobs=runs((0, 0, 1_000, 4), (10, 10, 1_000, 4), (20, 20, 1_000, 4)))
+    fleets = [replace(fleet, workloads=(workload,)) for workload in (one, later)]
+
+    known = [
+        facts_of_fleet(fleets[0], SETTINGS, market, owner_kinds={}, pools=(), later=after).workloads[0]
+        for after in (None, fleets[1])
+    ]
+
+    assert [facts.pods_if_none_waited for facts in known] == [4, 12]
 
 
 def test_a_pool_for_runs_holds_all_that_may_start_at_once():
@@ -139,6 +168,10 @@ def test_a_pool_for_runs_holds_all_that_may_start_at_once():
     here = PlacedWorkload(known=known, deployment=AS_IT_IS, place=resolve(home, AS_IT_IS), actions=(), waits={})
 
     queued = replace(here, known=replace(known, pods_if_none_waited=15))
+    slower = replace(
+        queued, place=replace(queued.place, speed=Estimate(value=0.6, low=0.5, high=0.7, basis=Basis.MODELLED))
+    )
 
     assert here.burst_nodes == 8
     assert queued.burst_nodes == 30
+    assert slower.burst_nodes == 60

@@ -115,6 +115,36 @@ def test_runs_within_their_quota_wait_for_nothing(nightly_runs):
     assert found.unread == ()
 
 
+@pytest.fixture(scope="module")
+def three_at_once():
+    """Three runs of eight GPUs on the hour of every noon, each on one of three nodes that stay up."""
+    rows = FleetRows(days=7)
+    for node in range(3):
+        name = f"n{node}"
+        rows.node(name, "p4d.24xlarge").hold("lab/nightly", name, range(8), owner_kind="Job")
+        for day in range(7):
+            start = 24.0 * day + 12
+            rows.use("lab/nightly", name, 0, range(24 * day + 12, 24 * day + 16), sm=0.9)
+            rows.job("lab/nightly", start, start, start + 4, 8, name=f"{name}-{day}")
+    rows.workloads = {
+        "lab/nightly": {"kind": "batch", "targets": [{"metric": "queue_wait", "quantile": 0.9, "limit_s": 1800}]}
+    }
+    return rows.bundle()
+
+
+@pytest.mark.parametrize(("gpus", "waiting", "kept_frac"), [(24, 0, 1.0), (23, 7, 2 / 3), (15, 14, 1 / 3)])
+def test_runs_wait_for_the_limit_of_their_node_pool(three_at_once, gpus, waiting, kept_frac):
+    job = JOB.partition("\n---")[0].replace("nvidia.com/gpu: 1}", "nvidia.com/gpu: 8}")
+    text = job + "\n---" + on_pool(types="p4d.24xlarge", limit=gpus).partition("---")[2]
+
+    found = reviewed(three_at_once, text.replace(", labels: {kueue.x-k8s.io/queue-name: nights}", ""))
+
+    said = [fault.what for fault in found.findings if "wait for the limit of node pool gpus" in fault.what]
+    assert [what.partition(" ")[0] for what in said] == ([str(waiting)] if waiting else [])
+    (run,) = found.workloads
+    assert run.targets[0].after_frac == pytest.approx(kept_frac)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -203,6 +203,15 @@ class JobsObservation:
         """Return how long each run queued."""
         return self.start_s - self.submit_s
 
+    def most_pods(self, *, times: float = 1.0, startup_s: float = 0.0) -> int:
+        """Return the most pods at once had no run waited, where each takes so many times as long, after a start."""
+        runs = self.unqueued or self
+        ends_s = runs.submit_s + (runs.end_s - runs.start_s) * times + startup_s
+        moments_s = np.concatenate([ends_s, runs.submit_s])
+        pods = np.concatenate([-runs.pods, runs.pods])
+        # at one moment those that end go first: the sort is stable and ends stand before starts
+        return int(np.cumsum(pods[np.argsort(moments_s, kind="stable")]).max(initial=0))
+
     def part(self, chosen: IntArray) -> JobsObservation:
         """Return some of the runs, in the order requested, as they came."""
         return replace(

@@ -39,14 +39,20 @@ def kept_plan(
     settings, catalog = settings or Settings(), catalog or load_catalog()
     records = own_spot_records(bundle, found.plan.window)
     market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
-    carried = carried_at(bundle, market, build_fleet(bundle, settings, found.plan.window))
-    (fleet,), market = carried.fleets, carried.market
-    facts = emit_facts(found.plan, bundle, fleet, market, settings)
+    windows = (found.plan.window, found.proof.window)
+    carried = carried_at(bundle, market, *(build_fleet(bundle, settings, window) for window in windows))
+    (fleet, later), market = carried.fleets, carried.market
+    facts = emit_facts(found.plan, bundle, fleet, market, settings, later=later)
     return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
 
 
-def emit_facts(plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, settings: Settings) -> EmitFacts:
-    """Return what a history tells of the cluster that a plan's manifests are for; `fleet` is that of the plan's window."""
+def emit_facts(
+    plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, settings: Settings, *, later: Fleet | None = None
+) -> EmitFacts:
+    """Return what a history tells of the cluster that a plan's manifests are for.
+
+    `fleet` is that of the plan's window, `later` that of the proof's: what is emitted has room for the runs of both.
+    """
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
         pool
@@ -60,6 +66,7 @@ def emit_facts(plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, setting
         market,
         owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
         pools={*fleet.usage.pools, *changed},
+        later=later,
     )
     return with_cluster(
         facts,

@@ -32,12 +32,14 @@ from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.starts import run_startup_s
+from trimtab.ledger.arrays import FloatArray
 from trimtab.levers import gpu_count, idle_release, overflow, schedule, sharing
 from trimtab.policies.deferral import start_s
 from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs, pod_gpus_of_runs
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.replica_law import leaves_enough
-from trimtab.review.karpenter import NODE_POOL, joined
+from trimtab.review.karpenter import NODE_POOL, joined, most_gpus
 from trimtab.review.manifests import NOTEBOOK_TIMETABLE, DeclaredPods, Manifests, Scaler
 from trimtab.review.placing import (
     ManifestFault,
@@ -51,7 +53,7 @@ from trimtab.review.placing import (
     with_fewer_gpus,
 )
 from trimtab.review.pools import GPU, INSTANCE_TYPE_LABELS, NodePool
-from trimtab.review.queues import AdmittedRuns, ClusterQueue, QueuedRuns, admit, deferral_of, only_flavor
+from trimtab.review.queues import Admission, AdmittedRuns, ClusterQueue, QueuedRuns, admit, deferral_of, only_flavor
 from trimtab.review.replicas import most_wanted, room_on, scale_replicas
 from trimtab.review.timetables import active_spans, moments
 from trimtab.sources.kubernetes.objects import Object, at, listed, number, text
@@ -135,6 +137,7 @@ def proposed_deployments(cases: Mapping[str, Case], market: Market, manifests: M
     for names in taking_turns.values():
         found |= _beside_one_another({name: cases[name] for name in names}, market, manifests)
     _admit(cases, manifests, found)
+    _within_limits(cases, found)
     return found
 
 
@@ -198,6 +201,59 @@ def _say_waits(
             f"(withinClusterQueue: {queue.preempts}) after {made.lost_s.sum() / S_PER_HR:.2g} h of work in all, which is lost "
             "unless they save it, and is not billed here",
             "save and resume, raise the quota, or set withinClusterQueue: Never",
+        )  # fmt: skip
+
+
+def _within_limits(cases: Mapping[str, Case], found: Mapping[str, Proposed]) -> None:
+    """Say how long runs wait for the limits of the node pools that make their nodes, first come, first served."""
+    asked: dict[str, list[str]] = defaultdict(list)
+    for name, proposed in found.items():
+        if proposed.run_nodes is not None and not proposed.refused and cases[name].workload.jobs is not None:
+            asked[proposed.run_nodes.name].append(name)
+    for names in asked.values():
+        pool, per_node = found[names[0]].run_nodes, max(_node_gpus(cases[name], found[name]) for name in names)
+        most = None if pool is None else most_gpus(pool, per_node)
+        if pool is None or most is None:
+            continue
+        limit = Admission.of([float(most)], strict=True)
+        made = admit([(_on_nodes(cases[name], found[name]), limit) for name in names])
+        for name, part in zip(names, made, strict=True):
+            _say_limit(name, part.waits_s, pool, most, found[name])
+
+
+def _on_nodes(case: Case, found: Proposed) -> QueuedRuns:
+    """Return the runs of a workload as they come to a node pool: with the GPUs of whole nodes, or of pods that share nodes."""
+    jobs = case.workload.jobs
+    if jobs is None:
+        raise ValueError(f"{case.workload.name} has no runs")
+    jobs = jobs.unqueued or jobs
+    place = resolve(case.workload, found.deployment)
+    gpus = np.where(
+        place.pods_per_node > 1,
+        jobs.pods * pod_gpus_of_runs(jobs, place),
+        nodes_of_runs(jobs, place) * place.gpus_per_node,
+    )
+    run_s = (jobs.end_s - jobs.start_s) / place.speed.value + run_startup_s(case.workload, case.settings.assumptions)
+    return QueuedRuns(jobs.submit_s, run_s, gpus, 0.0)
+
+
+def _say_limit(name: str, waits_s: FloatArray, pool: NodePool, most: int, found: Proposed) -> None:
+    if not waits_s.any():
+        return
+    # who waits for both has its quota before it asks for nodes
+    found.waits_s = tuple(np.maximum(waits_s, found.waits_s or 0.0).tolist())
+    never, waiting = int(np.isinf(waits_s).sum()), waits_s[np.isfinite(waits_s) & (waits_s > 0)]
+    what = f"the limit of {pool.kind} {pool.name} ({most} GPUs on whole nodes)"
+    if never:
+        found.stop(
+            name, (pool.file,), f"{never} of {len(waits_s)} runs never fit within {what}", "raise the limit"
+        )  # fmt: skip
+    if len(waiting):
+        found.warn(
+            name, (pool.file,),
+            f"{len(waiting)} of {len(waits_s)} runs wait for {what}: {waiting.mean() / S_PER_HR:.2g} h on average, "
+            f"{waiting.max() / S_PER_HR:.2g} h at most. They are billed as if they had not: later, and as much",
+            "raise the limit if their targets need it",
         )  # fmt: skip
 
 
@@ -404,7 +460,7 @@ def _before_others(pools: Sequence[NodePool]) -> NodePool:
 
 
 def _most_pods(case: Case, found: Proposed) -> float:
-    """Return the most pods that runs have at once on the nodes that were found for them; no number where no run is known.
+    """Return the most pods that runs have at once on the nodes that were found for it; no number where no run is known.
 
     Each takes as long as its speed there says at worst, and its start in addition.
     """
@@ -412,11 +468,7 @@ def _most_pods(case: Case, found: Proposed) -> float:
     if jobs is None:
         return math.inf
     speed = resolve(case.workload, Deployment.of(*found.changes)).speed.low
-    ends_s = (
-        jobs.start_s + (jobs.end_s - jobs.start_s) / speed + run_startup_s(case.workload, case.settings.assumptions)
-    )
-    order = np.argsort(np.concatenate([ends_s, jobs.start_s]), kind="stable")
-    return float(np.cumsum(np.concatenate([-jobs.pods, jobs.pods])[order]).max(initial=0))
+    return jobs.most_pods(times=1 / speed, startup_s=run_startup_s(case.workload, case.settings.assumptions))
 
 
 def _overflow(placed: Sequence[Proposed], room: int, workload: Workload) -> OverflowTo | None:
@@ -547,6 +599,7 @@ def _runs(
         _lifetimes(pods, pool, case, found)
     if pool is None or not pool.elastic:
         return
+    found.run_nodes = pool
     turns = manifests.queues.turns.get(f"{workload.name.partition('/')[0]}/{pods.queue}")
     deferred = None if turns is None else deferral_of(turns)
     if isinstance(deferred, str):

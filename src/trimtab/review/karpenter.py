@@ -372,6 +372,18 @@ def _of_all(order: Sequence[NodePool], *, one_in: int, gpu_limit: int | None) ->
     )
 
 
+def most_gpus(pool: NodePool, gpus_per_node: int) -> int | None:
+    """Return the most GPUs that a pool of whole nodes may hold; None where no limit says.
+
+    Karpenter starts no node of which all GPUs together would exceed the limit, needed or not (kubernetes-sigs/karpenter v1.9.1,
+    scheduling/scheduler.go, filterByRemainingResources).
+    """
+    rooms = [] if pool.node_limit is None else [pool.node_limit]
+    if pool.gpu_limit is not None:
+        rooms.append(pool.gpu_limit // gpus_per_node)
+    return min(rooms) * gpus_per_node if rooms else None
+
+
 def is_limited(pool: NodePool) -> bool:
     """Return whether a pool may run out of room."""
     return pool.gpu_limit is not None or pool.node_limit is not None or bool(pool.part_limits)

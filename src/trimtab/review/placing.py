@@ -90,7 +90,9 @@ class Proposed:
     spreads: bool = False
     """Whether a new replica goes to the emptiest of several nodes with room, not to the fullest."""
     waits_s: tuple[float, ...] = ()
-    """How long each run waits for quota before its nodes are asked for; empty where no queue counts."""
+    """How long each run waits for quota, or for a node pool's limit, before it has its nodes; empty where neither counts."""
+    run_nodes: NodePool | None = None
+    """The node pool that makes nodes for its runs; None where none does."""
     mix: tuple[tuple[float, Deployment], ...] = ()
     """Of pods on several pools: deployments whose node-seconds, times factors that add up to 1, are those of all."""
     judged: tuple[Deployment, ...] = ()

@@ -37,7 +37,7 @@ from trimtab.emit.manifests.signals import SERVERS
 from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.errors import InputError, MissingPrice, UnknownName
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, JobsObservation, Workload, is_regular
+from trimtab.fleet.model import Fleet, Workload, is_regular
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.evaluate import law_of
@@ -49,11 +49,27 @@ _RUNS = "Job"
 
 
 def facts_of_fleet(
-    fleet: Fleet, settings: Settings, market: Market, *, owner_kinds: Mapping[str, str], pools: Iterable[Pool]
+    fleet: Fleet,
+    settings: Settings,
+    market: Market,
+    *,
+    owner_kinds: Mapping[str, str],
+    pools: Iterable[Pool],
+    later: Fleet | None = None,
 ) -> EmitFacts:
-    """Return the facts of a fleet; `owner_kinds` by workload, where known, and every pool that the plan may use."""
+    """Return the facts of a fleet; `owner_kinds` by workload, where known, and every pool that the plan may use.
+
+    `later` is the fleet in the rest of the history: runs that met there count among those that may meet again.
+    """
+    met: dict[str, int] = defaultdict(int)
+    for workload in (*fleet.workloads, *(() if later is None else later.workloads)):
+        met[workload.name] = max(met[workload.name], 0 if workload.jobs is None else workload.jobs.most_pods())
     workloads = tuple(
-        _workload(workload, fleet, settings, market, owner_kinds.get(workload.name, "")) for workload in fleet.workloads
+        replace(
+            _workload(workload, fleet, settings, market, owner_kinds.get(workload.name, "")),
+            pods_if_none_waited=met[workload.name],
+        )
+        for workload in fleet.workloads
     )
     known = [priced for pool in sorted(set(pools)) if (priced := _priced(pool, market)) is not None]
     products = {gpu.name: gpu.nvidia_smi_name for gpu in market.catalog.gpus}
@@ -75,7 +91,6 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, market: Mark
         name=workload.name,
         owner_kind=owner_kind or _USUAL_OWNER.get(workload.kind, _RUNS),
         replicas=_replicas(workload),
-        pods_if_none_waited=pods_if_none_waited(workload.jobs),
         gpus_per_pod=workload.gpus_per_pod,
         pod_gpus=sizes if len(sizes) > 1 else (),
         gpu=workload.gpu,
@@ -94,18 +109,6 @@ def _replicas(workload: Workload) -> int:
         return workload.service.most_replicas
     held = float(workload.gpu_seconds.max(initial=0.0)) / S_PER_HR / workload.gpus_per_pod
     return max(1, math.ceil(round(held, 6)))
-
-
-def pods_if_none_waited(jobs: JobsObservation | None) -> int:
-    """Return the most pods of runs at once, had each started when it was submitted and lasted as long as it takes."""
-    if jobs is None or not jobs.count:
-        return 0
-    jobs = jobs.unqueued or jobs
-    ends_s = jobs.submit_s + (jobs.end_s - jobs.start_s)
-    moments_s = np.concatenate([ends_s, jobs.submit_s])
-    pods = np.concatenate([-jobs.pods, jobs.pods])
-    # at one moment those that end go first: the sort is stable and ends stand before starts
-    return int(np.cumsum(pods[np.argsort(moments_s, kind="stable")]).max())
 
 
 def _run_starts(workload: Workload, first_week_hour: int) -> tuple[int, ...]:

@@ -202,7 +202,7 @@ class WorkloadFacts:
     """Who owns it, by the labels or accounts of its pods or jobs; empty where it is not known."""
     replicas: int = 1
     pods_if_none_waited: int = 0
-    """The most pods of runs at once, had each run started when it was submitted; 0 where no runs are known."""
+    """The most pods of runs at once in all of the history, had each run started when it was submitted; 0: no runs are known."""
     gpus_per_pod: float = 1.0
     pod_gpus: tuple[float, ...] = ()
     """GPUs of its pods by size, where there are several sizes: one template is not for all of them."""

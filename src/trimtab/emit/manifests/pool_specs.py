@@ -92,9 +92,11 @@ class PlacedWorkload:
         """Return the most nodes that it is let have where nothing says how many it may: a bound on what goes wrong.
 
         Twice the replicas or runs that history had at once, and no fewer than a node for each. Runs that queued in history
-        count as if they had not: under the plan, as it is proved, they start on nodes that are made for them.
+        count as if they had not: under the plan, as it is proved, they start on nodes that are made for them. Where nodes are
+        slower each lasts longer, so that more of them are there at once.
         """
-        most = max(self.known.most_replicas, self.known.pods_if_none_waited)
+        together = math.ceil(self.known.pods_if_none_waited / min(1.0, self.place.speed.low))
+        most = max(self.known.most_replicas, together)
         packed = math.ceil(most / self.place.pods_per_node)
         return max(_BURST * packed, most) * self.place.nodes_per_pod
 
