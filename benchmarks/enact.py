@@ -43,6 +43,7 @@ from trimtab.deployment.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetTrainingMemory,
+    ShortenStart,
     WorkloadEffect,
 )
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker, PricedPool
@@ -70,8 +71,8 @@ from trimtab.tables.bundle import Bundle, read_bundle
 from trimtab.units import usd
 
 COST_FRAC = 0.02
-_BY_PAGE = (SetBatchPolicy, SetPrecision, SetTrainingMemory)
-"""What a model server does, which a page says and no object."""
+_BY_PAGE = (SetBatchPolicy, SetPrecision, SetTrainingMemory, ShortenStart)
+"""What a program does, or what is on its nodes' disks, which a page says and no object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,20 +309,8 @@ def test_plans_take_starts_as_they_were_measured():
     assert (few.start_s, few.pull_s) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("pods", "declared", "expected"),
-    [
-        ([(400.0, 300.0)] * 4, None, 100.0),
-        ([(400.0, 10.0)] * 4, None, None),  # its image is a small part
-        ([(400.0, None)] * 4, None, None),  # no event tells
-        ([(400.0, 300.0)] * 4, {"cold_start_s": 90.0}, None),
-        ([], None, None),
-    ],
-)
-def test_images_pulled_before_are_asked_about_where_pulls_were_measured(pods, declared, expected):
-    found = asked_of(scaled_service(pods, declared)).get("cold_start_s")
-
-    assert (found and found.fields) == (None if expected is None else {"cold_start_s": expected})
+def test_images_alone_are_asked_of_nobody_because_they_are_an_option_of_the_plan():
+    assert "cold_start_s" not in asked_of(scaled_service([(400.0, 300.0)] * 4))
 
 
 def test_loads_as_short_as_the_shortest_are_asked_about_beside_pulls_the_most_first():
@@ -333,9 +321,10 @@ def test_loads_as_short_as_the_shortest_are_asked_about_beside_pulls_the_most_fi
     (ladder,) = [ladder for ladder in permissions(now) if ladder and ladder[0].name == "cold_start_s"]
 
     # starts of 400 s: pulls of 100 s, loads of 250 s of which the shortest took 60 s
-    assert [one.fields["cold_start_s"] for one in ladder] == [110.0, 210.0, 300.0]
+    assert [one.fields["cold_start_s"] for one in ladder] == [110.0, 210.0]
+    assert "images" in ladder[0].permits
     assert "the compile cache kept" in ladder[1].permits
-    assert "compile" not in ladder[2].permits
+    assert "images" not in ladder[1].permits
 
 
 @pytest.mark.parametrize("shortest", [250.0, 130.0])
@@ -358,8 +347,8 @@ def test_a_start_is_never_asked_to_be_shorter_than_its_parts_let_it(parts):
             assert 0.0 <= asked.fields["cold_start_s"] <= case.workload.start_s * 0.9 + 0.1
 
 
-def test_images_pulled_before_admit_only_what_the_measured_start_does_not():
-    found = asked_of(scaled_service([(3000.0, 2900.0)] * 4))["cold_start_s"]
+def test_shorter_loads_admit_only_what_the_measured_start_does_not():
+    found = asked_of(scaled_service([(3000.0, 0.0, 2990.0)] * 3 + [(100.0, 0.0, 90.0)]))["cold_start_s"]
     before, after = (Evaluator(case=case) for case in (found.asked_of, found.case))
     ask = LeverRequest(evaluator=after, market=market(), among_largest=False)
 

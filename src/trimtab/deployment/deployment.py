@@ -17,6 +17,7 @@ from trimtab.deployment.effects import (
     SetGpuCount,
     SetPrecision,
     SetTrainingMemory,
+    ShortenStart,
     UseOffering,
     UseSlots,
     WorkloadEffect,
@@ -40,6 +41,7 @@ class Deployment:
     memory: SetTrainingMemory | None = None
     precision: SetPrecision | None = None
     batching: SetBatchPolicy | None = None
+    start: ShortenStart | None = None
     scaling: Scaling | None = None
     holding: Holding | None = None
     buying: Buying | None = None

@@ -270,6 +270,26 @@ class SetReplicaPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShortenStart:
+    """Have a service's images on each node's disk before its replicas start there, so that nothing is pulled.
+
+    Both times are from a replica's place on a node to ready.
+    """
+
+    start_s: float
+    before_s: float
+
+    @property
+    def saved_s(self) -> float:
+        """Return how much shorter a start is."""
+        return self.before_s - self.start_s
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        return f"have its images on each node's disk: replicas start in {self.start_s:.0f} s there, not {self.before_s:.0f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicas:
     """Run another number of replicas, the same at all times."""
 
@@ -604,6 +624,7 @@ WorkloadEffect = (
     | OverflowTo
     | SetGpuCount
     | UseSlots
+    | ShortenStart
     | Scaling
     | SetBatchPolicy
     | SetPrecision

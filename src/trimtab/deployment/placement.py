@@ -38,6 +38,7 @@ from trimtab.deployment.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    ShortenStart,
     UseOffering,
     UseSlots,
 )
@@ -130,6 +131,7 @@ class Placement:
     """How it came to another region or cloud; None at home."""
     precision: SetPrecision | None
     batching: SetBatchPolicy | None
+    start: ShortenStart | None
     scaling: Scaling | None
     holding: Holding | None
     leaves: bool
@@ -407,6 +409,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         move=None if offering is None else deployment.relocation,
         precision=deployment.precision,
         batching=deployment.batching,
+        start=deployment.start,
         scaling=deployment.scaling,
         holding=deployment.holding,
         leaves=leaves,

@@ -27,6 +27,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     SetTrainingMemory,
+    ShortenStart,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -60,6 +61,7 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         "under it; a Component that takes `replicas` out of the manifest afterwards",
         SetReplicas: "kustomize Component with `replicas`",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
+        ShortenStart: "a page with what puts images on nodes' disks, by provider, and how to measure a start",
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
@@ -143,7 +145,7 @@ lost without `--force`.
 `decisions/` has an index and, of a whole plan, `year.md`: what is done in each quarter, by whom, and what was saved by then.
 A Component with the annotation `trimtab.dev/applies-once` waits for what that says: fewer replicas once the server batches.
 An autoscaler and its rules with `trimtab.dev/assumes` count on what that says and no object does: weights in fewer bits,
-batches.
+batches, shorter starts.
 
 ## Owners
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import Effect, SetReplicaPolicy
+from trimtab.deployment.effects import Effect, SetReplicaPolicy, ShortenStart
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.token_work import TokenWork
 from trimtab.levers.lever import (
@@ -45,8 +45,8 @@ FORECAST_LOADS = tuple(round(0.30 + 0.10 * step, 2) for step in range(6))
 _FORECAST_TOLERANCE_FRAC = 0.05
 
 
-def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
-    """Return an HPA rule per target load and window, and a forecasting rule per load; of a service.
+def propose(case: Case, start: ShortenStart | None = None) -> tuple[SetReplicaPolicy, ...]:
+    """Return an HPA rule per target load and window, and a forecasting rule per load; of a service, with starts as planned.
 
     None goes below the fewest replicas to plan with. A forecast needs requests by the minute: hourly activity is too coarse.
     Where demand is known in tokens, each rule is offered twice: told of requests, and told of the work of their tokens.
@@ -67,7 +67,7 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
         )
         policies += [
             forecast_policy(
-                cold_start_s=cold_start_of(case),
+                cold_start_s=cold_start_of(case, start),
                 mean_req_s=float(rate),
                 min_replicas=floor,
                 max_replicas=top,

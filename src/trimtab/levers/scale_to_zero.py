@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import Effect, SetReplicaPolicy, Wake
+from trimtab.deployment.effects import Effect, SetReplicaPolicy, ShortenStart, Wake
 from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW, TARGET_LOADS, WINDOWS_S
@@ -66,8 +66,8 @@ def longest_idle_s(demand: ServiceObservation) -> float:
     return longest * demand.step_s
 
 
-def impossible(case: Case) -> str | None:
-    """Say why a service whose owner allows it cannot go to zero; None where a replay must decide."""
+def impossible(case: Case, start: ShortenStart | None = None) -> str | None:
+    """Say why a service whose owner allows it cannot go to zero, with starts as planned; None where a replay must decide."""
     wake, service = case.workload.spec.wakes_on, case.workload.service
     if wake is None:
         return (
@@ -79,13 +79,13 @@ def impossible(case: Case) -> str | None:
             f"its requests are not known every {COARSEST_STEP_S // S_PER_MIN} min: "
             "hourly counts do not show when no requests arrive"
         )
-    longest_s = cold_start_of(case) + 2 * SYNC_S
+    longest_s = cold_start_of(case, start) + 2 * SYNC_S
     if longest_s > wake.hold_s:
         return (
             f"a start takes up to {longest_s:.0f} s, and what comes first is held for {wake.hold_s:.0f} s (wakes_on.hold_s): "
             "it would fail"
         )
-    shortest_s = cooldowns_s(cold_start_of(case))[0]
+    shortest_s = cooldowns_s(cold_start_of(case, start))[0]
     idle_s = longest_idle_s(service)
     if idle_s < shortest_s:
         return (
@@ -100,10 +100,10 @@ def allowed(case: Case) -> bool:
     return case.workload.spec.min_replicas == 0
 
 
-def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
+def propose(case: Case, start: ShortenStart | None = None) -> tuple[SetReplicaPolicy, ...]:
     """Return a rule per target load, window and cooldown that it idles through, of a service that may go to zero and can."""
     wake, demand = case.workload.spec.wakes_on, demand_of(case)
-    if not allowed(case) or wake is None or impossible(case) is not None:
+    if not allowed(case) or wake is None or impossible(case, start) is not None:
         return ()
     top = max(1, case.workload.spec.max_replicas or demand.most_replicas * ROOM_TO_GROW)
     idle_s = longest_idle_s(demand)
@@ -119,7 +119,7 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
             metric="requests per replica",
             wake=Wake(query=wake.query, hold_s=wake.hold_s),
         )
-        for cooldown_s in cooldowns_s(cold_start_of(case))
+        for cooldown_s in cooldowns_s(cold_start_of(case, start))
         if cooldown_s <= idle_s
         for window_s in WINDOWS_S
         for load in _LOADS
@@ -155,7 +155,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     if waited:
         yield Fact(
             f"requests that wait more than {WAIT_COUNTED_S:.0f} s, most of them for the first replica to start "
-            f"({cold_start_of(case) / S_PER_MIN:.0f} min)",
+            f"({cold_start_of(case, applied.deployment.start) / S_PER_MIN:.0f} min)",
             "replay of the fit window",
             f"{1 - waited[0]:.2%}",
         )

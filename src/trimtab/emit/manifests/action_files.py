@@ -25,6 +25,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     SetTrainingMemory,
+    ShortenStart,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -56,7 +57,7 @@ from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_over
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.node_groups import group_script_path
 from trimtab.emit.manifests.orders import block_order, purchase_order, release_order, relocation_page, spend_order
-from trimtab.emit.manifests.program_settings import batching_page, precision_page, training_page
+from trimtab.emit.manifests.program_settings import batching_page, precision_page, start_page, training_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_files import claimed_templates, gpu_ask
@@ -82,7 +83,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield page_file(action, "give-back-unheld-nodes", release_order(action, effect), ApplyStage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns() | DeferRuns():
             yield from _controllers(action, change.subject, effect, scope)
-        case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
+        case SetBatchPolicy() | SetPrecision() | SetTrainingMemory() | ShortenStart():
             yield _model_page(action, change.subject, effect, scope)
         case Relocate():
             yield _move(action, change.subject, effect, scope)
@@ -149,7 +150,7 @@ def _elsewhere(action: Action, subject: str, scope: Scope) -> Withheld:
 
 
 def _model_page(
-    action: Action, subject: str, effect: SetBatchPolicy | SetPrecision | SetTrainingMemory, scope: Scope
+    action: Action, subject: str, effect: SetBatchPolicy | SetPrecision | SetTrainingMemory | ShortenStart, scope: Scope
 ) -> ManifestFile:
     name = subject.replace("/", "-")
     match effect:
@@ -160,6 +161,9 @@ def _model_page(
         case SetBatchPolicy():
             text = batching_page(action, subject, effect, scope.placed.get(subject), scope.facts)
             return page_file(action, f"batch-{name}", text, ApplyStage.WORKLOADS)
+        case ShortenStart():
+            text = start_page(action, subject, effect, scope.placed.get(subject))
+            return page_file(action, f"start-{name}", text, ApplyStage.WORKLOADS)
         case _:
             assert_never(effect)
 

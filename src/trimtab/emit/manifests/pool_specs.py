@@ -29,8 +29,8 @@ from trimtab.emit.manifests.gpu_sharing import Cut, alike, gke_cut, side_by_side
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
 
-_NO_NODES = frozenset({"precision", "relocation"})
-"""What asks nothing of node pools: another format of the weights, and a move, whose nodes are another cluster's."""
+_NO_NODES = frozenset({"precision", "start", "relocation"})
+"""What asks nothing of node pools: another format of the weights, images on disks, and a move, whose nodes are elsewhere."""
 
 _BURST = 2
 """Times the replicas or runs of the past that a pool without a ceiling of its own has room for."""
@@ -141,10 +141,11 @@ class PlacedWorkload:
 
     @property
     def _assumed(self) -> str:
-        """Return what a replica's capacity counts on that a page asks of a person, and no object brings about."""
-        precision, batching = self.place.precision, self.place.batching
+        """Return what an autoscaler counts on that a page asks of a person, and no object brings about."""
+        precision, batching, start = self.place.precision, self.place.batching, self.place.start
         parts = [] if precision is None else [f"its model in {precision.after.value}, not {precision.before.value}"]
         parts += [] if batching is None else [f"batches of up to {batching.max_batch} requests"]
+        parts += [] if start is None else [f"starts of {start.start_s:.0f} s on a node"]
         return ", ".join(parts)
 
 

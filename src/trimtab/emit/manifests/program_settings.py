@@ -1,13 +1,13 @@
-"""Pages for settings of a program itself: how a run uses memory, fewer bits for a served model, batches in front of one.
+"""Pages for what a person changes: how a run uses memory, fewer bits for a served model, batches, images on nodes' disks.
 
-A person changes them; a page says what to set, what to expect, and to evaluate answers before bits are taken away.
+A page says what to set, what to expect, how to see that it came, and to evaluate answers before bits are taken away.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from trimtab.deployment.effects import BatchForm, SetBatchPolicy, SetPrecision, SetTrainingMemory
+from trimtab.deployment.effects import BatchForm, SetBatchPolicy, SetPrecision, SetTrainingMemory, ShortenStart
 from trimtab.emit.launch import serve_format, trainer_fsdp, trainer_optimizer
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
@@ -140,6 +140,56 @@ def batching_page(
 1. Put it on one replica. Its batches must take the seconds above, within 15 %.
 2. Send it a quarter, then all of one replica's traffic through a peak; watch p95 against the target.
 3. Only then lower the number of replicas, one at a time: the Component under `workloads/` holds the number to end at.
+
+Undo: {action.rollback}.
+"""
+
+
+_ON_DISK = {
+    "aws": """With Karpenter and Bottlerocket: make a snapshot of a data volume on which the images were pulled, and name it in
+the EC2NodeClass of its pool (`spec.blockDeviceMappings`). New nodes then have them:
+
+```yaml
+blockDeviceMappings:
+  - deviceName: /dev/xvdb
+    ebs: {snapshotID: snap-OF-THE-DATA-VOLUME, volumeSize: 200Gi, volumeType: gp3}
+```
+
+A volume from a snapshot reads slowly at first: create it with fast snapshot restore, or measure a start without.""",
+    "gcp": """Make a disk image with the container images (`gke-disk-image-builder`), and a node pool that boots with it:
+
+```sh
+gcloud container node-pools create POOL --cluster CLUSTER --location LOCATION --enable-image-streaming \\
+  --secondary-boot-disk=disk-image=global/images/IMAGE,mode=CONTAINER_IMAGE_CACHE
+```
+
+`--enable-image-streaming` is what reads them from that disk
+([secondary boot disks](https://cloud.google.com/kubernetes-engine/docs/how-to/data-container-image-preloading)).""",
+}
+"""How images come to the disk of a new node, by provider. AWS: Karpenter's EC2NodeClass (karpenter.sh, NodeClasses)."""
+_IN_THE_IMAGE = "Build the container images into the image that nodes boot from."
+
+
+def start_page(action: Action, subject: str, effect: ShortenStart, placed: PlacedWorkload | None) -> str:
+    """Return the page as Markdown: how images come to the disk of new nodes, and how to see that a start is shorter."""
+    provider = "" if placed is None else placed.place.pool.provider
+    return f"""# {action.id}: {subject} starts in {effect.start_s:.0f} s on a node, not {effect.before_s:.0f} s
+
+Three of four of its starts took up to {effect.before_s:.0f} s from a node to ready; {effect.saved_s:.0f} s of that are pulls \
+of its images, which fall away where these are on the node's disk before. A DaemonSet that pulls them is no help on a new \
+node: it pulls beside the replica.
+
+## Do
+
+{_ON_DISK.get(provider, _IN_THE_IMAGE)}
+
+Each release of the service needs its images there too: build the disk in the same pipeline.
+
+## Check
+
+1. Let one replica start on a new node. `kubectl get events` must say `already present on machine` of each of its images.
+2. From its place on the node (`PodScheduled`) to `Ready` it must take at most {effect.start_s:.0f} s.
+3. Only then apply its autoscaler, which counts on that: before, replicas would come too late.
 
 Undo: {action.rollback}.
 """

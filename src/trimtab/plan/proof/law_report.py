@@ -84,7 +84,8 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     shown, other = Evaluator(case=case), Evaluator(case=replace(case, law=law))
     unscaled = deployment.without("scaling")
     if isinstance(deployment.scaling, SetReplicaPolicy):
-        offered = (*autoscaling.propose(case), *scale_to_zero.propose(case))
+        start = unscaled.start
+        offered = (*autoscaling.propose(case, start), *scale_to_zero.propose(case, start))
         alike = [scaler for scaler in offered if type(scaler.policy) is type(deployment.scaling.policy)]
         ways = (
             unscaled.plus((autoscaling.NAME, scaler))

@@ -15,7 +15,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import asked_isolation
 from trimtab.fleet.targets import observed_s, targets_of
-from trimtab.levers import quantization, right_size, scale_to_zero
+from trimtab.levers import faster_start, quantization, right_size, scale_to_zero
 from trimtab.levers.lever import LeverRequest
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.proof.permitted_ways import (
@@ -58,8 +58,6 @@ _MOST_REFUSED_FRAC = 0.05
 """Hours are no candidates for closing where more than this share of the requests comes outside them."""
 _MOST_OPEN_FRAC = 0.75
 """Nor where it would be open for more of the week."""
-_LEAST_SHORTER_FRAC = 0.1
-"""What shortens a start by a smaller part of it is not worth a question."""
 _WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")
 _WEEK: tuple[Weekday, ...] = (*_WORKDAYS, "sat", "sun")
 
@@ -439,7 +437,7 @@ def _is_quiet(now: PlannedWorkloadState) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ShorterStart:
-    """What would shorten a service's start on a node, by how much as its own starts were measured."""
+    """A part of a service's start on a node that could be shorter, by how much as its own starts were measured."""
 
     shorter_s: float
     known: str
@@ -448,50 +446,59 @@ class _ShorterStart:
 
 
 def _shorter_starts(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
-    """Yield starts that are shorter by what was measured: ways that keep the targets only with them, the shortest first.
+    """Yield loads that are as short as the shortest: ways that keep the targets only with them, the shortest start first.
 
-    What is declared is no wish of its owner's but what a start then takes.
+    What is declared is no wish of its owner's but what a start then takes. Images that need no pull are an option of the plan
+    (`levers.faster_start`): they are asked about together with loads, where the plan does not have them by themselves.
     """
-    start_s = now.case.workload.start_s
-    if start_s is None or planned_start_of(now.case) != start_s:
+    start_s, images = now.case.workload.start_s, _images(now.case)
+    load = _short_load(now.case.workload)
+    if start_s is None or load is None or planned_start_of(now.case) != start_s:
         return
-    levers = [lever for lever in _start_levers(now.case.workload) if lever.shorter_s >= _LEAST_SHORTER_FRAC * start_s]
-    together = [levers] if len(levers) > 1 else []
-    alone = sorted(([lever] for lever in levers), key=lambda lever: -lever[0].shorter_s)
-    if levers:
-        yield [_shorter_start(now, near, start_s, chosen) for chosen in (*together, *alone)]
+    if load.shorter_s < faster_start.LEAST_SHORTER_FRAC * start_s:
+        return
+    both = [] if images is None else [[images, load]]
+    alone = [] if now.deployment.start is not None else [[load]]
+    yield [_shorter_start(now, near, start_s, parts) for parts in (*both, *alone)]
 
 
-def _start_levers(workload: Workload) -> Iterator[_ShorterStart]:
-    """Yield what its measured starts say that could be shorter: pulls of images, and loads, where one was far shorter."""
-    if workload.pull_s is not None:
-        yield _ShorterStart(
-            shorter_s=workload.pull_s,
-            known=f"pulls of images {workload.pull_s:.0f} s",
-            permits="images that are pulled before, or streamed",
-            price=f"the images of {workload.name} on every node's disk, or a registry that streams them",
-        )
-    if workload.load_s is not None and workload.short_load_s is not None:
-        yield _ShorterStart(
-            shorter_s=workload.load_s - workload.short_load_s,
-            known=f"{workload.load_s:.0f} s from its containers' start to ready, {workload.short_load_s:.0f} s in the shortest",
-            permits="weights on the node's disk or streamed and the compile cache kept, so that all load as the shortest did",
-            price=f"the weights of {workload.name} on every node's disk or a store that streams them, and a volume for what it "
-            "compiles; find out first what made its shortest start short",
-        )
+def _images(case: Case) -> _ShorterStart | None:
+    """Return what pulls of images take of a start; None where the plan has no such option."""
+    start = faster_start.without_pulls(case)
+    if start is None:
+        return None
+    return _ShorterStart(
+        shorter_s=start.saved_s,
+        known=f"pulls of images {start.saved_s:.0f} s",
+        permits="images on each node's disk",
+        price=f"the images of {case.workload.name} on every node's disk",
+    )
+
+
+def _short_load(workload: Workload) -> _ShorterStart | None:
+    """Return how much shorter loads could be, where one was far shorter than the others."""
+    if workload.load_s is None or workload.short_load_s is None:
+        return None
+    return _ShorterStart(
+        shorter_s=workload.load_s - workload.short_load_s,
+        known=f"{workload.load_s:.0f} s from its containers' start to ready, {workload.short_load_s:.0f} s in the shortest",
+        permits="weights on the node's disk or streamed and the compile cache kept, so that all load as the shortest did",
+        price=f"the weights of {workload.name} on every node's disk or a store that streams them, and a volume for what it "
+        "compiles; find out first what made its shortest start short",
+    )
 
 
 def _shorter_start(
-    now: PlannedWorkloadState, near: Sequence[Deployment], start_s: float, levers: Sequence[_ShorterStart]
+    now: PlannedWorkloadState, near: Sequence[Deployment], start_s: float, parts: Sequence[_ShorterStart]
 ) -> Permission:
-    left_s = max(start_s - sum(lever.shorter_s for lever in levers), 0.0)
-    price = "; ".join(lever.price for lever in levers)
+    left_s = max(start_s - sum(part.shorter_s for part in parts), 0.0)
+    price = "; ".join(part.price for part in parts)
     return Permission(
         name="cold_start_s",
         asked_of=now.case,
         fields={"cold_start_s": round(left_s, 1)},
-        known=f"starts of {start_s:.0f} s on a node, of which {' and '.join(lever.known for lever in levers)}",
-        permits=f"{' and '.join(lever.permits for lever in levers)} ({left_s:.0f} s)",
+        known=f"starts of {start_s:.0f} s on a node, of which {' and '.join(part.known for part in parts)}",
+        permits=f"{' and '.join(part.permits for part in parts)} ({left_s:.0f} s)",
         ways=lambda ask: held_ways(ask, now.deployment, near),
         needs=lambda way: not now.evaluator.keeps_targets(way),
         price=lambda *_: price,

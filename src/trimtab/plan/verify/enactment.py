@@ -35,6 +35,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     SetTrainingMemory,
+    ShortenStart,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -114,6 +115,8 @@ def _of_workload(
             return _at_count(now, wanted, before)
         case SetBatchPolicy():
             return _batched(then, index, fleet)
+        case ShortenStart():
+            return _starts_sooner(effect, now)
         case SetTrainingMemory():
             declared = None if now is None else now.spec.training
             said = declared is not None and declared.optimizer == effect.optimizer.value
@@ -197,6 +200,13 @@ def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float
     service = fleet.workloads[index].service
     several = service is not None and seconds_one_by_one(service) is None
     return float(several or float(np.nanmean(capacity_of(fleet, index))) < FEWER_FRAC * then.mean_capacity)
+
+
+def _starts_sooner(effect: ShortenStart, now: Workload | None) -> float:
+    """Return how far its measured starts are on the way from what they took to what was planned; 0 where none was measured."""
+    if now is None or now.start_s is None:
+        return 0.0
+    return float(np.clip((effect.before_s - now.start_s) / effect.saved_s, 0.0, 1.0))
 
 
 def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:

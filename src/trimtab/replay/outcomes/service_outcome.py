@@ -16,6 +16,7 @@ from trimtab.deployment.effects import (
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
+    ShortenStart,
     TimedReplicas,
 )
 from trimtab.deployment.placement import Placement
@@ -568,26 +569,37 @@ def _most_replicas(gpu_seconds: IntArray, replicas: CountArray, hours: int, plac
     return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)
 
 
-def cold_start_of(case: Case) -> float:
-    """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own."""
+def cold_start_of(case: Case, start: ShortenStart | None = None) -> float:
+    """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own.
+
+    `start` is what a plan does to the latter.
+    """
     node_s, slow_node_s = case.settings.assumptions.node_startup_s, case.stress.starts.node_s
     # a measured slow start counts only where it is longer than planned
-    slow_s = warm_start_of(case) + (node_s if slow_node_s is None else slow_node_s)
-    return max(planned_start_of(case) + node_s, slow_s)
+    slow_s = warm_start_of(case, start) + (node_s if slow_node_s is None else slow_node_s)
+    return max(planned_start_of(case, start) + node_s, slow_s)
 
 
-def warm_start_of(case: Case) -> float:
+def warm_start_of(case: Case, start: ShortenStart | None = None) -> float:
     """Return the service's own start, on a node that is up."""
-    return max(planned_start_of(case), case.stress.starts.own_s.get(case.workload.name, 0.0))
+    saved_s = 0.0 if start is None else start.saved_s
+    # a slow start may be slow for another reason than its pull: no more goes than a usual pull took
+    slow_s = case.stress.starts.own_s.get(case.workload.name, 0.0) - saved_s
+    return max(planned_start_of(case, start), slow_s)
 
 
-def planned_start_of(case: Case) -> float:
-    """Return the service's own start that plans take: declared, else stated for all, else measured, else assumed."""
+def planned_start_of(case: Case, start: ShortenStart | None = None) -> float:
+    """Return the service's own start that plans take: declared, else stated for all, else measured, else assumed.
+
+    No more than a plan makes of it (`start`).
+    """
     declared, stated = case.workload.spec.cold_start_s, case.settings.assumptions.service_cold_start_s
-    if declared is not None:
-        return declared
     measured = case.workload.start_s
-    return stated if measured is None or stated != Assumptions().service_cold_start_s else measured
+    if declared is not None:
+        own_s = declared
+    else:
+        own_s = stated if measured is None or stated != Assumptions().service_cold_start_s else measured
+    return own_s if start is None else min(own_s, start.start_s)
 
 
 def service_model(
@@ -613,9 +625,9 @@ def service_model(
         ),
         # the batch comes after the wait: the queue may take what it leaves of the limit
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
-        cold_start_s=cold_start_of(case),
+        cold_start_s=cold_start_of(case, place.start),
         # which of its nodes has room depends on their type: every start there takes a node's
-        warm_start_s=None if place.shared or place.overflow else warm_start_of(case),
+        warm_start_s=None if place.shared or place.overflow else warm_start_of(case, place.start),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
