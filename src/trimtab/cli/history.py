@@ -52,7 +52,8 @@ class HistoryChoice:
         if named and self.source.is_windowed:
             raise UsageError(f"--from and --to choose the window of a server; {named[0]} is read whole: leave them out")
         if not named and not self.source.url:
-            command = click.get_current_context().command_path
+            context = click.get_current_context(silent=True)
+            command = context.command_path if context is not None else "trimtab audit"
             raise UsageError(
                 f"which fleet? give the folder of a bundle ({command} fleet/) or a server (--prometheus URL), "
                 f"or try a demonstration ({command} --demo)"

@@ -130,8 +130,12 @@ def setting_flags(options: object) -> tuple[str, ...]:
 
 
 def is_typed(parameter: str) -> bool:
-    """Return whether a parameter of the running command was given on the command line, not by default or environment."""
-    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+    """Return whether a parameter of the running command was given on the command line, not by default or environment.
+
+    An agent's tool and a page run commands' code without a command line: nothing is typed there.
+    """
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
 def _decorators(kind: type, instead: Mapping[str, _Parameter]) -> Iterator[Decorator]:
