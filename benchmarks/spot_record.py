@@ -4,6 +4,9 @@ From each zone's recorded probes, the share of time without spot in a few hours 
 `fleet.spot_record` does, and held against the share of the next three days; 40 moments a zone. The weight of the assumption
 (`PRIOR_HR`) was chosen on the zones of February 2023; the zones of October 2022 and April 2023 are reported.
 
+Losses likewise: how often nodes of a zone were lost, blended with the assumed rate, against those of the next three days. The
+width of their interval (`LOSS_DRIFT`) was chosen on the same zones.
+
 Run: python -m benchmarks.spot_record [--data DIR]
 """
 
@@ -68,6 +71,49 @@ def errors(zones: list[Floats], watched_hr: int) -> dict[str, float]:
     return {name: round(float(np.sqrt(np.mean(np.square(values)))), 3) for name, values in misses.items()}
 
 
+def loss_errors(zones: list[Floats], watched_hr: int) -> dict[str, float]:
+    """Return how far expected losses an hour are from those that followed, and how often these lie in the interval.
+
+    A step without spot after one with it is a loss: a node that had run would have gone.
+    """
+    stated = Assumptions(spot_droughts_take=False)
+    off, inside, above = [], [], []
+    for without in zones:
+        watched, following = watched_hr * STEPS_PER_HR, NEXT_HR * STEPS_PER_HR
+        for first in np.linspace(0, len(without) - watched - following, MOMENTS).astype(int):
+            if len(without) < watched + following:
+                break
+            before, after = without[first : first + watched], without[first + watched : first + watched + following]
+            (losses, node_hr), (later, later_hr) = _losses(before), _losses(after)
+            if not later_hr:
+                continue
+            record = SpotRecord(
+                known_hr=0.0,
+                without_hr=0.0,
+                droughts=0,
+                droughts_hr=0.0,
+                node_hr=node_hr,
+                losses=losses,
+                losses_at_droughts=0,
+            )
+            odds = spot_odds(record, stated, stated.spot_loss_per_hr)
+            rate = later / later_hr
+            off.append(abs(np.log(max(rate, 1 / later_hr) / odds.loss_per_hr)))
+            inside.append(odds.loss_low_per_hr <= rate <= odds.loss_high_per_hr)
+            above.append(rate > odds.loss_high_per_hr)
+    return {
+        "median_factor": round(float(np.exp(np.median(off))), 2),
+        "interval_holds": round(float(np.mean(inside)), 3),
+        "above": round(float(np.mean(above)), 3),
+        "moments": len(off),
+    }
+
+
+def _losses(without: Floats) -> tuple[int, float]:
+    """Return the losses of a zone's steps, and the hours that a node was up."""
+    return int(((without[:-1] == 0) & (without[1:] == 1)).sum()), float((without == 0).sum()) / STEPS_PER_HR
+
+
 def main() -> None:
     options = data_argument(__doc__).parse_args()
     chosen, reported = without_spot(options.data, (CHOSEN_ON,)), without_spot(options.data, REPORTED_ON)
@@ -78,9 +124,15 @@ def main() -> None:
     for name, by_hours in figures.items():
         for hours, found in by_hours.items():
             print(f"{name}: {hours} h watched: {found}")
-    print(
-        json.dumps({"benchmark": "spot_record", "data": str(options.data), "prior_hr": PRIOR_HR, "rms_error": figures})
-    )
+    losses = {
+        name: {str(hours): loss_errors(zones, hours) for hours in (0, *WATCHED_HR)}
+        for name, zones in (("chosen_on", chosen), ("reported_on", reported))
+    }
+    for name, of_losses in losses.items():
+        for hours, measured in of_losses.items():
+            print(f"{name}: losses, {hours} h watched: {measured}")
+    told = {"data": str(options.data), "prior_hr": PRIOR_HR, "rms_error": figures, "losses": losses}
+    print(json.dumps({"benchmark": "spot_record", **told}))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, strategies as st
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Assumptions
-from trimtab.fleet.spot_record import PRIOR_HR, SpotRecord, spot_odds, spot_records
+from trimtab.fleet.spot_record import LOSS_DRIFT, PRIOR_HR, SpotRecord, spot_odds, spot_records
 from trimtab.tables.arrow import table_from_rows
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
@@ -89,6 +90,13 @@ def test_one_loss_and_one_drought_weigh_as_much_as_what_is_stated():
     assert odds.drought_s == pytest.approx((1800 + 5400) / 2)
 
 
+def test_more_losses_tell_a_rate_better_and_a_week_that_changes_it_remains():
+    few, many = (spot_odds(record(node_hr=10.0 * n, losses=n), STATED, 0.1) for n in (1, 1000))
+
+    assert few.loss_high_per_hr / few.loss_per_hr > many.loss_high_per_hr / many.loss_per_hr
+    assert many.loss_high_per_hr / many.loss_per_hr == pytest.approx(math.exp(1.2816 * LOSS_DRIFT), rel=0.01)
+
+
 def test_a_loss_with_which_a_drought_began_is_no_loss_of_its_own():
     seen = record(node_hr=95.0, losses=3, losses_at_droughts=2)
 
@@ -118,6 +126,7 @@ def test_odds_lie_between_what_is_stated_and_what_was_seen(known, share, rate, n
     if rate > 0 and nodes > 0:
         least, most = sorted((rate, losses / nodes))
         assert least - 1e-9 <= odds.loss_per_hr <= most + 1e-9
+    assert odds.loss_low_per_hr <= odds.loss_per_hr <= odds.loss_high_per_hr
 
 
 MOMENTS = st.lists(

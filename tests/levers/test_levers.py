@@ -4,10 +4,12 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import CapacityType, load_catalog
+from trimtab.catalog.pools import Pool
 from trimtab.fleet.activity import activity_in_work
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.spot_record import SpotRecord
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.replay.outcomes.outcome import Case
 
@@ -78,6 +80,23 @@ def test_right_sizing_never_moves_onto_a_previous_generation(market):
 @pytest.mark.parametrize("interruptible", [None, False])
 def test_spot_is_not_offered_to_work_that_nobody_declared_interruptible(market, interruptible):
     assert spot.propose(runs(interruptible=interruptible), market, SETTINGS.assumptions) == ()
+
+
+def test_serving_from_spot_counts_with_the_fleets_own_losses_and_outages():
+    rows = FleetRows(7).node("n", "g5.xlarge").hold("prod/api", "n", [0]).demand("prod/api", lambda hour: 100, 4)
+    rows.workloads = {"prod/api": {"interruptible": True}}
+    workload = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
+    home = Pool("aws", "g5.xlarge", "us-east-1")
+    seen = SpotRecord(
+        known_hr=500.0, without_hr=1.0, droughts=2, droughts_hr=1.0, node_hr=10_000.0, losses=50, losses_at_droughts=50
+    )
+
+    known = Market.of(load_catalog(), None, SETTINGS, {home: seen})
+    offer = next(one for one in spot.hedges(workload, known, SETTINGS.assumptions) if one.pool.nodes == home)
+
+    # 50 losses in 10,000 hours and one at the assumed rate; two outages of half an hour and an assumed one of 1.5 hours
+    assert offer.loss_per_hr == pytest.approx(51 / 10_000, rel=0.03)
+    assert offer.outage_s == pytest.approx((2 * 1800 + 5400) / 3)
 
 
 def test_spot_is_offered_where_it_is_cheaper_than_on_demand(market):

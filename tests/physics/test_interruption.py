@@ -17,10 +17,6 @@ UNDER_5, OVER_20 = InterruptionBucket.UNDER_5, InterruptionBucket.OVER_20
 L4_AWS = FitMarket(catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1")
 
 
-def test_a_rate_of_five_percent_a_month_is_one_loss_in_1400_hours():
-    assert 1 / Interruptions().loss_per_hr(UNDER_5) == pytest.approx(730 / -math.log(0.95))
-
-
 def test_an_open_or_unknown_rate_takes_the_stated_assumption():
     losses = Interruptions(unknown_loss_per_hr=0.25)
 

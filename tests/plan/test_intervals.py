@@ -66,7 +66,7 @@ def test_an_interval_scales_with_its_saving(saving, lever, factor):
     assert other.high == pytest.approx(one.high * factor, abs=1e-6)
 
 
-def plan_of(*runs, saved_usd=600.0, queues_usd=()):
+def plan_of(*runs, saved_usd=600.0, queues_usd=(), losses_usd=()):
     micro = 1_000_000
     return Plan(
         window=Window(start=datetime(2026, 1, 5, tzinfo=UTC), hours=730),
@@ -78,6 +78,7 @@ def plan_of(*runs, saved_usd=600.0, queues_usd=()):
         options=1,
         runs=runs,
         queues_micro_usd=tuple(round(one * micro) for one in queues_usd),
+        losses_micro_usd=tuple((round(more * micro), round(less * micro)) for more, less in losses_usd),
     )
 
 
@@ -128,3 +129,23 @@ def test_no_more_can_be_saved_than_there_is_to_save():
 
     assert wide.high > 1050.0
     assert (within.low, within.value, within.high) == (wide.low, 1000.0, 1050.0)
+
+
+def test_spot_nodes_that_may_be_lost_more_often_make_a_plan_cost_more_all_together():
+    found = joint_saving(plan_of(losses_usd=((30.0, 3.0), (40.0, 4.0))))
+
+    drift = 0.0717 * (600 * 1000) ** 0.5
+    assert found.value - found.low == pytest.approx(np.hypot(drift, 70.0), rel=1e-3)
+    assert found.high - found.value == pytest.approx(np.hypot(drift, 7.0), rel=1e-3)
+    assert "how often spot nodes are lost" in found.because
+
+
+def test_an_action_on_spot_may_save_less_by_what_lost_nodes_cost():
+    hourly = np.full(HOURS, 1.0)
+
+    plain, doubted = (
+        saving_estimate(100.0, hourly, None, "spot", losses_usd_mo=usd) for usd in ((0.0, 0.0), (60.0, 5.0))
+    )
+
+    assert doubted.low == pytest.approx(40.0)
+    assert doubted.high == plain.high

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,13 @@ import numpy as np
 
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, Lifecycle, Price
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.spot_losses import loss_per_hr
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Assumptions, Limits, Settings
 from trimtab.fleet.spot_record import SpotOdds, SpotRecord, spot_odds
 from trimtab.ledger.arrays import IntArray
-from trimtab.units import HR_PER_MO, micro_usd
+from trimtab.units import micro_usd
 
 _OPTION = {
     CapacityType.ON_DEMAND: BuyingOption.ON_DEMAND,
@@ -237,13 +237,16 @@ class Market:
 
     def spot_odds(self, offering: Offering) -> SpotOdds:
         """Return the odds of an offering's spot nodes: the fleet's own record, as far as it reaches, and the stated ones."""
-        loss_per_hr = self.assumptions.spot_loss_per_hr if offering.spot is None else self.loss_per_hr(offering.spot)
-        return spot_odds(self.spot_records.get(offering.pool), self.assumptions, loss_per_hr)
+        band = offering.spot.interruption if offering.spot else None
+        stated = loss_per_hr(band, self.assumptions.spot_loss_per_hr)
+        return spot_odds(self.spot_records.get(offering.pool), self.assumptions, stated)
 
-    def loss_per_hr(self, spot: Price) -> float:
-        """Return how often a spot node is lost, per hour of life, where no record of the fleet's own says.
+    def zone_odds(self, offering: Offering) -> SpotOdds:
+        """Return the odds of a zone that takes all its spot nodes back at once: every recorded loss is one of its own."""
+        apart = replace(self, assumptions=replace(self.assumptions, spot_droughts_take=False))
+        return apart.spot_odds(offering)
 
-        From the Spot Advisor's monthly share where it has an upper edge; beyond (">20 %") or unknown, the stated assumption.
-        """
-        share = spot.interruption.high_frac if spot.interruption else None
-        return self.assumptions.spot_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO
+    def held_odds(self, held: Pool, *, by_zone: bool) -> SpotOdds | None:
+        """Return the odds of a pool of spot nodes; None where such nodes are no longer sold."""
+        sold = (offering for offering in self.offerings(held.provider, held.region) if offering.pool == held.nodes)
+        return next(((self.zone_odds if by_zone else self.spot_odds)(offering) for offering in sold), None)

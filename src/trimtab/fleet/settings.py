@@ -71,7 +71,8 @@ class Assumptions:
     """Used for jobs declared interruptible without saying how they checkpoint."""
     spot_loss_per_hr: float = 1 / 6
     """Losses per hour of a spot node whose interruption rate has no upper edge (">20 % a month") or is unknown: one in
-    six hours, the longest mean life measured in four V100 zones in 2023 (their medians were 0.3 to 1.0 h)."""
+    six hours, the longest mean life measured in four V100 zones in 2023 (their medians were 0.3 to 1.0 h). Nodes of lower
+    bands are lost in proportion to their share (5-10 %: once in 70 hours)."""
     spot_zones: int = 3
     """Zones of a region that a service's spot replicas are spread over."""
     spot_outage_s: float = 5400.0

@@ -7,6 +7,7 @@ most; time of which nothing is known counts for neither side. A record is blende
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ TAKEN_S = 15.0 * S_PER_MIN
 PRIOR_HR = 6.0
 """Hours of knowledge that weigh as much as the assumed share of time without spot: best at predicting the next three days from
 12 to 48 hours on four zones recorded in February 2023 (`benchmarks.spot_record` reports nine others)."""
+LOSS_DRIFT = 1.2
+"""Standard deviation of the logarithm of a pool's losses an hour between a record and the three days after it: the least with
+which intervals hold on four zones recorded in February 2023 (`benchmarks.spot_record` reports the others)."""
+_Z_80 = 1.2816
+"""Normal quantile that leaves 10 % on each side."""
 _UP, _DOWN = {"launched", "available"}, {"unavailable"}
 _INTERRUPTED = "interrupted"
 
@@ -70,33 +76,43 @@ class SpotRecord:
         )
 
 
+_NOTHING_SEEN = SpotRecord(
+    known_hr=0.0, without_hr=0.0, droughts=0, droughts_hr=0.0, node_hr=0.0, losses=0, losses_at_droughts=0
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotOdds:
     """The odds that a plan assumes for one pool's spot nodes."""
 
     loss_per_hr: float
+    loss_low_per_hr: float
+    """Four in five such pools lose nodes at least as often as this, and at most as often as `loss_high_per_hr`."""
+    loss_high_per_hr: float
     unavailable_frac: float
     drought_s: float
 
 
 def spot_odds(record: SpotRecord | None, assumptions: Assumptions, assumed_loss_per_hr: float) -> SpotOdds:
-    """Return a pool's odds: its record's blended with the stated ones, which stand alone without a record."""
-    stated = SpotOdds(
-        loss_per_hr=assumed_loss_per_hr,
-        unavailable_frac=assumptions.spot_unavailable_frac,
-        drought_s=assumptions.spot_outage_s,
-    )
-    if record is None:
-        return stated
-    single = record.losses - (record.losses_at_droughts if assumptions.spot_droughts_take else 0)
-    # one loss at the assumed rate is worth 1 / rate node-hours; a rate of 0 leaves no room for doubt
-    loss_per_hr = 0.0
-    if assumed_loss_per_hr > 0:
-        loss_per_hr = (1 + single) / (1 / assumed_loss_per_hr + record.node_hr)
+    """Return a pool's odds: its record's blended with the stated ones, which stand alone without a record.
+
+    The assumed rate of losses is known as well as one loss in `1 / rate` node-hours would tell it. To the doubt of so few
+    losses comes what rates change from one week to the next (`LOSS_DRIFT`). Without a record the interval is a seventh of the
+    rate to seven times: wider than any published band that has both edges.
+    """
+    seen = record or _NOTHING_SEEN
+    single = seen.losses - (seen.losses_at_droughts if assumptions.spot_droughts_take else 0)
+    known = 1 + single
+    # a rate of 0 leaves no room for doubt
+    rate = known / (1 / assumed_loss_per_hr + seen.node_hr) if assumed_loss_per_hr > 0 else 0.0
+    # the logarithm of a rate that n losses tell has a standard error of 1 / sqrt(n)
+    factor = math.exp(_Z_80 * math.hypot(1 / math.sqrt(known), LOSS_DRIFT))
     return SpotOdds(
-        loss_per_hr=loss_per_hr,
-        unavailable_frac=(record.without_hr + PRIOR_HR * stated.unavailable_frac) / (record.known_hr + PRIOR_HR),
-        drought_s=(record.droughts_hr * S_PER_HR + stated.drought_s) / (record.droughts + 1),
+        loss_per_hr=rate,
+        loss_low_per_hr=rate / factor,
+        loss_high_per_hr=rate * factor,
+        unavailable_frac=(seen.without_hr + PRIOR_HR * assumptions.spot_unavailable_frac) / (seen.known_hr + PRIOR_HR),
+        drought_s=(seen.droughts_hr * S_PER_HR + assumptions.spot_outage_s) / (seen.droughts + 1),
     )
 
 

@@ -13,7 +13,17 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.levers.lever import CompositionStage, EffortStep, JudgedWays, Lever, LeverRequest, Risk, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    usual_reason,
+)
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "spot"
@@ -49,12 +59,13 @@ def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
             pool=offering.pool.held_as(CapacityType.SPOT),
             one_in=one_in,
             zones=assumptions.spot_zones,
-            loss_per_hr=market.loss_per_hr(offering.spot),
-            outage_s=assumptions.spot_outage_s,
+            loss_per_hr=odds.loss_per_hr,
+            outage_s=odds.drought_s,
         )
         for offering in offerings_for(workload, market)
         if offering.spot is not None
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
+        for odds in (market.zone_odds(offering),)
         for one_in in FLOORS
     )
 
@@ -81,6 +92,20 @@ def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if place.shared is None and place.overflow is None:
         for offer in offers.get(place.pool.nodes, ()):
             yield base.plus((NAME, offer))
+
+
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
+    for effect in applied.effects:
+        if not isinstance(effect, SetCapacityType | HedgeOnSpot):
+            continue
+        odds = applied.market.held_odds(effect.pool, by_zone=isinstance(effect, HedgeOnSpot))
+        if odds is not None and odds.loss_per_hr > 0:
+            after_hr = (f"{1 / rate:,.0f}" for rate in (odds.loss_per_hr, odds.loss_high_per_hr, odds.loss_low_per_hr))
+            yield Fact(
+                "a spot node is lost",
+                "the provider's band of interruptions, spot_events",
+                "once in {} h of life ({}-{})".format(*after_hr),
+            )
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
@@ -126,6 +151,7 @@ LEVER = Lever(
     rollback="remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
     canary=_canary,
     ways=_ways,
+    evidence=_evidence,
     why_not=_why_not,
     drift_frac=0.072,
     guide_order=2,

@@ -23,8 +23,9 @@ from trimtab.catalog import (
     load_catalog,
 )
 from trimtab.catalog.gpus import GpuTable, load_gpus
+from trimtab.catalog.spot_losses import loss_per_hr
 from trimtab.errors import InputError
-from trimtab.units import HR_PER_MO, S_PER_HR
+from trimtab.units import S_PER_HR
 from trimtab_runtime.policies.checkpointing import young_daly_interval_s
 
 
@@ -217,13 +218,11 @@ class Interruptions:
     restore_s: float = 180.0
     notice_s: float = 120.0
     unknown_loss_per_hr: float = 1 / 6
-    """Where no interruption rate is published, or only "> 20 % a month"."""
+    """Where no interruption rate is published, or only "> 20 % a month"; lower bands in proportion (`catalog.spot_losses`)."""
 
     def loss_per_hr(self, bucket: InterruptionBucket | None) -> float:
-        """Return how often a node is lost per hour of life: the published monthly share at its upper edge."""
-        share = bucket.high_frac if bucket else None
-        # the constant hazard that loses this share of nodes within a month
-        return self.unknown_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO
+        """Return how often a node is lost per hour of life, from the published band of interruptions."""
+        return loss_per_hr(bucket, self.unknown_loss_per_hr)
 
     def serving_factor(self, bucket: InterruptionBucket | None) -> float:
         """Return node-hours paid per node-hour that serves: a lost node's successor starts and loads before it serves.

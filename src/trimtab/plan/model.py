@@ -144,6 +144,9 @@ class Plan(ShownInNotebook):
     """What runs cost, of those whose cost goes with how many come and how fast they are."""
     queues_micro_usd: tuple[int, ...] = ()
     """What scaled services would cost more over the fit window, each, if requests waited beyond their careful capacity."""
+    losses_micro_usd: tuple[tuple[int, int], ...] = ()
+    """What each workload on spot would cost more over the fit window, and less, if nodes were lost as often, and as seldom, as
+    their odds leave open."""
     work_gap_frac: float | None = None
     """How far bill and work together may be from the best, as a share of both: the gap of what was chosen by, while `bound` is
     one on the bill over all options, those whose work does not pay among them. None in plans kept before it was known."""

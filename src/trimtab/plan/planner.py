@@ -11,6 +11,7 @@ from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import (
     BuyCommitment,
+    HedgeOnSpot,
     OverflowTo,
     Relocate,
     SetCapacityType,
@@ -28,7 +29,7 @@ from trimtab.ledger import Commitment
 from trimtab.levers import idle_release
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.attribution import ShapleyShares
-from trimtab.plan.actions.draft_actions import evidence_of
+from trimtab.plan.actions.draft_actions import DraftAction, evidence_of
 from trimtab.plan.actions.draft_plan import (
     DraftPlan,
     left_out,
@@ -37,7 +38,7 @@ from trimtab.plan.actions.draft_plan import (
     too_much_work,
     without_idle_deferrals,
 )
-from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spend_of_runs
+from trimtab.plan.actions.intervals import cost_of_losses, cost_of_queues, saving_estimate, spend_of_runs
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
@@ -255,6 +256,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
     left = ResidualBill(bill=drafted.bill(drafted.everything))
+    losses = cost_of_losses(drafted)
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
@@ -263,7 +265,8 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         moving_micro_usd=drafted.moving(drafted.everything),
         runs=tuple(spend_of_runs(drafted)),
         queues_micro_usd=tuple(cost_of_queues(drafted)),
-        actions=_actions(drafted, shares, slots, settings),
+        losses_micro_usd=tuple(losses.values()),
+        actions=_actions(drafted, shares, slots, settings, losses),
         not_worth_doing=(
             *unbought,
             *too_much_work(at_any_effort, drafted, settings),
@@ -550,7 +553,11 @@ def _path(drafted: DraftPlan, shares: ShapleyShares, settings: Settings) -> Road
 
 
 def _actions(
-    drafted: DraftPlan, shares: ShapleyShares, slots: Sequence[Slot], settings: Settings
+    drafted: DraftPlan,
+    shares: ShapleyShares,
+    slots: Sequence[Slot],
+    settings: Settings,
+    losses: Mapping[int, tuple[int, int]],
 ) -> tuple[Action, ...]:
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
@@ -581,6 +588,7 @@ def _actions(
                     most_usd_mo=min(_most_usd_mo(drafted, number), math.inf if spend_usd_mo is None else spend_usd_mo),
                     law_error_frac=_law_error_frac(drafted, number),
                     spot_up_frac=_spot_up_frac(draft.changes),
+                    losses_usd_mo=_losses_usd_mo(draft, losses, hours),
                 ),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
@@ -626,6 +634,14 @@ def _spot_up_frac(changes: Sequence[Change]) -> float | None:
     """Return the least share of time in which an action's runs are taken to find spot; None where none goes to spot."""
     effects = [change.effect for change in changes]
     return min((1 - effect.unavailable_frac for effect in effects if isinstance(effect, SetCapacityType)), default=None)
+
+
+def _losses_usd_mo(draft: DraftAction, losses: Mapping[int, tuple[int, int]], hours: float) -> tuple[float, float]:
+    """Return what an action that goes to spot costs more a month where nodes are lost often, and less where they are seldom."""
+    if not any(isinstance(change.effect, SetCapacityType | HedgeOnSpot) for change in draft.changes):
+        return 0.0, 0.0
+    known = [losses[index] for index in draft.workloads if index in losses]
+    return per_month(usd(sum(more for more, _ in known)), hours), per_month(usd(sum(less for _, less in known)), hours)
 
 
 def _pruned(options: list[WorkloadOptions | None], chosen: ChosenPlan) -> dict[str, int]:

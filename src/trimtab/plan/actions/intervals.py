@@ -13,7 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
+from trimtab.deployment.effects import (
+    DeferRuns,
+    HedgeOnSpot,
+    ReleaseIdle,
+    SetCapacityType,
+    SetReplicaPolicy,
+    StartBeforeRuns,
+)
 from trimtab.deployment.placement import is_measured_same
 from trimtab.fleet.model import RUN_KINDS, JobsObservation
 from trimtab.ledger.arrays import FloatArray
@@ -49,6 +56,7 @@ def saving_estimate(
     most_usd_mo: float = math.inf,
     law_error_frac: float = 0.0,
     spot_up_frac: float | None = None,
+    losses_usd_mo: tuple[float, float] = (0.0, 0.0),
 ) -> Estimate:
     """Return an action's monthly saving with an 80 % interval.
 
@@ -57,7 +65,8 @@ def saving_estimate(
     The lever's drift is the least width. Where a new GPU's speed is predicted, its interval widens the saving in proportion.
     What a service's law was off by in its back-test (`BackTest.error_frac`) is another source of doubt, independent of those
     weeks: squares add. `spot_up_frac` is the share of the time in which spot is assumed to be there: what it saves goes about
-    in proportion to that, so that recorded zones widen the interval. No more than `most_usd_mo` can be saved, whatever happens.
+    in proportion to that, so that recorded zones widen the interval. `losses_usd_mo` is what it costs more where nodes are lost
+    often, and less where they are lost seldom. No more than `most_usd_mo` can be saved, whatever happens.
     """
     drift = _drift_frac(lever)
     wide = abs(saving_usd_mo) * math.hypot(max(drift, _Z_80 * _relative_error(hourly_saving)), law_error_frac)
@@ -70,6 +79,11 @@ def saving_estimate(
         low = min(low, saving_usd_mo + abs(saving_usd_mo) * factors[0])
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * factors[1])
         because += f"; spot is assumed to be there {spot_up_frac:.0%} of the time"
+    if any(losses_usd_mo):
+        low, high = min(low, saving_usd_mo - losses_usd_mo[0]), max(high, saving_usd_mo + losses_usd_mo[1])
+        because += (
+            f"; spot nodes lost more or less often: ${losses_usd_mo[0]:,.0f} less to ${losses_usd_mo[1]:,.0f} more"
+        )
     if speed is not None and speed.low < speed.value:
         low = min(low, saving_usd_mo - abs(saving_usd_mo) * math.log(speed.value / speed.low))
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)
@@ -82,10 +96,10 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     """Return a plan's whole monthly saving with an 80 % interval: what later weeks would show.
 
     Independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
-    window that was seen and in one to come; how fast they are on other GPUs, and how often spot is there, which are wrong for
-    all of them together; and how early requests wait at replicas that were never seen full, each service for itself. The speed
-    of runs is left out where later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its
-    targets hold, and the number of its replicas goes by the capacity that was emitted.
+    window that was seen and in one to come; how fast they are on other GPUs, how often spot is there and how often its nodes
+    are lost, which are wrong for all of them together; and how early requests wait at replicas that were never seen full, each
+    service for itself. The speed of runs is left out where later weeks are replayed with `speeds_as_predicted`. Of a service,
+    speeds decide whether its targets hold, and the number of its replicas goes by the capacity that was emitted.
     """
     saving, bill = plan.usd_mo(plan.joint_saving_micro_usd), plan.usd_mo(plan.before_micro_usd)
     drift = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
@@ -97,15 +111,18 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     spot = [(plan.usd_mo(run.spot_micro_usd), run.spot_up_frac) for run in plan.runs if run.spot_up_frac]
     rarer = sum(saved * max(0.0, 1 - _SPOT_UP_FRAC[0] / up_frac) for saved, up_frac in spot)
     oftener = sum(saved * max(0.0, _SPOT_UP_FRAC[1] / up_frac - 1) for saved, up_frac in spot)
+    often = sum(plan.usd_mo(more) for more, _ in plan.losses_micro_usd)
+    seldom = sum(plan.usd_mo(less) for _, less in plan.losses_micro_usd)
     because = ["the drift of whole plans, predicted against replayed on later weeks"]
     because += ["how much the work of the runs differs from window to window"] if lumps else []
     because += ["how fast runs are on other GPUs"] if known else []
     because += ["how early requests wait at replicas never seen full"] if queues else []
     because += ["how often spot is there"] if rarer or oftener else []
+    because += ["how often spot nodes are lost"] if often or seldom else []
     return Estimate(
         value=saving,
-        low=saving - math.hypot(drift, lumps, dearer, queues, rarer),
-        high=saving + math.hypot(drift, lumps, cheaper, oftener),
+        low=saving - math.hypot(drift, lumps, dearer, queues, rarer, often),
+        high=saving + math.hypot(drift, lumps, cheaper, oftener, seldom),
         basis=Basis.CALIBRATED,
         because="; ".join(because),
     )
@@ -168,6 +185,30 @@ def cost_of_queues(drafted: DraftPlan) -> Iterator[int]:
         market = drafted.enacted.market
         more = fixed_cost(usage, market) - fixed_cost(drafted.enacted.outcome(index, deployment).usage(place), market)
         yield max(0, more // S_PER_HR)
+
+
+def cost_of_losses(drafted: DraftPlan) -> dict[int, tuple[int, int]]:
+    """Return, by workload on spot, the micro-dollars that it costs more if nodes are lost often, and less if they are seldom.
+
+    Both are replayed as the plan was, with the rates between which four in five pools of such odds lie.
+    """
+    found = {}
+    market = drafted.enacted.market
+    for index, deployment in drafted.in_force(drafted.everything).items():
+        held = deployment.buying
+        if not isinstance(held, SetCapacityType | HedgeOnSpot):
+            continue
+        odds = market.held_odds(held.pool, by_zone=isinstance(held, HedgeOnSpot))
+        if odds is None:
+            continue
+        place = drafted.enacted.evaluators[index].place(deployment)
+        often, planned, seldom = (
+            fixed_cost(drafted.enacted.outcome(index, otherwise).usage(place), market) // S_PER_HR
+            for rate in (odds.loss_high_per_hr, held.loss_per_hr, odds.loss_low_per_hr)
+            for otherwise in (replace(deployment, buying=replace(held, loss_per_hr=rate)),)
+        )
+        found[index] = max(0, often - planned), max(0, planned - seldom)
+    return found
 
 
 def _speed_of_work(speeds: Sequence[Estimate], held_s: FloatArray) -> Estimate | None:
