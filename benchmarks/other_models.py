@@ -2,7 +2,8 @@
 
 Every row is predicted by a fit that never saw its group (model family x chip); intervals come from the other groups. Reported
 on the rows that `fit` answers with (MLPerf's scenarios), by model, beside the ratio of tensor rates and that of bandwidths
-from the model's best-measured other chip, which is what a data sheet gives. The last line is one JSON object.
+from the model's best-measured other chip, which is what a data sheet gives. With --sources also by fits and intervals that
+never saw the row's whole source (a round of MLPerf), for models that other sources measured. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fitted import Held, held_out, kind_of, packaged_estimates, with_held_intervals
+from benchmarks.fitted import (
+    Held,
+    fit_tables,
+    held_out,
+    kind_of,
+    packaged_estimates,
+    point_predictions,
+    with_held_intervals,
+)
 from benchmarks.perf_rows import Row, read_rows
 from benchmarks.training_rows import workload_query
+from trimtab.physics.fitted import fit_intervals
 from trimtab.physics.measured_models import MLPERF, WorkloadQuery, measured_models, rate_tflops
+from trimtab.physics.predict import SKEWED
 from trimtab.provenance import Estimate
 
 
@@ -43,6 +54,9 @@ def figures(held: Sequence[Held], answers: dict[str, Estimate]) -> dict[str, flo
         "mdape_frac": round(float(np.median(errors)), 4),
         "p90_frac": round(float(np.quantile(errors, 0.9)), 4),
         "covered_frac": round(float(np.mean(inside)), 4),
+        "high_over_low": round(
+            float(np.median([answers[one.row.id].high / answers[one.row.id].low for one in held])), 2
+        ),
     }
 
 
@@ -69,10 +83,41 @@ def sheet_errors(rows: Sequence[Row]) -> dict[str, float]:
     return {name: round(float(np.median(found)), 4) for name, found in errors.items()}
 
 
+def without_source(rows: Sequence[Row], source: str) -> tuple[list[Held], dict[str, Estimate]]:
+    """Predict a source's rows, of models that others measured, from the other sources alone; by row id."""
+    rest = [row for row in rows if row.source != source]
+    known = {query.task for row in rest if (query := workload_query(row)) is not None}
+    asked = [row for row in rows if row.source == source and (its := workload_query(row)) and its.task in known]
+    intervals = fit_intervals(
+        [(one.classes, one.row.group, one.log_error) for one in held_out("workloads", rest)], centred=SKEWED
+    )
+    values, classes = point_predictions("workloads", fit_tables("workloads", rest), asked)
+    answers = {row.id: intervals.estimate(value, keys) for row, value, keys in zip(asked, values, classes, strict=True)}
+    errors = np.log(values) - np.log([row.value for row in asked])
+    return [Held(*one) for one in zip(asked, errors.tolist(), classes, strict=True)], answers
+
+
+def by_source(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Return the figures of each source of the rows that `fit` answers with, of all, and by class of boards."""
+    sources = sorted({row.source for row in rows if (query := workload_query(row)) and query.domain == MLPERF})
+    pooled: dict[str, list[Held]] = defaultdict(list)
+    answers: dict[str, Estimate] = {}
+    for source in sources:
+        held, found = without_source(rows, source)
+        answers |= found
+        for one in (one for ones in answered(held).values() for one in ones):
+            for name in (source, "all", one.classes[1].split("/")[1]):
+                pooled[name].append(one)
+    return {name: figures(held, answers) for name, held in sorted(pooled.items())}
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="measured rows, columns of the perf data set")
+    parser.add_argument(
+        "--sources", action="store_true", help="hold back whole sources too: a fit for each fold of each"
+    )
     options = parser.parse_args()
     rows = [row for row in read_rows(options.data) if kind_of(row) == "workloads"]
     held = held_out("workloads", rows)
@@ -91,6 +136,7 @@ def main() -> None:
                 "on_chips_in_the_fit": {task: figures(found, seen) for task, found in sorted(by_task.items())},
                 "by_task": {task: figures(found, answers) for task, found in sorted(by_task.items())},
                 "data_sheet_mdape_frac": sheet_errors([one.row for one in transferred]),
+                "by_source": by_source(rows) if options.sources else {},
             }
         )
     )
