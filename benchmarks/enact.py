@@ -58,7 +58,8 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.commitments.inventory import Owned
 from trimtab.plan.model import Change
-from trimtab.plan.planner import Planned
+from trimtab.plan.options.workload_options import Sieve, WorkloadOptions
+from trimtab.plan.planner import Planned, plan_of
 from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.service_outcome import as_emitted
@@ -139,6 +140,26 @@ def proved_fleet(
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings, later=opened.proof)
     return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=proven, facts=facts)
+
+
+def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
+    """Plan and prove a fleet again without the ways of a lever that asks for work: before the choice those beat no other."""
+
+    def apart(judged: WorkloadOptions | None) -> WorkloadOptions | None:
+        sieve = None if judged is None else judged.sieve
+        if not isinstance(sieve, Sieve):
+            return judged
+        kept, loose, waiting = (
+            [way for way in ways if lever not in way.deployment.levers]
+            for ways in (sieve.kept, sieve.without_headroom, sieve.waiting)
+        )
+        return replace(sieve.copy(), kept=kept, without_headroom=loose, waiting=waiting).judged()
+
+    prospects = fleet.planned.prospects
+    assert prospects is not None
+    planned = plan_of(replace(prospects, options=tuple(map(apart, prospects.options))), lambda _stage, _share: None)
+    enacted = fleet.proven.enacted
+    return prove(planned, enacted.fleet, enacted.market, prospects.settings, seed=SEED)
 
 
 def row_of(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> Row:

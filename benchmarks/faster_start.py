@@ -1,0 +1,150 @@
+"""What images on each node's disk save: drawn services whose starts were measured, planned with that option and without it.
+
+Each service has 4 to 16 replicas, and a load that rises by day within minutes or over hours. A node takes 60 to 240 s to start;
+on it images are pulled for 60 to 600 s and weights loaded for 30 to 240 s, as the pods of the history tell. Plans are made on
+two weeks and billed on two others.
+
+    python -m benchmarks.faster_start [--fleets 8] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+from tests.contracts.random_fleets import LE_S, SHARES
+from tests.fleets import FleetRows, few_machines
+
+from benchmarks.enact import proved_fleet, proved_without, row_of
+from trimtab.emit.manifests.facts import NodeMaker
+from trimtab.fleet.settings import Assumptions, Planning, Settings
+from trimtab.levers import faster_start
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import Bundle
+from trimtab.units import usd
+
+DAYS = 28
+NAME = "prod/api"
+MACHINES = few_machines("g5.xlarge")
+PLANNING = Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One fleet: bills of the proof window, which the plan never saw, and what its files say."""
+
+    seed: int
+    start_s: float
+    pull_s: float
+    as_is_usd: float
+    faster_usd: float
+    chosen: bool
+    targets: int
+    targets_kept: int
+    files_off_frac: float
+
+
+def drawn(seed: int) -> tuple[Bundle, Settings, float, float]:
+    """Draw a service with its starts; return its start on a node and the pull in it, too."""
+    rng = random.Random(seed)
+    replicas, busy, by_night = rng.randint(4, 16), rng.uniform(2_000, 4_500), rng.uniform(0.05, 0.5)
+    rise_hr, peak_hr = rng.choice((0.0, 1.0, 3.0)), rng.uniform(10.0, 16.0)
+    node_s, pull_s, load_s = rng.uniform(60.0, 240.0), rng.uniform(60.0, 600.0), rng.uniform(30.0, 240.0)
+    rows = FleetRows(DAYS)
+    for number in range(replicas):
+        rows.node(f"n{number}", "g5.xlarge").hold(NAME, f"n{number}", [0], pod=f"api-{number}", owner_kind="Deployment")
+        rows.use(NAME, f"n{number}", 0, range(DAYS * 24), sm=0.35, util=0.4, dram=0.2, tensor=0.15, memory_gib=8.0)
+
+    def requests(hour: int) -> float:
+        away_hr = abs((hour % 24) - peak_hr)
+        day = float(np.clip(1.0 - (away_hr - 4.0) / rise_hr, 0.0, 1.0)) if rise_hr else float(away_hr <= 5.0)
+        return busy * replicas * (by_night + (1.0 - by_night) * day)
+
+    rows.demand(
+        NAME,
+        requests,
+        replicas,
+        LE_S,
+        lambda hour: [requests(hour) * share for share in SHARES],
+        running=lambda _: 0.5 * replicas,
+    )
+    quantile = rng.choice((0.95, 0.98, 0.99))
+    rows.workloads[NAME] = {
+        "interruptible": False, "targets": [{"metric": "latency", "quantile": quantile, "limit_s": 10.0}],
+    }  # fmt: skip
+    bundle = rows.bundle()
+    begin = bundle.start + timedelta(days=1)
+    told = [
+        {
+            "pod": f"api-{number}", "namespace": "prod", "workload": NAME, "node": f"n{number}", "phase": "Running",
+            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=pull_s + 3.0),
+            "ready": begin + timedelta(seconds=pull_s + 3.0 + load_s), "pull_s": pull_s,
+        }
+        for number in range(4)
+    ]  # fmt: skip
+    settings = Settings(planning=PLANNING, assumptions=replace(Assumptions(), node_startup_s=node_s))
+    tables = {**bundle.tables, "pods": table_from_rows("pods", told)}
+    return replace(bundle, tables=tables), settings, pull_s + 3.0 + load_s, pull_s
+
+
+def row_of_seed(seed: int) -> Row:
+    """Plan, prove, write and read one fleet."""
+    bundle, settings, start_s, pull_s = drawn(seed)
+    fleet = proved_fleet(str(seed), bundle, settings, MACHINES)
+    targets = fleet.proven.proof.targets
+    with tempfile.TemporaryDirectory() as folder:
+        found = row_of(fleet, NodeMaker.KARPENTER, Path(folder) / "files")
+    return Row(
+        seed=seed,
+        start_s=start_s,
+        pull_s=pull_s,
+        as_is_usd=usd(proved_without(fleet, faster_start.NAME).proof.after_micro_usd),
+        faster_usd=usd(fleet.proven.proof.after_micro_usd),
+        chosen=any(one.start is not None for one in fleet.planned.deployments.values()),
+        targets=len(targets),
+        targets_kept=sum(target.kept is not False for target in targets),
+        files_off_frac=found.off_frac,
+    )
+
+
+def main() -> None:
+    """Print a line a fleet, and the totals as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fleets", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rows = []
+    for seed in range(arguments.seed, arguments.seed + arguments.fleets):
+        row = row_of_seed(seed)
+        rows.append(row)
+        print(
+            f"{seed:3d}  start {row.start_s:4.0f} s, pull {row.pull_s:4.0f} s  as it is ${row.as_is_usd:9,.2f}  faster "
+            f"${row.faster_usd:9,.2f}  {'chosen' if row.chosen else 'not chosen'}  targets {row.targets_kept}/{row.targets}  "
+            f"files {row.files_off_frac:+.2%}",
+            flush=True,
+        )
+    as_is, faster = sum(row.as_is_usd for row in rows), sum(row.faster_usd for row in rows)
+    print(
+        json.dumps(
+            {
+                "benchmark": "faster_start",
+                "fleets": len(rows),
+                "chosen_in": sum(row.chosen for row in rows),
+                "bill_less_frac": round(1 - faster / as_is, 4),
+                "more_expensive": sum(row.faster_usd > row.as_is_usd + 0.01 for row in rows),
+                "targets": sum(row.targets for row in rows),
+                "targets_kept": sum(row.targets_kept for row in rows),
+                "worst_files_off_frac": round(max(abs(row.files_off_frac) for row in rows), 4),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
