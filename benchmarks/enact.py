@@ -143,7 +143,10 @@ def proved_fleet(
 
 
 def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
-    """Plan and prove a fleet again without the ways of a lever that asks for work: before the choice those beat no other."""
+    """Plan and prove a fleet again without the ways of a lever, of one whose ways beat no other before the choice.
+
+    So it is where they ask for more work, or use two pools.
+    """
 
     def apart(judged: WorkloadOptions | None) -> WorkloadOptions | None:
         sieve = None if judged is None else judged.sieve

@@ -12,24 +12,20 @@ import argparse
 import json
 import random
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from tests.contracts.random_fleets import LE_S, SHARES
 from tests.fleets import FleetRows, few_machines
 
-from benchmarks.enact import ProvedFleet, proved_fleet, row_of
+from benchmarks.enact import proved_fleet, proved_without, row_of
 from trimtab.catalog.pools import Pool
 from trimtab.emit.manifests.facts import NodeMaker
 from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.levers import overflow
 from trimtab.levers.commit_advice import CommitmentPrice
-from trimtab.levers.lever import KeptWay
-from trimtab.pipeline.auditing import SEED
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes
-from trimtab.plan.options.workload_options import Sieve, WorkloadOptions
-from trimtab.plan.planner import plan_of
-from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.units import usd
 
 DAYS = 28
@@ -99,36 +95,13 @@ def row_of_seed(seed: int) -> Row:
     return Row(
         seed=seed,
         scarce=scarce,
-        one_type_usd=usd(_on_one_type(fleet).proof.after_micro_usd),
+        one_type_usd=usd(proved_without(fleet, overflow.NAME).proof.after_micro_usd),
         two_types_usd=usd(fleet.proven.proof.after_micro_usd),
         chosen=any(one.overflow is not None for one in fleet.planned.deployments.values()),
         targets=len(targets),
         targets_kept=sum(target.kept is not False for target in targets),
         files_off_frac=found.off_frac,
     )
-
-
-def _on_one_type(fleet: ProvedFleet) -> ProofResult:
-    """Plan and prove again without the ways on two types, which beat no other before the choice: they use two pools."""
-
-    def apart(judged: WorkloadOptions | None) -> WorkloadOptions | None:
-        sieve = None if judged is None else judged.sieve
-        if not isinstance(sieve, Sieve):
-            return judged
-        kept, loose, waiting = (
-            [way for way in ways if _is_on_one(way)] for ways in (sieve.kept, sieve.without_headroom, sieve.waiting)
-        )
-        return replace(sieve.copy(), kept=kept, without_headroom=loose, waiting=waiting).judged()
-
-    prospects = fleet.planned.prospects
-    assert prospects is not None
-    planned = plan_of(replace(prospects, options=tuple(map(apart, prospects.options))), lambda _stage, _share: None)
-    enacted = fleet.proven.enacted
-    return prove(planned, enacted.fleet, enacted.market, prospects.settings, seed=SEED)
-
-
-def _is_on_one(way: KeptWay) -> bool:
-    return way.deployment.overflow is None
 
 
 def main() -> None:
