@@ -9,7 +9,7 @@ kubelets whose clocks are behind, pods of queues, a StatefulSet's earlier pods o
 The constants of `fleet.starts` were fixed before the first run; reported are all seeds.
 
 In a third of the services of each cluster 3 of 10 loads take a quarter, as where weights and compiled kernels are there before:
-scored is whether these services, and no others, are said to have such loads (`MeasuredStarts.short_load_s`).
+scored is whether these services, and no others, are said to have such loads (`MeasuredStarts.short_loads_s`).
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def main(clusters: int) -> None:
         told = phases(found)
         for service in _SERVICES:
             if len(told["load"][service]) >= FEWEST:
-                said_warm = found.short_load_s(f"prod/{service}") is not None
+                said_warm = bool(found.short_loads_s(f"prod/{service}"))
                 short[f"{'warm' if service == cluster.warm else 'usual'} {'said' if said_warm else 'not said'}"] += 1
         for phase in PHASES:
             for workload, truth in cluster.truth[phase].items():

@@ -121,7 +121,7 @@ SAMPLES = {
             seconds=(0.85, 0.92, 1.06), basis=Basis.CALIBRATED,
         ),
     ),
-    "faster-start": (SERVICE, ShortenStart(start_s=60.0, before_s=240.0)),
+    "faster-start": (SERVICE, ShortenStart(start_s=60.0, before_s=240.0, images=True, weights=True)),
     "spot": (
         RUNS,
         SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.05),

@@ -30,11 +30,14 @@ FREE = Settings(
 )
 MACHINES = few_machines("g5.xlarge")
 DAYS = 14
-START = ShortenStart(start_s=100.0, before_s=900.0)
+START = ShortenStart(start_s=100.0, before_s=900.0, images=True, weights=False)
 
 
 def service(*pods, declared=None):
-    """Eight replicas of which nights need two, and a load that comes at once at eight, with pods that tell their starts."""
+    """Eight replicas of which nights need two, and a load that comes at once at eight, with pods that tell their starts.
+
+    Of each pod how long its start took, of that the pulls of its images, and the load (30 s where nothing is said).
+    """
     rows = FleetRows(DAYS)
     for number in range(8):
         rows.node(f"n{number}", "g5.xlarge")
@@ -62,10 +65,10 @@ def service(*pods, declared=None):
     told = [
         {
             "pod": f"api-{number}", "namespace": "prod", "workload": "prod/api", "node": f"n{number}", "phase": "Running",
-            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - 30),
+            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - (load or [30])[0]),
             "ready": begin + timedelta(seconds=took_s), "pull_s": pull_s,
         }
-        for number, (took_s, pull_s) in enumerate(pods)
+        for number, (took_s, pull_s, *load) in enumerate(pods)
     ]  # fmt: skip
     return replace(bundle, tables={**bundle.tables, "pods": table_from_rows("pods", told)})
 
@@ -93,6 +96,33 @@ def measured():
 )
 def test_images_are_offered_where_pulls_were_measured_and_count(pods, declared, expected):
     assert faster_start.without_pulls(case_of(service(*pods, declared=declared))) == expected
+
+
+USUAL, SHORT = (400.0, 100.0, 250.0), (210.0, 100.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([USUAL] * 12 + [SHORT] * 3, [(110.0, True, True), (300.0, True, False), (210.0, False, True)]),
+        ([USUAL] * 12 + [SHORT] * 2, [(300.0, True, False)]),  # two short loads may be chance
+        ([(310.0, 10.0, 250.0)] * 12 + [(120.0, 10.0, 60.0)] * 3, [(120.0, False, True)]),  # its images are a small part
+    ],
+)
+def test_loads_count_where_several_were_far_shorter_alone_and_beside_images(pods, expected):
+    found = faster_start.starts(case_of(service(*pods)))
+
+    assert [(start.start_s, start.images, start.weights) for start in found] == expected
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 400.0), st.floats(0.0, 300.0), st.floats(0.0, 300.0)), min_size=3, max_size=8))
+@settings(max_examples=8, deadline=None)
+def test_a_start_is_never_shorter_than_its_parts_let_it(parts):
+    case = case_of(service(*((setup + pull + load, pull, load) for setup, pull, load in parts)))
+
+    for start in faster_start.starts(case):
+        assert 0.0 <= start.start_s <= 0.9 * start.before_s + 0.1
+        assert start.before_s == case.workload.start_s
 
 
 def test_a_start_that_is_stated_for_all_is_not_taken_apart():

@@ -292,8 +292,8 @@ class Workload:
     """How fast a service is on `gpu` alone, beside all types together that its readings are of (`fitting.home_speed`)."""
     load_s: float | None = None
     """Of that, from their containers' start to ready: weights, compilation, warm-up."""
-    short_load_s: float | None = None
-    """The shortest such load, where something seems to have been there before (`fleet.starts`)."""
+    short_loads_s: tuple[float, ...] = ()
+    """The loads for which something seems to have been there before (`fleet.starts`)."""
 
     @property
     def gpu_hours(self) -> float:

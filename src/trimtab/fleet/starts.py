@@ -132,14 +132,14 @@ class MeasuredStarts:
         """Return the loads of a workload, from its containers' start to ready, that were told."""
         return tuple(start.load_s for start in self.own.get(workload, ()) if start.load_s is not None)
 
-    def short_load_s(self, workload: str) -> float | None:
-        """Return the shortest load of a workload where it took less than half of what plans take; None if none did.
+    def short_loads_s(self, workload: str) -> tuple[float, ...]:
+        """Return the loads of a workload that took less than half of what plans take.
 
         Its weights or what it compiles were there before: on the node's disk, in its memory, in a cache that was kept.
         """
         loads = self.loads_s(workload)
         usual_s = planned(loads)
-        return min(loads) if usual_s is not None and min(loads) <= SHORT_LOAD_FRAC * usual_s else None
+        return tuple(load_s for load_s in loads if usual_s is not None and load_s <= SHORT_LOAD_FRAC * usual_s)
 
 
 def planned(starts_s: Sequence[float]) -> float | None:
@@ -272,7 +272,7 @@ def _with_starts(workload: Workload, starts: MeasuredStarts) -> Workload:
         start_s=measured_s if measured_s is not None else _estimated_s(workload, starts),
         pull_s=planned(starts.pulls_s(workload.name)),
         load_s=planned(starts.loads_s(workload.name)),
-        short_load_s=starts.short_load_s(workload.name),
+        short_loads_s=starts.short_loads_s(workload.name),
     )
 
 

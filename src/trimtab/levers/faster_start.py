@@ -1,9 +1,9 @@
-"""Have a service's images on each node's disk before its replicas start, where its own starts tell how long pulls take.
+"""Have on each node's disk what a service's replicas start with, where its own starts tell how long that takes otherwise.
 
 A shorter start bears hotter replicas and a lower floor: peaks are met sooner, and a first request waits for less. It saves
-nothing by itself, so it is offered with each autoscaler. Only what history measured is taken off: the pulls that kubelets told
-of (`fleet.starts`). What would shorten loads (weights on the disk, compile caches) no reading tells apart; it is priced among
-what is not declared (`plan.proof.permissions`).
+nothing by itself, so it is offered with each autoscaler. Only what history measured is taken off (`fleet.starts`): the pulls of
+images that kubelets told of, and loads of weights and kernels, where several were far shorter than the others. One or two
+short ones may be chance: these are asked about among what is not declared (`plan.proof.permissions`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy, ShortenStart
 from trimtab.fleet.settings import Effort
+from trimtab.fleet.starts import planned
 from trimtab.levers import autoscaling, scale_to_zero
 from trimtab.levers.lever import (
     AppliedLever,
@@ -38,59 +39,90 @@ _SCALERS_STEP = 2
 
 
 def without_pulls(case: Case) -> ShortenStart | None:
-    """Return a service's start without the pulls of its images; None where they were not measured, or are a small part.
+    """Return a service's start without the pulls of its images; None where they were not measured, or are a small part."""
+    return _shorter(case, images_s=case.workload.pull_s or 0.0)
 
-    A start that is declared or stated is not taken apart: what of it is a pull is not known.
+
+def as_loaded_before(case: Case) -> ShortenStart | None:
+    """Return a service's start with loads as the short ones were; None where these were too few, or the rest is as short."""
+    workload = case.workload
+    short_s = planned(workload.short_loads_s)
+    return None if short_s is None or workload.load_s is None else _shorter(case, load_s=workload.load_s - short_s)
+
+
+def starts(case: Case) -> tuple[ShortenStart, ...]:
+    """Return each shorter start that history tells of a service, both parts together first."""
+    pulled, loaded = without_pulls(case), as_loaded_before(case)
+    if pulled is None or loaded is None:
+        return tuple(start for start in (pulled, loaded) if start is not None)
+    both = _shorter(case, images_s=pulled.saved_s, load_s=loaded.saved_s)
+    return tuple(start for start in (both, pulled, loaded) if start is not None)
+
+
+def _shorter(case: Case, *, images_s: float = 0.0, load_s: float = 0.0) -> ShortenStart | None:
+    """Return a start less some of its parts; None where that is too little.
+
+    A start that is declared or stated is not taken apart: what its parts are is not known.
     """
-    start_s, pull_s = case.workload.start_s, case.workload.pull_s
-    if start_s is None or pull_s is None or planned_start_of(case) != start_s:
+    start_s = case.workload.start_s
+    if start_s is None or planned_start_of(case) != start_s:
         return None
-    shorter_s = min(pull_s, start_s)
+    shorter_s = min(images_s + load_s, start_s)
     if shorter_s < LEAST_SHORTER_FRAC * start_s:
         return None
-    return ShortenStart(start_s=round(start_s - shorter_s, 1), before_s=start_s)
-
-
-def _start(ask: LeverRequest) -> ShortenStart | None:
-    return without_pulls(ask.case)
-
-
-def _rules(ask: LeverRequest) -> tuple[tuple[str, SetReplicaPolicy], ...]:
-    """Return the autoscalers that are offered with a shorter start, each with its lever."""
-    start = ask.once(_start)
-    plain = [rule for rule in autoscaling.propose(ask.case, start) if isinstance(rule.policy, HpaPolicy)]
-    return (
-        *((autoscaling.NAME, rule) for rule in plain[::_SCALERS_STEP]),
-        *((scale_to_zero.NAME, rule) for rule in scale_to_zero.propose(ask.case, start)),
+    return ShortenStart(
+        start_s=round(start_s - shorter_s, 1), before_s=start_s, images=images_s > 0, weights=load_s > 0
     )
 
 
+def _starts(ask: LeverRequest) -> tuple[ShortenStart, ...]:
+    return starts(ask.case)
+
+
+def _rules(ask: LeverRequest) -> tuple[tuple[ShortenStart, str, SetReplicaPolicy], ...]:
+    """Return the autoscalers that are offered with each shorter start, with their levers."""
+    return tuple((start, *rule) for start in ask.once(_starts) for rule in _rules_with(ask.case, start))
+
+
+def _rules_with(case: Case, start: ShortenStart) -> Iterator[tuple[str, SetReplicaPolicy]]:
+    plain = [rule for rule in autoscaling.propose(case, start) if isinstance(rule.policy, HpaPolicy)]
+    yield from ((autoscaling.NAME, rule) for rule in plain[::_SCALERS_STEP])
+    yield from ((scale_to_zero.NAME, rule) for rule in scale_to_zero.propose(case, start))
+
+
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
-    start = ask.once(_start)
-    if start is None:
+    if not ask.once(_starts):
         return
     room = ask.evaluator.place(base).quota_pods
-    for lever, rule in ask.once(_rules):
+    for start, lever, rule in ask.once(_rules):
         within = rule if room is None else rule.at_most(room)
         if within is not None:
             yield base.plus((NAME, start), (lever, within))
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    return None if ask.once(_start) is None else usual_reason(NAME, ask, judged)
+    return usual_reason(NAME, ask, judged) if ask.once(_starts) else None
 
 
 def _evidence(applied: AppliedLever) -> Iterator[Fact]:
-    workload = applied.workload
-    if workload.start_s is not None and workload.pull_s is not None:
-        yield Fact("start on a node that three of four do not exceed", "pods", f"{workload.start_s:.0f} s")
+    workload, start = applied.workload, applied.deployment.start
+    if workload.start_s is None or start is None:
+        return
+    yield Fact("start on a node that three of four do not exceed", "pods", f"{workload.start_s:.0f} s")
+    if start.images and workload.pull_s is not None:
         yield Fact("of it, pulls of images", "kubelets' events, in pods", f"{workload.pull_s:.0f} s")
+    if start.weights and workload.load_s is not None:
+        short = f"{len(workload.short_loads_s)} took no more than {max(workload.short_loads_s):.0f} s"
+        yield Fact("of it, from its containers' start to ready", "pods", f"{workload.load_s:.0f} s; {short}")
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
-    start_s = f"{effect.start_s:.0f} s" if isinstance(effect, ShortenStart) else "the planned time"
+    start_s, parts, seen = "the planned time", "images", "its events must tell of no pull"
+    if isinstance(effect, ShortenStart):
+        start_s, parts = f"{effect.start_s:.0f} s", effect.parts
+        seen = seen if effect.images else "it must read its weights from there"
     return (
-        "Make one node with the images on its disk, and start a replica there: its events must tell of no pull.",
+        f"Make one node with the {parts} on its disk, and start a replica there: {seen}.",
         f"From its place on the node to ready it must take no more than {start_s}; then let the autoscaler count on it.",
     )
 
@@ -98,22 +130,22 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Start replicas faster",
-    meaning="Has a service's images on each node's disk, so that replicas come sooner and fewer stand by",
+    meaning="Has images, weights and compiled kernels on each node's disk, so that replicas come sooner and fewer stand by",
     ends="replicas that stand by because a start takes long",
     page="how-to/faster-starts.md",
     stage=CompositionStage.FORM,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.4, per="class", first_weeks=1.0),
     first_steps=(
-        EffortStep("build node disks with images on them, in the pipeline that builds images", 4.0),
+        EffortStep("build node disks with all that replicas start with, in the pipeline that builds images", 4.0),
         EffortStep("have the node pools use them", 1.0),
     ),
     steps=(
-        EffortStep("add its images, and measure a start on a new node", 1.0),
+        EffortStep("add what it starts with, and measure a start on a new node", 1.0),
         EffortStep("let the autoscaler count on it, and watch a peak", 1.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="set the autoscaler back to its rule before; images on disks do no harm",
+    rollback="set the autoscaler back to its rule before; what is on disks does no harm",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

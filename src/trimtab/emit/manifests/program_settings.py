@@ -146,8 +146,8 @@ Undo: {action.rollback}.
 
 
 _ON_DISK = {
-    "aws": """With Karpenter and Bottlerocket: make a snapshot of a data volume on which the images were pulled, and name it in
-the EC2NodeClass of its pool (`spec.blockDeviceMappings`). New nodes then have them:
+    "aws": """With Karpenter and Bottlerocket: make a snapshot of a data volume that holds them, and name it in the EC2NodeClass
+of its pool (`spec.blockDeviceMappings`). New nodes then have them:
 
 ```yaml
 blockDeviceMappings:
@@ -156,43 +156,52 @@ blockDeviceMappings:
 ```
 
 A volume from a snapshot reads slowly at first: create it with fast snapshot restore, or measure a start without.""",
-    "gcp": """Make a disk image with the container images (`gke-disk-image-builder`), and a node pool that boots with it:
+    "gcp": """Make a disk image with them (`gke-disk-image-builder` for images), and a node pool that boots with it:
 
 ```sh
 gcloud container node-pools create POOL --cluster CLUSTER --location LOCATION --enable-image-streaming \\
   --secondary-boot-disk=disk-image=global/images/IMAGE,mode=CONTAINER_IMAGE_CACHE
 ```
 
-`--enable-image-streaming` is what reads them from that disk
+`--enable-image-streaming` is what reads images from that disk; files such as weights need a second one, without a mode
 ([secondary boot disks](https://cloud.google.com/kubernetes-engine/docs/how-to/data-container-image-preloading)).""",
 }
-"""How images come to the disk of a new node, by provider. AWS: Karpenter's EC2NodeClass (karpenter.sh, NodeClasses)."""
-_IN_THE_IMAGE = "Build the container images into the image that nodes boot from."
+"""How a new node gets a disk with content, by provider. AWS: Karpenter's EC2NodeClass (karpenter.sh, NodeClasses)."""
+_IN_THE_IMAGE = "Build them into the image that nodes boot from."
+_LOADED = """
+Point the server at weights on that disk (a `hostPath` or local volume in place of a download), and keep what it compiles there:
+vLLM writes that to `VLLM_CACHE_ROOT` (`~/.cache/vllm` in the container by default). Find out first what its short loads had
+that the others had not: only that is known to help.
+"""
 
 
 def start_page(action: Action, subject: str, effect: ShortenStart, placed: PlacedWorkload | None) -> str:
-    """Return the page as Markdown: how images come to the disk of new nodes, and how to see that a start is shorter."""
+    """Return the page as Markdown: how disks of new nodes come by their content, and how to see that a start is shorter."""
     provider = "" if placed is None else placed.place.pool.provider
+    pulled = """
+A DaemonSet that pulls images is no help on a new node: it pulls beside the replica. Each release of the service needs its
+images there too: build the disk in the same pipeline.
+"""
     return f"""# {action.id}: {subject} starts in {effect.start_s:.0f} s on a node, not {effect.before_s:.0f} s
 
-Three of four of its starts took up to {effect.before_s:.0f} s from a node to ready; {effect.saved_s:.0f} s of that are pulls \
-of its images, which fall away where these are on the node's disk before. A DaemonSet that pulls them is no help on a new \
-node: it pulls beside the replica.
+Three of four of its starts took up to {effect.before_s:.0f} s from a node to ready. {effect.saved_s:.0f} s of that fall away \
+where its {effect.parts} are on the node's disk before.
 
 ## Do
 
 {_ON_DISK.get(provider, _IN_THE_IMAGE)}
-
-Each release of the service needs its images there too: build the disk in the same pipeline.
-
+{pulled if effect.images else ""}{_LOADED if effect.weights else ""}
 ## Check
 
-1. Let one replica start on a new node. `kubectl get events` must say `already present on machine` of each of its images.
+1. Let one replica start on a new node.{_NO_PULL if effect.images else ""}
 2. From its place on the node (`PodScheduled`) to `Ready` it must take at most {effect.start_s:.0f} s.
 3. Only then apply its autoscaler, which counts on that: before, replicas would come too late.
 
 Undo: {action.rollback}.
 """
+
+
+_NO_PULL = " `kubectl get events` must say `already present on machine` of each of its images."
 
 
 def _target_s(subject: str, facts: EmitFacts) -> float | None:

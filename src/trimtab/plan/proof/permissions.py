@@ -9,11 +9,12 @@ import numpy as np
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
+from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas, ShortenStart
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import asked_isolation
+from trimtab.fleet.starts import FEWEST
 from trimtab.fleet.targets import observed_s, targets_of
 from trimtab.levers import faster_start, quantization, right_size, scale_to_zero
 from trimtab.levers.lever import LeverRequest
@@ -448,40 +449,37 @@ class _ShorterStart:
 def _shorter_starts(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
     """Yield loads that are as short as the shortest: ways that keep the targets only with them, the shortest start first.
 
-    What is declared is no wish of its owner's but what a start then takes. Images that need no pull are an option of the plan
-    (`levers.faster_start`): they are asked about together with loads, where the plan does not have them by themselves.
+    What is declared is no wish of its owner's but what a start then takes. What enough starts show is an option of the plan
+    (`levers.faster_start`): images are asked about together with loads, where the plan does not have them by themselves.
     """
-    start_s, images = now.case.workload.start_s, _images(now.case)
+    start_s, images = now.case.workload.start_s, faster_start.without_pulls(now.case)
     load = _short_load(now.case.workload)
     if start_s is None or load is None or planned_start_of(now.case) != start_s:
         return
     if load.shorter_s < faster_start.LEAST_SHORTER_FRAC * start_s:
         return
-    both = [] if images is None else [[images, load]]
+    both = [] if images is None else [[_pulls(images, now.case.workload), load]]
     alone = [] if now.deployment.start is not None else [[load]]
     yield [_shorter_start(now, near, start_s, parts) for parts in (*both, *alone)]
 
 
-def _images(case: Case) -> _ShorterStart | None:
-    """Return what pulls of images take of a start; None where the plan has no such option."""
-    start = faster_start.without_pulls(case)
-    if start is None:
-        return None
+def _pulls(images: ShortenStart, workload: Workload) -> _ShorterStart:
     return _ShorterStart(
-        shorter_s=start.saved_s,
-        known=f"pulls of images {start.saved_s:.0f} s",
+        shorter_s=images.saved_s,
+        known=f"pulls of images {images.saved_s:.0f} s",
         permits="images on each node's disk",
-        price=f"the images of {case.workload.name} on every node's disk",
+        price=f"the images of {workload.name} on every node's disk",
     )
 
 
 def _short_load(workload: Workload) -> _ShorterStart | None:
-    """Return how much shorter loads could be, where one was far shorter than the others."""
-    if workload.load_s is None or workload.short_load_s is None:
+    """Return how much shorter loads could be, where one or two were far shorter than the others: too few to plan with."""
+    if workload.load_s is None or not 0 < len(workload.short_loads_s) < FEWEST:
         return None
+    shortest_s = min(workload.short_loads_s)
     return _ShorterStart(
-        shorter_s=workload.load_s - workload.short_load_s,
-        known=f"{workload.load_s:.0f} s from its containers' start to ready, {workload.short_load_s:.0f} s in the shortest",
+        shorter_s=workload.load_s - shortest_s,
+        known=f"{workload.load_s:.0f} s from its containers' start to ready, {shortest_s:.0f} s in the shortest",
         permits="weights on the node's disk or streamed and the compile cache kept, so that all load as the shortest did",
         price=f"the weights of {workload.name} on every node's disk or a store that streams them, and a volume for what it "
         "compiles; find out first what made its shortest start short",
