@@ -20,7 +20,9 @@ from trimtab.physics.serving_query import (
     ServingQuery,
     Speculation,
     adapter_params,
+    link_gb_s,
     serving_columns,
+    slot_gb_s,
 )
 
 MODEL = model_named("llama-3.1-8b")
@@ -113,10 +115,30 @@ def test_loading_from_host_memory_takes_its_bytes_over_the_slot():
     found = replace(QUERY, cached_tokens=2048)
     loaded = replace(found, loaded_tokens=1024)
 
-    # PCIe 5 x16: 64 GB/s in both directions, half of it in one
-    expected = kv_bytes(MODEL, 1024, 2) / 32e9
+    # PCIe 5 x16: 16 lanes of 3.938 GB/s in one direction
+    expected = kv_bytes(MODEL, 1024, 2) / 63.008e9
     assert float((times_of(loaded).ttft_s - times_of(found).ttft_s)[0]) == pytest.approx(expected)
     assert float(times_of(loaded).tpot_s[0]) == float(times_of(found).tpot_s[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "gb_s"),
+    [
+        ("T4", 15.76),
+        ("L4", 31.504),
+        ("A2", 15.752),
+        ("RTX-5090", 63.008),
+        ("B300-SXM-270GB", 121.008),
+        ("GH200-96GB", 450),
+    ],
+)
+def test_a_slot_is_as_fast_as_its_generation_and_lanes(name, gb_s):
+    assert slot_gb_s(board(name)) == pytest.approx(gb_s)
+
+
+def test_boards_without_nvlink_exchange_at_half_of_their_slot():
+    assert link_gb_s(board("L4")) == pytest.approx(31.504 / 2)
+    assert link_gb_s(board("H100")) == 450
 
 
 def test_adapters_take_memory_and_reading():

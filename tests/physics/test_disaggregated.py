@@ -140,7 +140,7 @@ def test_fabrics_are_of_types_that_the_catalog_knows():
 
     assert len(known) == 82
     assert between_nodes(offer()).node_byte_s == 400e9
-    assert within_node(board("L4"), 8).of_gpus(1, 8) == pytest.approx(16e9)
+    assert within_node(board("L4"), 8).of_gpus(1, 8) == pytest.approx(31.504e9)
 
 
 def test_pairs_with_a_caveat_come_last_unless_it_is_accepted():

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from trimtab.catalog import Gpu
 from trimtab.physics.offers import NodeOffer
-from trimtab.physics.serving_query import link_gb_s
+from trimtab.physics.serving_query import slot_gb_s
 from trimtab.units import BYTES_PER_GB
 
 BITS_PER_BYTE = 8
@@ -60,10 +60,9 @@ def published_fabric(provider: str, instance_type: str) -> Fabric | None:
 
 def within_node(gpu: Gpu, node_gpus: int) -> Fabric:
     """Return the links between the GPUs of one node: NVLink, else the PCIe slot of each."""
-    link = "NVLink" if gpu.nvlink_gb_s else "PCIe"
-    return Fabric(
-        node_byte_s=link_gb_s(gpu) * BYTES_PER_GB * node_gpus, label=f"{link_gb_s(gpu):g} GB/s of {link} a GPU"
-    )
+    # a transfer from one GPU to another takes each slot once, and each direction of NVLink is half of its figure
+    link, gb_s = ("NVLink", gpu.nvlink_gb_s / 2) if gpu.nvlink_gb_s else ("PCIe", slot_gb_s(gpu))
+    return Fabric(node_byte_s=gb_s * BYTES_PER_GB * node_gpus, label=f"{gb_s:.3g} GB/s of {link} a GPU")
 
 
 def stated(gb_s: float) -> Fabric:

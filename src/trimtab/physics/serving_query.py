@@ -15,7 +15,7 @@ from trimtab.physics.fitted import Floats, Keys
 from trimtab.physics.footprint import kv_bytes, kv_copies, weight_bytes
 from trimtab.physics.formats import FORMATS, WeightFormat, compute_precision
 from trimtab.physics.models import Architecture
-from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS, PCIE_LANE_GB_S
 
 RUNTIME_BYTES = 3.1 * BYTES_PER_GB
 """Context, graphs and activations per GPU: where Llama-2-70B's batches split into waves on 4 x A100-40GB."""
@@ -25,8 +25,13 @@ NARROW_SHARE = 0.7
 """Weight of the narrow precision's rate in a step that mixes it with 16-bit work."""
 TFLOPS_PER_W = {"Ampere": 0.45, "Ada": 0.72}
 """Tensor rate a watt of boards with GDDR memory: their prompt speeds follow the power limit and not the peak."""
-PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
-"""Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
+USUAL_PCIE = (4, 16)
+"""Generation and lanes of a slot where a board's are not known."""
+PEER_SLOT_FRAC = 0.5
+"""Share of a slot's rate at which boards without NVLink exchange when all do at once; constants of communication were fitted
+with it, so that the two say something only together."""
+C2C_GB_S = 450.0
+"""NVLink-C2C between Grace and its GPU, one direction (NVIDIA, GH200 datasheet: 900 GB/s both ways)."""
 
 
 class Load(Enum):
@@ -194,9 +199,9 @@ def has_switched_nvlink(gpu: Gpu) -> bool:
 
 
 def link_gb_s(gpu: Gpu) -> float:
-    """Return the bandwidth between two GPUs of a node in one direction."""
-    # figures are of both directions together; a transfer goes one way
-    return gpu.nvlink_gb_s / 2 if gpu.nvlink_gb_s else slot_gb_s(gpu)
+    """Return the bandwidth of exchanges between the GPUs of a node in one direction, all of them at once."""
+    # NVLink's figures are of both directions together; a transfer goes one way
+    return gpu.nvlink_gb_s / 2 if gpu.nvlink_gb_s else PEER_SLOT_FRAC * slot_gb_s(gpu)
 
 
 def _exchange_gb_s(query: ServingQuery) -> float:
@@ -206,8 +211,11 @@ def _exchange_gb_s(query: ServingQuery) -> float:
 
 
 def slot_gb_s(gpu: Gpu) -> float:
-    """Return the bandwidth between a GPU and its host in one direction."""
-    return PCIE_GB_S.get(gpu.pcie_gen or 0, 32.0) / 2
+    """Return the bandwidth between a GPU and its host in one direction: its PCIe slot, or the link to the Grace beside it."""
+    if gpu.name.startswith(("GH", "GB")):
+        return C2C_GB_S
+    generation, lanes = USUAL_PCIE
+    return gpu.pcie_gb_s or PCIE_LANE_GB_S.get(gpu.pcie_gen or generation, PCIE_LANE_GB_S[generation]) * lanes
 
 
 def tensor_rate_tflops(query: ServingQuery) -> float:
