@@ -1,9 +1,12 @@
 import json
+from pathlib import Path
 
 from tests.tables.bundles import META, tables
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.history import held_commitments
+from trimtab.cli.history import HistoryChoice, held_commitments
+from trimtab.cli.options import parsed
+from trimtab.cli.server_options import ServerOptions
 from trimtab.tables.bundle import memory_bundle
 
 
@@ -22,3 +25,7 @@ def test_commitments_to_spend_are_held_beside_those_to_machines(tmp_path, capsys
 
 def test_no_file_holds_nothing():
     assert held_commitments(None, load_catalog(), memory_bundle(tables(), META)) == ()
+
+
+def test_a_history_is_chosen_where_no_command_line_runs():
+    HistoryChoice(bundle=Path("fleet"), demo=None, demo_trace=None, source=parsed(ServerOptions, [])).check()

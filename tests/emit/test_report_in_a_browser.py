@@ -29,6 +29,12 @@ SCROLLED = """
 [...document.querySelectorAll('.scroll')].filter((part) => part.scrollWidth > part.clientWidth + 1)
   .map((part) => part.textContent.slice(0, 80))
 """
+PAPER = (718, 1047)
+"""A4 within Chromium's margins of 1 cm, in CSS pixels."""
+WIDER_THAN_PAPER = """
+[...document.querySelectorAll('table, svg')].filter((part) => part.getBoundingClientRect().right > innerWidth + 1)
+  .map((part) => part.textContent.slice(0, 80))
+"""
 CLICK = """
 [...document.querySelectorAll('table.plan th button')].find((button) => button.textContent.includes('aves')).click()
 """
@@ -61,6 +67,19 @@ def test_no_picture_is_wider_than_a_phone(report):
 
     assert report.evaluate("document.documentElement.scrollWidth") == PHONE[0]
     assert report.evaluate(WIDE) == []
+
+
+def test_the_plan_and_tables_of_words_need_no_wider_screen_than_a_phone(report):
+    report.screen(*PHONE, phone=True)
+
+    wide = report.evaluate(
+        "[...document.querySelectorAll('table.plan, table.stacked')]"
+        ".filter((table) => table.scrollWidth > table.parentElement.clientWidth + 1)"
+        ".map((table) => `${table.className} ${table.scrollWidth} ${table.parentElement.clientWidth} ${table.tBodies[0].textContent.slice(0, 90)}`)"
+    )
+
+    assert report.evaluate("document.querySelectorAll('table.stacked').length") > 0
+    assert wide == []
 
 
 def test_a_table_is_sorted_by_a_column_and_its_total_stays_last(report):
@@ -96,11 +115,15 @@ def test_paper_has_every_table_and_no_field_to_type_in(report):
     tables = report.evaluate(
         "[...document.querySelectorAll('main section > div > table')].every((t) => t.checkVisibility())"
     )
+    report.screen(*PAPER)
+    report.ask("Emulation.setEmulatedMedia", media="print")
+    wide = report.evaluate(WIDER_THAN_PAPER)
     pages = report.ask("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]
     report.ask("Emulation.setEmulatedMedia", media="")
 
     assert shown == 0
     assert tables
+    assert wide == []
     assert len(pages) > 20_000
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from urllib.parse import urlencode
 
 from trimtab.emit.comparison import compared
@@ -242,9 +243,12 @@ def actions(document: AuditDocument) -> DataTable:
         DataColumn(key="subject", title="what"),
         DataColumn(key="effect", title="what to do"),
         DataColumn(key="saving_usd_mo", title="saves $/month", format=MONEY),
+        DataColumn(key="saving_low_usd_mo", title="low end (80%)", format=MONEY, less=True),
+        DataColumn(key="saving_high_usd_mo", title="high end (80%)", format=MONEY, less=True),
         DataColumn(key="standalone_usd_mo", title="alone", format=MONEY, less=True),
         DataColumn(key="last_in_usd_mo", title="last in", format=MONEY, less=True),
-        DataColumn(key="effort_weeks", title="weeks", format=DECIMAL, less=True),
+        DataColumn(key="effort_weeks", title="engineer-weeks", format=DECIMAL, less=True),
+        DataColumn(key="quarter", title="quarter", format=WHOLE, less=True),
         DataColumn(key="risk", title="risk"),
         DataColumn(key="lever", title="lever", less=True),
     )
@@ -272,11 +276,17 @@ def hours(document: AuditDocument) -> DataTable:
         title="Bill by hour",
         columns=(
             DataColumn(key="hour", title="hour from the start", format=WHOLE),
+            DataColumn(key="start", title="starts at (UTC)"),
             DataColumn(key="before_usd", title="before, $", format=MONEY),
             DataColumn(key="after_usd", title="with the plan, $", format=MONEY),
         ),
         rows=[
-            {"hour": hour, "before_usd": before, "after_usd": after}
+            {
+                "hour": hour,
+                "start": f"{bill.start + timedelta(hours=hour):%Y-%m-%d %H:%M}",
+                "before_usd": before,
+                "after_usd": after,
+            }
             for hour, (before, after) in enumerate(zip(bill.before_usd, bill.after_usd, strict=True))
         ],
     )

@@ -32,7 +32,7 @@ body {
 main, header, footer { max-width: 1040px; margin: 0 auto; padding: 0 40px; }
 header { padding-top: 44px; }
 .brand { color: var(--accent); font-weight: 650; letter-spacing: .02em; }
-h1 { font-size: 30px; line-height: 1.2; margin: 4px 0 6px; font-weight: 640; letter-spacing: -.01em; }
+h1 { font-size: 30px; line-height: 1.2; margin: 4px 0 6px; font-weight: 640; letter-spacing: -.01em; text-wrap: balance; }
 h2 { font-size: 20px; margin: 0 0 4px; font-weight: 620; letter-spacing: -.005em; }
 h3 { font-size: 15px; margin: 26px 0 6px; font-weight: 620; }
 p { margin: 6px 0; max-width: 72ch; }
@@ -166,13 +166,13 @@ input[type=search] { font: inherit; padding: 4px 8px; margin: 10px 0 8px; max-wi
 tr[hidden], tbody[hidden] { display: none; }
 
 .narrow { display: none; }
-@media (max-width: 760px) {
+@media screen and (max-width: 760px) {
   pre { white-space: pre-wrap; overflow-wrap: anywhere; } pre.drawing { white-space: pre; font-size: 10px; }
   .wide { display: none; } .narrow { display: block; }
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
-  .inside { grid-template-columns: 1fr; }
+  .inside { grid-template-columns: minmax(0, 1fr); }
   .scroll > .chart { min-width: 720px; } .scroll > .heat-key { min-width: 0; }
   .scroll > table { min-width: 560px; } .scroll > table.few { min-width: 0; }
   .less { display: none; }
@@ -181,18 +181,31 @@ tr[hidden], tbody[hidden] { display: none; }
   table.few td, table.few th { padding-left: 4px; padding-right: 4px; }
   table.few td:first-child, table.few th:first-child { padding-left: 0; }
   table.few td:last-child, table.few th:last-child { padding-right: 0; }
-  .scroll > table.plan { min-width: 760px; }
+  table.stacked tr { display: flex; flex-wrap: wrap; border-bottom: 1px solid var(--rule); }
+  table.stacked td, table.stacked th { border: 0; }
+  table.stacked td:first-child, table.stacked th:first-child { flex: 1; }
+  table.stacked td.long:not(:first-child) { flex-basis: 100%; padding-left: 0; padding-top: 0; color: var(--soft); }
+  table.stacked th.long:not(:first-child) { display: none; }
+  .scroll > table.plan { min-width: 0; }
+  .plan th, .plan td { padding-left: 4px; padding-right: 4px; font-size: 14px; }
+  .plan td { overflow-wrap: anywhere; } .plan th.num { white-space: normal; }
+  .plan .inside .scroll > table { min-width: 0; }
 }
 @media print {
-  input[type=search] { display: none; }
-  .wide { display: block; } .narrow { display: none; }
+  input[type=search], .contents { display: none; }
   :root { --paper: #fff; --card: #fff; }
-  body { font-size: 11.5px; }
+  body, .inside, .inside h3, .inside caption, th, .query, code, details > summary { font-size: 11px; }
+  .inside { display: block; columns: 2; column-gap: 24px; } .inside > * { break-inside: avoid; }
+  h1 { font-size: 24px; } h2 { font-size: 17px; }
+  h3, caption { font-size: 12px; } h3 { margin-top: 14px; }
+  .scroll { overflow: visible; }
+  td, th { padding: 4px 6px; }
+  p, ul.plain li { max-width: none; }
   main, header, footer { max-width: none; padding: 0; }
   section { border: 0; border-top: 1px solid var(--rule); border-radius: 0; padding: 14px 0; margin: 0; }
   .figure { padding: 8px 12px; }
   .figure .value { font-size: 20px; }
-  svg, tr, .figure { break-inside: avoid; }
+  svg, tr, .figure { break-inside: avoid; } tr.more { break-inside: auto; }
   h2, h3, caption { break-after: avoid; }
   details::details-content { content-visibility: visible; height: auto; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }

@@ -116,7 +116,7 @@ def token_blocks(document: AuditDocument) -> list[Block]:
             _MONEY,
             TableColumn(title="$/M input", right=True),
             TableColumn(title="$/M output", right=True),
-            TableColumn(title="$/M cached", right=True),
+            TableColumn(title="$/M cached", right=True, optional=2),
             TableColumn(title="divided by", optional=1),
         ),
         rows=tuple(

@@ -48,12 +48,12 @@ _COLUMNS = (
     TableColumn(title="id", whole=True),
     TableColumn(title="what to do"),
     TableColumn(title="saves $/month", right=True),
-    TableColumn(title="80% interval", right=True),
-    TableColumn(title="alone", right=True, optional=2, gloss="what it saves if it is the only action"),
-    TableColumn(title="last in", right=True, optional=3, gloss="what is lost if it alone is left out"),
-    TableColumn(title="weeks", right=True, optional=1, gloss="engineer-weeks"),
+    TableColumn(title="80% interval", right=True, optional=1),
+    TableColumn(title="alone", right=True, optional=4, gloss="what it saves if it is the only action"),
+    TableColumn(title="last in", right=True, optional=5, gloss="what is lost if it alone is left out"),
+    TableColumn(title="weeks", right=True, optional=3, gloss="engineer-weeks"),
     TableColumn(title="risk", whole=True),
-    TableColumn(title="when", whole=True),
+    TableColumn(title="when", whole=True, optional=2),
 )
 
 

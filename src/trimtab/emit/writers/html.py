@@ -217,7 +217,8 @@ def _table(table: Table) -> Html:
     # a row with something folded beneath is a body of its own, which holds both
     bodies = rows if foldable else [tag("tbody", *rows)]
     total = tag("tbody", _row(table.total, columns, grouped, digits, style="total")) if table.total else Html()
-    style = "plan" if foldable else "few" if _fits_a_phone(columns) else None
+    fits = _fits_a_phone(columns)
+    style = "plan" if foldable else "few stacked" if fits and _has_long_words(columns) else "few" if fits else None
     whole = tag("table", caption, _thead(head, columns), *bodies, total, class_=style)
     words = legend(table.columns)
     foot = tag("p", _safe(words), class_="soft") if words else Html()
@@ -225,11 +226,18 @@ def _table(table: Table) -> Html:
 
 
 def _fits_a_phone(columns: list[TableColumn]) -> bool:
-    """Return whether the columns that a phone shows have room there: few, not mostly figures, none with much to read."""
+    """Return whether the columns that a phone shows have room there: few, not mostly figures."""
     shown = [column for column in columns if not column.optional]
-    figures = sum(column.right for column in shown)
-    long = any(column.readable > _READABLE for column in shown)
-    return len(shown) <= _FEW_COLUMNS and figures <= _FEW_FIGURES and not long
+    return len(shown) <= _FEW_COLUMNS and sum(column.right for column in shown) <= _FEW_FIGURES
+
+
+def _has_long_words(columns: Sequence[TableColumn]) -> bool:
+    """Return whether a column beside the first has much to read: on a phone its words stand below the others."""
+    return any(map(_is_long, columns[1:]))
+
+
+def _is_long(column: TableColumn) -> bool:
+    return column.readable > _READABLE and not column.right and not column.optional
 
 
 def _thead(head: Html, columns: list[TableColumn]) -> Html:
@@ -268,7 +276,12 @@ def _td(cell: Html, column: TableColumn, *, key: str = "", bar_frac: float | Non
 
 def _classes(column: TableColumn) -> str | None:
     """Return the styles of a column's cells: figures to the right, words kept whole, what a phone has no room for."""
-    names = (("num", column.right), ("nowrap", column.whole and not column.right), ("less", bool(column.optional)))
+    names = (
+        ("num", column.right),
+        ("nowrap", column.whole and not column.right),
+        ("less", bool(column.optional)),
+        ("long", _is_long(column)),
+    )
     return " ".join(name for name, holds in names if holds) or None
 
 

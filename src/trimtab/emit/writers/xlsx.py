@@ -56,31 +56,37 @@ def write_workbook(sheets: Sequence[WorkbookSheet]) -> bytes:
     book.set_properties({"created": _MADE})
     head = book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
     # a text that begins as a formula stays a text when somebody edits the cell
-    quoted = book.add_format({"quote_prefix": True})
-    formats = {form: book.add_format({"num_format": form}) for sheet in sheets for form in sheet.formats}
+    quoted = book.add_format({"quote_prefix": True, "text_wrap": True, "valign": "top"})
+    plain = book.add_format({"text_wrap": True, "valign": "top"})
+    formats = {
+        form: book.add_format({"num_format": form, "valign": "top"}) for sheet in sheets for form in sheet.formats
+    }
     titles: set[str] = set()
     for sheet in sheets:
         page = book.add_worksheet(_title(sheet.title, titles))
         page.freeze_panes(1, 0)
+        page.set_landscape()
+        page.fit_to_pages(1, 0)  # as wide as the paper, as many pages long as it takes
+        page.repeat_rows(0)
         for column, name in enumerate(sheet.heads):
             page.write_string(0, column, name, head)
             page.set_column(column, column, _width(sheet, column))
         for number, row in enumerate(sheet.rows, start=1):
             for column, (value, form) in enumerate(zip(row, sheet.formats, strict=True)):
-                _write_cell(page, (number, column), value, quoted, formats[form])
+                text_form = quoted if isinstance(value, str) and spreadsheet_cell(value) != value else plain
+                _write_cell(page, (number, column), value, text_form if isinstance(value, str) else formats[form])
         if sheet.rows:
             page.autofilter(0, 0, len(sheet.rows), len(sheet.heads) - 1)
     book.close()
     return stream.getvalue()
 
 
-def _write_cell(page: Worksheet, place: tuple[int, int], value: Value, quoted: Format, form: Format) -> None:
+def _write_cell(page: Worksheet, place: tuple[int, int], value: Value, form: Format) -> None:
     match value:
         case str():
-            text = value[:_MOST_CHARS]
-            page.write_string(*place, text, quoted if spreadsheet_cell(text) != text else None)
+            page.write_string(*place, value[:_MOST_CHARS], form)
         case bool():
-            page.write_boolean(*place, value)
+            page.write_boolean(*place, value, form)
         case int() | float():
             page.write_number(*place, value, form)
         case None:
