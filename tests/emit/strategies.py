@@ -27,6 +27,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     SetTrainingMemory,
+    ShortenStart,
     StartBeforeRuns,
     Tranche,
     UseOffering,
@@ -194,6 +195,7 @@ EFFECTS = {
         on_demand_micro_usd_hr=st.integers(1, 10**8),
     ),
     ReleaseIdle: st.builds(ReleaseIdle, startup_s=SECONDS),
+    ShortenStart: st.builds(ShortenStart, start_s=SECONDS, before_s=SECONDS),
     ReleaseNodes: st.builds(ReleaseNodes, nodes=st.lists(st.from_regex(r"node-[0-9]+", fullmatch=True)).map(tuple)),
     BuyCommitment: st.builds(
         BuyCommitment,
