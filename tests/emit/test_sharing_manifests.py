@@ -13,10 +13,10 @@ from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.deployment.effects import UseSlots
+from trimtab.deployment.effects import SetSchedule, UseSlots
 from trimtab.emit.manifests.gpu_sharing import side_by_side as cut_nodes
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.levers import sharing
+from trimtab.levers import schedule, sharing
 from trimtab.plan.model import Risk
 from trimtab.provenance import Basis, Estimate
 
@@ -277,3 +277,20 @@ def test_the_gpus_of_a_node_may_be_cut_in_several_ways(gpus):
     assert held[kinds[0]] >= 5
     assert held[kinds[1]] >= 9
     assert all(len(cut.gpus) == gpus for cut in cuts)
+
+
+def test_a_notebook_with_a_timetable_stays_on_the_nodes_that_it_shares_with_services():
+    subjects = ("notebooks/ana", "notebooks/bo", "prod/embed-api")
+    hours = SetSchedule(hours_of_week=tuple(range(8, 20)))
+    closed = action(
+        "a3", schedule.NAME, "notebooks/ana", 100.0, {"notebooks/ana": hours},
+        weeks=1.0, risk=Risk.LOW, quarter=1, seen=(), rollback="remove the timetable",
+    )  # fmt: skip
+    shared = shared_by("a1", ", ".join(subjects), dict.fromkeys(subjects, SLICE))
+
+    files = emit_plan(replace(example_audit().plan, actions=(shared, closed)), example_facts()).files
+
+    pools = [yaml.safe_load(file.text) for file in files if file.path.endswith("nodepool.yaml")]
+    (said,) = [pool["metadata"]["annotations"]["trimtab.dev/action"] for pool in pools]
+    assert said.count(",") == 1  # of both actions
+    assert pools[0]["spec"]["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"

@@ -1,5 +1,7 @@
 """What slots are offered to whom, at what speed, and why others are not."""
 
+from dataclasses import replace
+
 import pytest
 from tests.fleets import FleetRows
 
@@ -10,6 +12,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import sharing
+from trimtab.tables.workloads import in_cluster
 
 SETTINGS = Settings()
 
@@ -24,22 +27,35 @@ def offered(
     isolation=Isolation.HARDWARE,
     model=None,
     there=None,
+    name="web/api",
 ):
-    rows = FleetRows(7).node("n", node).hold("web/api", "n", range(gpus), owner_kind=None if jobs else "Deployment")
+    rows = FleetRows(7).node("n", node).hold(name, "n", range(gpus), owner_kind=None if jobs else "Deployment")
     for device in range(gpus):
-        rows.use("web/api", "n", device, range(168), sm=sm, dram=sm / 2, tensor=sm / 2, memory_gib=memory_gib)
+        rows.use(name, "n", device, range(168), sm=sm, dram=sm / 2, tensor=sm / 2, memory_gib=memory_gib)
     if jobs:
-        rows.job("web/api", 0, 0, 160, gpus)
+        rows.job(name, 0, 0, 160, gpus)
     if there is not None:
         provider, instance_type = there
         rows.rows["nodes"][0] |= {"provider": provider, "instance_type": instance_type, "region": "us-central1"}
     if model is not None:
-        rows.workloads["web/api"] = {"model": model}
+        rows.workloads[name] = {"model": model}
     bundle = rows.bundle()
     market = Market(
         catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
     )
     return sharing.propose(build_fleet(bundle, SETTINGS).workloads[0], market, SETTINGS.assumptions, isolation)
+
+
+def test_who_is_in_another_cluster_shares_other_nodes():
+    sites = {
+        cluster: {slot.shared.site for slot in offered(name=in_cluster("web/api", cluster)).fitting}
+        for cluster in ("east", "west")
+    }
+
+    assert {site.cluster for site in sites["east"]} == {"east"}
+    assert {replace(site, cluster="west") for site in sites["east"]} == sites["west"]
+    assert not sites["east"] & sites["west"]
+    assert all(slot.shared.site.cluster == "" for slot in offered().fitting)
 
 
 def slots(found):

@@ -45,9 +45,12 @@ class Site:
     pool: Pool
     room: tuple[int, ...]
     layout: str
+    cluster: str = ""
+    """The cluster whose nodes they are, in a history of several: no node is in two."""
 
     def __str__(self) -> str:
-        return f"{self.layout or 'whole GPUs'} on {self.pool.instance_type}"
+        at = f" of {self.cluster}" if self.cluster else ""
+        return f"{self.layout or 'whole GPUs'} on {self.pool.instance_type}{at}"
 
 
 _KEPT_UP = (0, 1)
@@ -75,6 +78,8 @@ class SharedPool:
     busy_frac: float = 1.0
     takes: tuple[int, ...] = (1,)
     room: tuple[int, ...] = ()
+    cluster: str = ""
+    """The cluster whose nodes they are, in a history of several."""
 
     def __post_init__(self) -> None:
         if self.slots_per_node < 1:
@@ -86,8 +91,9 @@ class SharedPool:
     def site(self) -> Site:
         """Return the nodes that it shares with slots of other kinds."""
         if self.room:
-            return Site(self.pool, self.room, "MIG slices")
-        return Site(self.pool, (self.slots_per_node,) if self.is_cut else (self.slots_per_node, 1), self.layout)
+            return Site(self.pool, self.room, "MIG slices", self.cluster)
+        room = (self.slots_per_node,) if self.is_cut else (self.slots_per_node, 1)
+        return Site(self.pool, room, self.layout, self.cluster)
 
     @property
     def measures(self) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ from trimtab.physics.transfer import SAME_SPEED, work_ratio
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.tables.workloads import WorkloadKind
+from trimtab.tables.workloads import WorkloadKind, cluster_of
 from trimtab.units import HR_PER_MO, usd
 
 NAME = "sharing"
@@ -128,7 +128,7 @@ def propose(
             elif busy_frac > slot.shared.busy_frac * verdict.high:
                 refused["at work for longer than others in those time slices count on"] += 1
             else:
-                fitting.append(slot.effect(verdict, work_ratio(source, slot.board)))
+                fitting.append(slot.effect(workload, verdict, work_ratio(source, slot.board)))
     quiet = [slot for slot in fitting if _quieter(slot, fitting) < _CLASSES]
     refused["busier neighbours than it needs to bear"] += len(fitting) - len(quiet)
     worth = [slot for slot in quiet if not any(_better(other, slot, market) for other in quiet)]
@@ -151,7 +151,7 @@ def beside_services(case: Case, market: Market) -> UseSlots | None:
         return None
     shared = SharedPool(offering.pool, offering.gpus_per_node)
     slot = _Slot(shared=shared, slots=slot_gpus(float(widths.max())), board=offering.gpu, offering=offering)
-    return wide_enough(slot.effect(SAME_SPEED, SAME_SPEED), case)
+    return wide_enough(slot.effect(workload, SAME_SPEED, SAME_SPEED), case)
 
 
 def wide_enough(slot: UseSlots, case: Case) -> UseSlots | None:
@@ -173,7 +173,7 @@ def slots_on(workload: Workload, offering: Offering, market: Market, assumptions
     for slot in _slots(workload, offering, market):
         speed = _speed(workload, source, offering, slot.board, market, assumptions, None)
         if isinstance(speed, Estimate):
-            yield slot.effect(speed, work_ratio(source, slot.board))
+            yield slot.effect(workload, speed, work_ratio(source, slot.board))
 
 
 def _quieter(slot: UseSlots, fitting: Sequence[UseSlots]) -> int:
@@ -215,9 +215,10 @@ class _Slot:
     board: Gpu
     offering: Offering
 
-    def effect(self, speed: Estimate, work_speed: Estimate) -> UseSlots:
+    def effect(self, workload: Workload, speed: Estimate, work_speed: Estimate) -> UseSlots:
         return UseSlots(
-            shared=self.shared,
+            # only who is in the same cluster can stand on the same node
+            shared=replace(self.shared, cluster=cluster_of(workload.name)),
             gpu=self.offering.gpu.name,
             gpus_per_node=self.offering.gpus_per_node,
             slots=self.slots,

@@ -16,7 +16,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, node_name
 from trimtab.emit.manifests.facts import SLURM, EmitFacts, NodeFacts
 from trimtab.emit.manifests.host_scripts import host_files
@@ -358,8 +358,8 @@ def _group(spec: PoolSpec, members: Sequence[PlacedWorkload], facts: EmitFacts) 
 
 
 def _least_nodes(workload: PlacedWorkload) -> int:
-    """Return the machines that a workload never goes below: none for runs, those of its fewest replicas for a service."""
-    if workload.runs_to_end:
+    """Return the machines that a workload never goes below: none for runs or out of hours, else those of its least replicas."""
+    if workload.runs_to_end or isinstance(workload.place.holding, SetSchedule):
         return 0
     scaling = workload.place.scaling
     replicas = (

@@ -123,9 +123,8 @@ class PlacedWorkload:
         plan = self.deployment
         if self.runs_beside:
             return False
-        closes = (
-            None if self.known.service is not None else plan.holding
-        )  # a service that is closed is one all the same
+        # a service that is closed is one all the same, and who shares nodes of services is on theirs, at whatever hours
+        closes = None if self.known.service is not None or self.place.shared is not None else plan.holding
         ends = (plan.gpu_count, plan.memory, closes)
         bought = plan.buying is not None and not isinstance(plan.buying, HedgeOnSpot)
         return bought or any(ends) or (plan.offering is not None and self.known.owner_kind not in SERVING)
