@@ -10,11 +10,12 @@ from trimtab.physics.footprint import Item, kv_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.offers import board, owned_offer
-from trimtab.physics.predict import coefficients_of
+from trimtab.physics.predict import Quantity, coefficients_of, with_interval
 from trimtab.physics.search_serving import search_serving
 from trimtab.physics.serving import decode_s, prefill_s, serving_times, step_times
 from trimtab.physics.serving_demand import Demand, ways_of
 from trimtab.physics.serving_query import (
+    PUBLIC_SLOWDOWN,
     Adapters,
     Load,
     ServingQuery,
@@ -142,7 +143,7 @@ def test_boards_without_nvlink_exchange_at_half_of_their_slot():
 
 
 def test_adapters_take_memory_and_reading():
-    held = Adapters(number=64, rank=32)
+    held = Adapters(number=64, rank=32, slowdown_frac=0.0)
     size = 2 * adapter_params(MODEL, 32)
 
     plain, adapted = times_of(QUERY), times_of(replace(QUERY, adapters=held))
@@ -154,8 +155,20 @@ def test_adapters_take_memory_and_reading():
     assert adapted.resident[0] <= plain.resident[0]
 
 
+def test_adapters_of_an_unstated_slowdown_take_what_was_published_and_widen_the_interval():
+    stated, public = (
+        replace(QUERY, adapters=Adapters(number=1, rank=8, slowdown_frac=frac))
+        for frac in (PUBLIC_SLOWDOWN.value - 1, None)
+    )
+    one, other = (with_interval(each, Quantity.TPOT, 0.02) for each in (stated, public))
+
+    assert times_of(stated).decode_s[0] == times_of(public).decode_s[0]
+    assert other.value == pytest.approx(one.value)
+    assert other.low < one.low < one.high < other.high
+
+
 def test_a_stated_slowdown_is_that_of_every_step():
-    held = Adapters(number=1, rank=8)
+    held = Adapters(number=1, rank=8, slowdown_frac=0.0)
     slower = replace(held, slowdown_frac=0.25)
 
     one, other = (times_of(replace(QUERY, adapters=each)).decode_s[0] for each in (held, slower))

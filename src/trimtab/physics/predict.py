@@ -26,7 +26,7 @@ from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
 from trimtab.physics.training import TrainingQuery, training_keys, training_tok_s
 from trimtab.physics.transfer import Z_80
-from trimtab.provenance import Basis, Estimate
+from trimtab.provenance import Basis, Estimate, product
 
 
 class Quantity(Enum):
@@ -181,9 +181,13 @@ def predict_training(query: TrainingQuery, model: Model | None = None) -> Estima
 
 
 def with_interval(query: ServingQuery, asked: Quantity, predicted: float) -> Estimate:
-    """Wrap a serving time or rate of the model in its 80 % interval."""
+    """Wrap a serving time of the model in its 80 % interval, and in that of adapters whose slowdown is not stated."""
     model = packaged("serving")
-    return model.intervals.estimate(predicted, serving_classes(query, asked, model.tables), because=model.source)
+    found = model.intervals.estimate(predicted, serving_classes(query, asked, model.tables), because=model.source)
+    if query.adapters is None or query.adapters.slowdown_frac is not None:
+        return found
+    # the slowdown itself is in the time already: only its doubt is added
+    return product(found, query.adapters.steps_longer.scaled(1 / query.adapters.steps_longer.value))
 
 
 def calibrated(value: float) -> Estimate:

@@ -169,9 +169,9 @@ class FitOptions:
     adapter_rank: int = option(
         "--adapter-rank", type=click.IntRange(min=1), default=16, show_default=True, help="Their rank."
     )
-    adapter_slowdown: float = option(
-        "--adapter-slowdown", type=click.FloatRange(min=0), default=0.0, metavar="0.1",
-        help="How much slower steps were measured with adapters, beyond reading them.",
+    adapter_slowdown: float | None = option(
+        "--adapter-slowdown", type=click.FloatRange(min=0), metavar="0.1",
+        help="How much slower steps were measured with adapters, beyond reading them; public figures where it is not stated.",
     )  # fmt: skip
     disaggregated: bool = option(
         "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."

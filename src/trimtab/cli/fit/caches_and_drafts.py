@@ -38,11 +38,12 @@ def assumed_lines(way: ServingOption, demand: Demand, options: FitOptions) -> li
         )
     if demand.adapters is not None:
         held = adapters_bytes(way.model, demand.adapters) / BYTES_PER_GIB
-        slower = demand.adapters.slowdown_frac
-        measured = (
-            f"; {slower:.0%} slower, as stated"
-            if slower
-            else "; only reading them is counted: state --adapter-slowdown"
+        longer = demand.adapters.steps_longer
+        measured = f"; steps take {longer.value - 1:.0%} longer " + (
+            f"(published: {longer.low - 1:.0%} to {longer.high - 1:.0%}, by engine and year): measure yours and state "
+            "--adapter-slowdown"
+            if demand.adapters.slowdown_frac is None
+            else "beyond reading them, as stated"
         )
         lines.append(
             f"{demand.adapters.number} adapters of rank {demand.adapters.rank} hold {held:,.2f} GiB on a replica{measured}"
