@@ -109,6 +109,17 @@ def test_a_bundle_whose_latencies_rose_is_rolled_back(tmp_path):
     assert rows["p99 latency, s"]["verdict"] == "roll back"
 
 
+def test_each_figure_says_for_itself_whether_it_is_worse(tmp_path):
+    files = [csv(tmp_path / f"{seed}.csv", requests(seed, scale)) for seed, scale in ((1, 1.0), (2, 1.4))]
+
+    rows = told(*files, "--split")
+
+    assert rows["p99 latency, s"]["standing"] == "worse"
+    assert rows["failed, share"]["standing"] == "fine"
+    assert rows["requests/s"]["standing"] == "not judged"
+    assert {row["verdict"] for row in rows.values()} == {"roll back"}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

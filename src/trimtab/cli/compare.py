@@ -11,13 +11,14 @@ import click
 from trimtab.cli.options import (
     FILE_OR_FOLDER,
     AnswerOptions,
+    Format,
     answer_options,
     argument,
     option,
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Cell, Sheet, SheetColumn, percent, write_answer
+from trimtab.cli.output import Cell, Sheet, SheetColumn, percent, write_sheet
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
@@ -41,8 +42,11 @@ COLUMNS = (
     SheetColumn(key="change_frac", title="change", show=percent(1, signed=True), right=True, whole=True),
     SheetColumn(key="low_frac", title="low", show=percent(1, signed=True), right=True, whole=True),
     SheetColumn(key="high_frac", title="high", show=percent(1, signed=True), right=True, whole=True),
-    SheetColumn(key="verdict", title="so", whole=True),
+    SheetColumn(key="standing", title="so", whole=True),
+    SheetColumn(key="verdict", title="verdict", whole=True),
 )
+_TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "verdict")
+"""Columns for people: the verdict, which is of all figures together, stands below the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +82,8 @@ def command(options: CompareOptions) -> int:
     Roll back: a figure is clearly worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent).
     Promote: none can be worse than that. Hold: the runs do not decide it yet.
 
-    Exit codes: 0 promote; 4 roll back; 5 hold; 1 the runs cannot be read or compared; 2 wrong options. Each row carries the
-    verdict too (`-o json`).
+    Exit codes: 0 promote; 4 roll back; 5 hold; 1 the runs cannot be read or compared; 2 wrong options. With `-o json`
+    each row carries its own standing and the verdict.
 
     \b
     Examples:
@@ -97,7 +101,9 @@ def command(options: CompareOptions) -> int:
     found = compare(
         present, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed
     )
-    write_answer(_sheet(found, present, other, options.split), options.answer)
+    answer = options.answer
+    fields = answer.fields or (_TABLE_FIELDS if answer.output_format in (Format.TABLE, Format.MARKDOWN) else ())
+    write_sheet(_sheet(found, present, other, options.split), answer.output_format, out=answer.out, fields=fields)
     match found.verdict:
         case CanaryVerdict.PROMOTE:
             return 0
@@ -134,5 +140,6 @@ def _row(contrast: Contrast, found: CanaryComparison) -> dict[str, Cell]:
         "change_frac": round(change, 6),
         "low_frac": round(contrast.low - shift, 6),
         "high_frac": round(contrast.high - shift, 6),
+        "standing": contrast.standing.value,
         "verdict": found.verdict.value,
     }

@@ -11,7 +11,7 @@ not above. Hold otherwise: the runs cannot tell yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -34,6 +34,15 @@ class CanaryVerdict(Enum):
     PROMOTE = "promote"
     HOLD = "hold"
     ROLL_BACK = "roll back"
+
+
+class FigureStanding(Enum):
+    """What the interval of one figure says, against what is tolerated."""
+
+    FINE = "fine"
+    UNCLEAR = "unclear"
+    WORSE = "worse"
+    NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,6 +72,7 @@ class Contrast:
     canary: float
     low: float
     high: float
+    standing: FigureStanding = FigureStanding.NOT_JUDGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,37 +155,37 @@ def _difference(what: str, one: tuple[float, FloatArray], other: tuple[float, Fl
     return Contrast(what=what, present=one[0], canary=other[0], low=float(low), high=float(high))
 
 
-def _verdict(contrasts: tuple[Contrast, ...], rule: CanaryRule) -> CanaryComparison:
+def _verdict(measured: tuple[Contrast, ...], rule: CanaryRule) -> CanaryComparison:
     """Apply the rule of this module."""
-    worse, unsure = [], []
-    for contrast in contrasts:
-        bad, fine = _judged(contrast, rule)
-        if bad:
-            worse.append(f"{contrast.what}: surely worse ({_span(contrast)})")
-        elif not fine:
-            unsure.append(f"{contrast.what}: cannot be told yet ({_span(contrast)})")
+    contrasts = tuple(replace(contrast, standing=_standing(contrast, rule)) for contrast in measured)
+    worse = [contrast for contrast in contrasts if contrast.standing is FigureStanding.WORSE]
+    unsure = [contrast for contrast in contrasts if contrast.standing is FigureStanding.UNCLEAR]
     if worse:
-        return CanaryComparison(verdict=CanaryVerdict.ROLL_BACK, because=tuple(worse), contrasts=contrasts)
+        said = tuple(f"{contrast.what}: surely worse ({_span(contrast)})" for contrast in worse)
+        return CanaryComparison(verdict=CanaryVerdict.ROLL_BACK, because=said, contrasts=contrasts)
     if unsure:
-        return CanaryComparison(verdict=CanaryVerdict.HOLD, because=tuple(unsure), contrasts=contrasts)
+        said = tuple(f"{contrast.what}: cannot be told yet ({_span(contrast)})" for contrast in unsure)
+        return CanaryComparison(verdict=CanaryVerdict.HOLD, because=said, contrasts=contrasts)
     said = (f"no figure is worse than the slack of {rule.slack_frac:.0%} allows",)
     return CanaryComparison(verdict=CanaryVerdict.PROMOTE, because=said, contrasts=contrasts)
 
 
-def _judged(contrast: Contrast, rule: CanaryRule) -> tuple[bool, bool]:
-    """Return whether a figure is surely worse, and whether it is surely fine."""
+def _standing(contrast: Contrast, rule: CanaryRule) -> FigureStanding:
+    """Return whether a figure is surely worse, surely fine, or neither."""
     match contrast.what:
         case "p99 latency, s":
-            return contrast.low > 1 + rule.slack_frac, contrast.high <= 1 + rule.slack_frac
+            worse, fine = contrast.low > 1 + rule.slack_frac, contrast.high <= 1 + rule.slack_frac
+        case "requests/s" if not rule.throughput:
+            return FigureStanding.NOT_JUDGED
         case "requests/s":
-            return (
-                rule.throughput and contrast.high < 1 - rule.slack_frac,
-                not rule.throughput or contrast.low >= 1 - rule.slack_frac,
-            )
+            worse, fine = contrast.high < 1 - rule.slack_frac, contrast.low >= 1 - rule.slack_frac
         case "$/request":
-            return contrast.low > 1, contrast.high <= 1
+            worse, fine = contrast.low > 1, contrast.high <= 1
         case _:
-            return contrast.low > rule.failures_frac, contrast.high <= rule.failures_frac
+            worse, fine = contrast.low > rule.failures_frac, contrast.high <= rule.failures_frac
+    if worse:
+        return FigureStanding.WORSE
+    return FigureStanding.FINE if fine else FigureStanding.UNCLEAR
 
 
 def _span(contrast: Contrast) -> str:
