@@ -37,12 +37,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clusters", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--dra-specs", type=Path)
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.clusters)
     parts: dict[str, Iterator[World]] = {
         "documented examples": iter(example_worlds()),
-        "generated clusters": (drawn(seed) for seed in range(given.clusters)),
-        "other makers' boards": (of_other_makers(seed) for seed in range(given.clusters)),
+        "generated clusters": (drawn(seed) for seed in seeds),
+        "other makers' boards": (of_other_makers(seed) for seed in seeds),
     }
     if given.dra_specs:
         parts["demo specs of NVIDIA's DRA driver"] = spec_worlds(given.dra_specs)

@@ -9,7 +9,8 @@ A request is in time if its first token comes within 10 s and its answer takes a
 SOSP'25); 99 % must be in time, or as many as with one warm replica where that keeps fewer. The first week is history only. Each
 day of the second week is placed on the seven days before it and then replayed. `reported` are the 50 clients with fewest
 requests. Rules and margin were chosen on `design`: other clients (ranks 51 to 150), with requests left out until they are as
-rare as the reported ones. `--images` is a second source: the checkpoints of a recorded image service (GenTD26, 13.7 days).
+rare as the reported ones, either any (`design`) or all but those of their busiest moments (`bursts`). `--images` is a second
+source: the checkpoints of a recorded image service (GenTD26, 13.7 days).
 
 The last line is one JSON object: GPUs of each case, and each service's share in time pooled and with a warm replica.
 
@@ -35,6 +36,7 @@ from trimtab.levers.pooling import (
     PoolService,
     replay_daily,
     warm_frac,
+    warm_replay,
 )
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
@@ -64,8 +66,10 @@ MOST_CV = 30.0
 UNKNOWN_TOKENS = (1000.0, 200.0)
 """Tokens of the few clients whose lengths are not published."""
 RELIEVED = PoolPolicy(relief_s=8.0, own_hold_s=6 * S_PER_HR, early_sleep_s=2.0)
-RULES = {"llama-swap": LLAMA_SWAP, "relieved": RELIEVED}
-"""What the emitted files carry out; and a router that also makes busy models yield and starts own replicas."""
+ELASTIC = RELIEVED._replace(own_most=16)
+RULES = {"llama-swap": LLAMA_SWAP, "relieved": RELIEVED, "elastic": ELASTIC}
+"""What the emitted files carry out; a router that also makes busy models yield and starts an own replica; and one that starts
+as many as a burst fills."""
 MARGIN = PoolMargin()
 CHECKPOINT_GIB, CHECKPOINT_WEIGHTS_GIB = 20.1, 6.5
 """Memory of an image server in the same recording, and the weights of a checkpoint of Stable Diffusion XL in 16 bits."""
@@ -252,6 +256,26 @@ def scored(
     )
 
 
+def foresight_gpus(found: Sequence[PoolService], start_s: float, end_s: float) -> float:
+    """Return the GPUs held on average if each service had one replica of its own just while it has requests.
+
+    Each starts `START_S` before the first of them, so that every answer is as with a warm replica, and goes with the last,
+    unless it would be wanted again before another could have started. No rule without foresight does this, nor need the best
+    one hold as many: nothing is shared.
+    """
+    held_s = 0.0
+    for each in found:
+        later = each.with_requests(each.requests.within(start_s, end_s))
+        arrival_s = later.requests.arrival_s
+        if len(arrival_s):
+            replayed, _ = warm_replay(later, memory_gib=GPU_GIB, span_s=end_s - start_s)
+            done_s = np.maximum.accumulate(arrival_s + replayed.last_s[0])
+            between_s = arrival_s[1:] - done_s[:-1]
+            gone_s = between_s[between_s > START_S] - START_S
+            held_s += float(done_s[-1] - max(arrival_s[0] - START_S, 0.0) - gone_s.sum())
+    return held_s / (end_s - start_s)
+
+
 def diffusion_services(traces: Path) -> list[PoolService]:
     """Return the checkpoints of a recorded image service (GenTD26) as services: an image at a time, in its recorded time."""
     table = pq.read_table(traces / "requests" / "gentd26_diffusion_requests.parquet").to_pandas()
@@ -280,7 +304,21 @@ def design_sets(found: Sequence[Client]) -> Iterator[tuple[str, list[Client], li
     """Yield other clients in two sets of 50, each made as rare as one of those reported."""
     reported = [client.requests for client in found[:CLIENTS]]
     for odd in (0, 1):
-        yield f"design {odd}", list(found[CLIENTS + odd :: 2][:CLIENTS]), reported
+        others = list(found[CLIENTS + odd :: 2][:CLIENTS])
+        yield f"design {odd}", others, reported
+        yield f"bursts {odd}", [bursts(*each) for each in zip(others, reported, strict=True)], None
+
+
+def bursts(client: Client, wanted: float) -> Client:
+    """Return a client in its busiest windows only, as many as hold the wanted requests."""
+    order = np.argsort(-client.rate, kind="stable")
+    most = int(np.searchsorted(np.cumsum(client.rate[order]) * RATE_WINDOW_S, wanted)) + 1
+    kept = np.sort(order[:most])
+    rate = client.rate[kept] * min(1.0, wanted / (client.rate[kept].sum() * RATE_WINDOW_S))
+    return Client(
+        name=client.name, start_s=client.start_s[kept], rate=rate, cv=client.cv[kept],
+        input_tokens=client.input_tokens[kept], output_tokens=client.output_tokens[kept],
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -313,10 +351,16 @@ def case_of(name: str, case: str, found: Sequence[PoolService], span_s: float, r
     """Return the figures of one set of services, and print them."""
     rows, gpus = scored(found, RULES[rules], MARGIN, HISTORY_S, span_s)
     missed = [row for row in rows if not row.kept]
+    foresight = foresight_gpus(found, HISTORY_S, span_s)
+    requests = max(sum(row.requests for row in rows), 1)
+    in_time, warm = (
+        sum(getattr(row, of) * row.requests for row in rows) / requests for of in ("in_time_frac", "warm_frac")
+    )
     print(
         f"{name}, {case}, {rules}: {gpus.total:.2f} GPUs ({gpus.shared:.1f} shared, {gpus.alone:.1f} alone, the rest own "
         f"replicas for a while) instead of {len(rows)}, {1 - gpus.total / len(rows):.1%} fewer; {len(rows) - len(missed)} of "
-        f"{len(rows)} targets kept",
+        f"{len(rows)} targets kept; {in_time:.1%} of all requests in time, with warm replicas {warm:.1%}; with foresight and "
+        f"nothing shared {foresight:.1f} GPUs",
         flush=True,
     )
     for row in missed:
@@ -324,7 +368,9 @@ def case_of(name: str, case: str, found: Sequence[PoolService], span_s: float, r
     return {
         "set": name, "case": case, "rules": rules, "gpus": round(gpus.total, 2), "shared_gpus": round(gpus.shared, 2),
         "alone": round(gpus.alone, 2), "fewer_frac": round(1 - gpus.total / len(rows), 4),
-        "kept": len(rows) - len(missed), "services": len(rows), "rows": [asdict(row) for row in rows],
+        "kept": len(rows) - len(missed), "services": len(rows),
+        "in_time_frac": round(in_time, 4), "warm_frac": round(warm, 4), "foresight_gpus": round(foresight, 2),
+        "rows": [asdict(row) for row in rows],
     }  # fmt: skip
 
 

@@ -223,3 +223,46 @@ def test_a_day_is_placed_on_the_days_before_it():
 
 def test_a_warm_replica_does_not_wait_to_wake():
     assert warm_frac(replace(pooled("a", requests(0, 5)), first_limit_s=0.2), memory_gib=40, span_s=10) == 1.0
+
+
+def test_a_burst_gets_as_many_own_replicas_as_it_fills():
+    # ten requests of 100 s at once, one on the shared GPU and two on each replica at a time
+    model = replace(MODEL, concurrency=1, own_concurrency=2)
+    asked = requests(*np.zeros(10), prompt_s=0.0, answer_s=100.0)
+    policy = PoolPolicy(own_requests=1, own_idle_s=10, relief_s=5)
+
+    one = replay_pool([model], [asked], policy, memory_gib=40, span_s=10_000)
+    many = replay_pool([model], [asked], policy._replace(own_most=4), memory_gib=40, span_s=10_000)
+
+    # the shared GPU takes two before 120 s; of the other eight two at a time, in four rounds; given back 10 s after the last
+    assert one.last_s[0].max() == pytest.approx(120 + 4 * 100)
+    assert one.own_s.tolist() == pytest.approx([120 + 4 * 100 + 10])
+    # the first request makes one start, and once it serves three more for those that still wait, which take 120 s too
+    assert sorted(many.last_s[0]) == pytest.approx([102, 202, 220, 220, 320, 320, 340, 340, 340, 340])
+    assert many.own_s.tolist() == pytest.approx([120 + 4 * (340 + 10 - 120)])
+
+
+def test_services_that_seldom_burst_share_a_gpu_by_number_where_bursts_get_own_replicas():
+    span_s = 3 * S_PER_DAY
+    # twice 25 minutes with three times as many requests as a warm replica can work on
+    minutes = np.arange(0, 1500, 1 / 6)
+    burst = [*(5000 + minutes), *(S_PER_DAY + minutes)]
+    bursty = [pooled(str(number), requests(*burst, answer_s=30.0)) for number in range(3)]
+    busy = pooled("busy", requests(*np.arange(0, span_s, 40), answer_s=20.0))
+    policy = PoolPolicy(relief_s=8, own_most=16)
+
+    warm = choose_pool([*bursty, busy], policy._replace(own_most=1), memory_gib=40, span_s=span_s)
+    elastic = choose_pool([*bursty, busy], policy, memory_gib=40, span_s=span_s)
+
+    assert set(warm.alone) == {0, 1, 2, 3}
+    assert [(gpu.services, gpu.newcomers) for gpu in elastic.gpus] == [((0, 1, 2), True)]
+    assert set(elastic.alone) == {3}
+
+
+def test_a_service_that_is_busy_all_the_time_shares_no_gpu_by_number():
+    span_s = 2 * S_PER_DAY
+    busy = [pooled(name, requests(*np.arange(0, span_s, 40), answer_s=20.0)) for name in "ab"]
+
+    plan = choose_pool(busy, PoolPolicy(relief_s=8, own_most=16), memory_gib=40, span_s=span_s)
+
+    assert all(not gpu.newcomers for gpu in plan.gpus)

@@ -19,8 +19,11 @@ KSERVE_COMPONENT = "KServeComponent"
 Deployment whose name KServe had to shorten. Where their object holds them is not known."""
 DEPLOYED = KSERVE | {"Deployment", KNATIVE_SERVICE, KSERVE_COMPONENT}
 """Kinds whose pods belong to Deployments."""
-RUN_FOR_EVER = DEPLOYED | {"StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "RayService"}
-"""Kinds whose pods are replaced when they end."""
+RUN_FOR_EVER = DEPLOYED | {
+    "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "RayService", "PodClique",
+}  # fmt: skip
+"""Kinds whose pods are replaced when they end. Pods of NVIDIA Dynamo belong to a PodClique (ai-dynamo/grove,
+`operator/internal/controller/podclique/components/pod/syncflow.go`: `runSyncFlow` makes those that are missing)."""
 _PREFILL = "-kserve-prefill"
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     INFERENCE_SERVICE: ("-predictor", "-predictor-default"),

@@ -6,6 +6,11 @@ misses is used. The history is also replayed with each service's clock turned by
 only because their busy hours never met. And in that replay requests take longer, as if demand had grown.
 
 A service with requests on fewer than two days cannot be judged: a few of them share a GPU on which all can be awake at once.
+Where a burst is served by as many own replicas as it fills (`own_most`), services that seldom have work, and those with too
+little history, share GPUs by number alone: it is enough that each can be awake there. A service is seldom busy if it is so for
+at most `seldom_frac` of the history, and if alone on such a GPU it keeps its target with the margin, or what one warm replica
+keeps, which its bursts may overwhelm.
+
 The placement is meant to be made again every day (`replay_daily`). Services stay where they are if that keeps the targets.
 """
 
@@ -19,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.ledger.arrays import FloatArray
-from trimtab.policies.pooling import PoolPolicy
+from trimtab.policies.pooling import PoolPolicy, serves_bursts
 from trimtab.replay.pooling import PooledModel, PoolReplay, PoolRequests, replay_pool
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, S_PER_DAY
 
@@ -89,21 +94,24 @@ class PoolMargin:
 
     `slack_frac` is the share of the permitted misses that it may use. `turns` is how many replays have turned clocks; in them
     each request also takes `busier_frac` longer, as if demand had grown. `newcomers` is how many services with too little
-    history may share a GPU. A service joins a GPU if that needs at most `most_own` own replicas more, on average; alone it
-    would hold one.
+    history may share a GPU. Where bursts get own replicas, `elastic_newcomers` may, together with services that are busy for at
+    most `seldom_frac` of the time: all of them together for less than half of it. A service joins a GPU if that needs at most
+    `most_own` own replicas more, on average; alone it would hold one.
     """
 
     slack_frac: float = 0.2
     turns: int = 1
     busier_frac: float = 0.25
     newcomers: int = 4
+    elastic_newcomers: int = 8
+    seldom_frac: float = 0.05
     most_own: float = 0.5
 
 
 class PoolGpu(NamedTuple):
     """The services, by number, that share a GPU, and the mean number of own replicas that they need beside it.
 
-    `newcomers` says that the services have too little history to be judged by a replay.
+    `newcomers` says that so many may share one, without a replay of all of them.
     """
 
     services: tuple[int, ...]
@@ -139,6 +147,8 @@ def choose_pool(
     """
     judge = _Judge(services, policy, memory_gib, span_s, margin)
     newcomers = [number for number, found in enumerate(services) if _is_newcomer(found, span_s)]
+    if serves_bursts(policy):
+        newcomers = [number for number in range(len(services)) if number in newcomers or judge.is_seldom_busy(number)]
     full = [number for number in range(len(services)) if number not in newcomers and judge.is_full(number)]
     kept = [gpu for gpu in (() if before is None else before.gpus) if not gpu.newcomers]
     gpus = [gpu for gpu in (judge.still_shared(gpu, {*newcomers, *full}) for gpu in kept) if gpu is not None]
@@ -150,7 +160,7 @@ def choose_pool(
     alone |= {gpu.services[0]: "no other GPU keeps every target with it" for gpu in gpus if len(gpu.services) == 1}
     shared = [gpu for gpu in gpus if len(gpu.services) > 1]
     newcomers.sort(key=lambda number: services[number].model.awake_gib)
-    unknown = list(_newcomer_gpus(newcomers, services, memory_gib, margin.newcomers))
+    unknown = list(_newcomer_gpus(newcomers, services, policy, memory_gib, margin))
     alone |= {gpu.services[0]: "too few requests in the history" for gpu in unknown if len(gpu.services) == 1}
     shared += [gpu for gpu in unknown if len(gpu.services) > 1]
     return PoolPlan(gpus=tuple(shared), alone=alone)
@@ -163,13 +173,19 @@ def _is_newcomer(service: PoolService, span_s: float) -> bool:
 
 
 def _newcomer_gpus(
-    newcomers: Sequence[int], services: Sequence[PoolService], memory_gib: float, most: int
+    newcomers: Sequence[int], services: Sequence[PoolService], policy: PoolPolicy, memory_gib: float, margin: PoolMargin
 ) -> Iterator[PoolGpu]:
-    """Yield GPUs for services that nothing is known of: a few on each, which can all be awake at once."""
+    """Yield GPUs for services that share them by number.
+
+    A few share each on which all can be awake at once, or more, of which any can, if a burst gets replicas of its own.
+    """
+    elastic = serves_bursts(policy)
+    most = margin.elastic_newcomers if elastic else margin.newcomers
     members: list[int] = []
     for number in newcomers:
-        awake_gib = sum(services[each].model.awake_gib for each in (*members, number))
-        if members and (len(members) >= most or awake_gib > memory_gib):
+        models = [services[each].model for each in (*members, number)]
+        fit = _fit(models, memory_gib) if elastic else sum(model.awake_gib for model in models) <= memory_gib
+        if members and (len(members) >= most or not fit):
             yield PoolGpu(tuple(members), 0.0, newcomers=True)
             members = []
         members.append(number)
@@ -194,10 +210,16 @@ def replay_gpu(
 
 def warm_frac(service: PoolService, *, memory_gib: float, span_s: float) -> float:
     """Return the share in time with one replica that is always awake on a GPU of its own."""
+    return warm_replay(service, memory_gib=memory_gib, span_s=span_s)[1]
+
+
+def warm_replay(service: PoolService, *, memory_gib: float, span_s: float) -> tuple[PoolReplay, float]:
+    """Replay a service on one replica that is always awake on a GPU of its own; with the share in time."""
     model = replace(
         service.model, pinned=True, concurrency=service.model.own_concurrency, awake_gib=0.0, asleep_gib=0.0
     )
-    return replay_gpu([replace(service, model=model)], _NO_OWN, memory_gib=memory_gib, span_s=span_s)[1][0]
+    replayed, shares = replay_gpu([replace(service, model=model)], _NO_OWN, memory_gib=memory_gib, span_s=span_s)
+    return replayed, shares[0]
 
 
 _NO_OWN = PoolPolicy()
@@ -278,6 +300,16 @@ class _Judge:
         service = self.services[number]
         return warm_frac(service, memory_gib=self.memory_gib, span_s=self.span_s) < service.required_frac
 
+    def is_seldom_busy(self, number: int) -> bool:
+        """Return whether a service is seldom busy and keeps its required share alone on a shared GPU, with its own replicas."""
+        service = self.services[number]
+        if not _fit([service.model], self.memory_gib):
+            return False
+        replayed, shares = replay_gpu([service], self.policy, memory_gib=self.memory_gib, span_s=self.span_s)
+        busy_s = _busy_s(service.requests.arrival_s, replayed.last_s[0])
+        seldom = busy_s <= self.margin.seldom_frac * self.span_s
+        return seldom and shares[0] >= min(service.required_frac, self._required_frac(number))
+
     def _required_frac(self, number: int) -> float:
         """Return the share that a placement must keep: the target with its margin, or that of a warm replica if it is less."""
         if number not in self.required:
@@ -286,6 +318,15 @@ class _Judge:
             warm = warm_frac(service, memory_gib=self.memory_gib, span_s=self.span_s)
             self.required[number] = min(wanted, warm)
         return self.required[number]
+
+
+def _busy_s(arrival_s: FloatArray, last_s: FloatArray) -> float:
+    """Return for how long at least one request was there, given when each came and how long it took."""
+    if not len(arrival_s):
+        return 0.0
+    done_s = np.maximum.accumulate(arrival_s + last_s)
+    idle_s = np.maximum(arrival_s[1:] - done_s[:-1], 0.0)
+    return float(done_s[-1] - arrival_s[0] - idle_s.sum())
 
 
 def _fit(models: Sequence[PooledModel], memory_gib: float) -> bool:

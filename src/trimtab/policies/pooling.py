@@ -11,7 +11,8 @@ weights in host memory, level 2 reads them from disk again. A router in front of
 - A model whose sleep and another's wake would together take longer than that one may wait sleeps early, as soon as it is idle
   (llama-swap calls this `ttl`).
 - If a request has waited for `relief_s`, the busiest awake model gets a replica of its own on another GPU. So does a model with
-  `own_requests` at once. It gives the replica back when it is idle, at the latest after `own_hold_s`.
+  `own_requests` at once. It gives the replica back when it is idle, at the latest after `own_hold_s`. It gets as many as its
+  requests fill, up to `own_most`, and further ones where requests still wait for `relief_s` once these serve.
 
 `patience_s` of infinity is what llama-swap does (mostlygeek/llama-swap, internal/router/scheduler/fifo.go): it serves awake
 models at once and waits for a busy one to finish. A model that is never idle then keeps the others waiting.
@@ -35,6 +36,8 @@ class PoolPolicy(NamedTuple):
     """An awake model is not idle before its last request has been done for so long, so that models do not flap."""
     own_requests: float = math.inf
     """Requests at once at which a model gets a replica of its own."""
+    own_most: int = 1
+    """Own replicas of one model at once."""
     own_idle_s: float = 300.0
     """An own replica without requests for this long is given back (KEDA's default `cooldownPeriod`)."""
     own_hold_s: float = math.inf
@@ -62,6 +65,16 @@ def must_yield(policy: PoolPolicy, pinned: bool, awake_s: float, waited_s: float
 def needs_own_replica(policy: PoolPolicy, requests: int) -> bool:
     """Return whether so many requests of one model at once justify a replica of its own."""
     return requests >= policy.own_requests
+
+
+def serves_bursts(policy: PoolPolicy) -> bool:
+    """Return whether a burst is served by as many own replicas as it fills."""
+    return policy.own_most > 1
+
+
+def own_replicas(policy: PoolPolicy, requests: int, own_concurrency: int) -> int:
+    """Return how many replicas of its own a model with so many requests should have: as many as these fill."""
+    return max(1, min(policy.own_most, -(-requests // own_concurrency)))
 
 
 def gives_back_replica(policy: PoolPolicy, requests: int, idle_s: float) -> bool:

@@ -2,7 +2,8 @@
 
 Each model is a server on the shared GPU, and may get a replica of its own for a while. A server works on its requests at once:
 with n in work each advances at 1 / (1 + growth (n - 1)) of its speed alone, which is what an engine's steps do whose time is
-affine in the batch (`physics.serving`). Servers of one GPU that have work divide its time evenly, as CUDA's time slices do.
+affine in the batch (`physics.serving`). Several own replicas of a model share its requests evenly. Servers of one GPU that have
+work divide its time evenly, as CUDA's time slices do.
 Requests of a model wait in order of arrival. A request's first token comes when its prompt has been computed at the speed of
 the moment in which it was accepted.
 
@@ -31,6 +32,7 @@ from trimtab.policies.pooling import (
     must_yield,
     needs_own_replica,
     needs_relief,
+    own_replicas,
     sleeps_before,
     sleeps_early,
 )
@@ -250,10 +252,16 @@ def _loop(
     own = np.full(number, _NO_OWN)
     own_from_s, own_until_s, own_used_s = np.zeros(number), np.full(number, _NEVER), np.zeros(number)
     own_ready_s = np.zeros(number)
+    # replicas that serve and that are starting beside them; until when these start
+    serving, starting, more_until_s = (
+        np.zeros(number, dtype=np.int64),
+        np.zeros(number, dtype=np.int64),
+        np.full(number, _NEVER),
+    )
     head, tail = starts[:-1].copy(), starts[:-1].copy()
     done_work = np.zeros(lanes)
     in_work = np.zeros(lanes, dtype=np.int64)
-    most = models.room.max()
+    most = max(models.room[:number].max(), models.room[number:].max() * policy.own_most)
     ends = np.empty((lanes, most))
     who = np.empty((lanes, most), dtype=np.int64)
     speed = np.zeros(lanes)
@@ -277,16 +285,21 @@ def _loop(
         for lane in range(lanes):
             if in_work[lane] > 0:
                 model = lane % number
-                speed[lane] = 1.0 / (1.0 + models.growth[model] * (in_work[lane] - 1))
+                beside = in_work[lane] - 1.0
+                if lane >= number:
+                    beside = max(in_work[lane] / serving[model] - 1.0, 0.0)
+                speed[lane] = 1.0 / (1.0 + models.growth[model] * beside)
                 if lane < number:
                     speed[lane] /= sharers
                 next_s = min(next_s, now_s + (ends[lane, 0] - done_work[lane]) / speed[lane])
         for model in range(number):
-            next_s = min(next_s, until_s[model], own_until_s[model])
+            next_s = min(next_s, until_s[model], own_until_s[model], more_until_s[model])
             if own[model] == _OWN_READY:
                 next_s = min(next_s, own_ready_s[model] + policy.own_hold_s)
                 if in_work[number + model] == 0:
                     next_s = min(next_s, own_used_s[model] + policy.own_idle_s)
+                if head[model] < tail[model] and starting[model] == 0 and serving[model] < policy.own_most:
+                    next_s = min(next_s, arrival_s[head[model]] + policy.relief_s + _TINY)
             if models.blocks[model] and state[model] == _AWAKE and in_work[model] + tail[model] - head[model] == 0:
                 next_s = min(next_s, used_s[model] + policy.early_sleep_s)
         if next_s >= _NEVER:
@@ -321,6 +334,10 @@ def _loop(
             if own_until_s[model] <= now_s:
                 own_until_s[model], own[model] = _NEVER, _OWN_READY
                 own_used_s[model], own_ready_s[model] = now_s, now_s
+                serving[model], starting[model] = starting[model], 0
+            if more_until_s[model] <= now_s:
+                more_until_s[model] = _NEVER
+                serving[model], starting[model] = serving[model] + starting[model], 0
         while coming < total and arrival_s[order[coming]] <= now_s:
             model = np.searchsorted(starts, order[coming], side="right") - 1
             tail[model] += 1
@@ -329,6 +346,7 @@ def _loop(
             if own[model] == _NO_OWN and needs_own_replica(policy, requests):
                 own[model], own_from_s[model] = _OWN_STARTING, now_s
                 own_until_s[model] = now_s + models.own_start_s[model]
+                starting[model] = own_replicas(policy, requests, models.room[number + model])
         # --- requests are accepted ----------------------------------------------------------------------------------------
         for model in range(number):
             lane = model
@@ -336,13 +354,14 @@ def _loop(
                 lane = number + model
             elif state[model] != _AWAKE:
                 continue
-            while head[model] < tail[model] and in_work[lane] < models.room[lane]:
+            room = models.room[lane] if lane < number else models.room[lane] * serving[model]
+            while head[model] < tail[model] and in_work[lane] < room:
                 request = head[model]
                 head[model] += 1
                 if lane < number and in_work[lane] == 0:
                     sharers += 1
                 # requests already in work slow down the prompt, as do other servers that share the GPU
-                slow = 1.0 + models.growth[model] * in_work[lane]
+                slow = 1.0 + models.growth[model] * (in_work[lane] if lane < number else in_work[lane] / serving[model])
                 if lane < number:
                     slow *= max(sharers, 1)
                 first_s[request] = now_s - arrival_s[request] + prompt_s[request] * slow
@@ -350,7 +369,22 @@ def _loop(
                 who[lane, in_work[lane]] = request
                 _sift_up(ends[lane], who[lane], in_work[lane])
                 in_work[lane] += 1
-        # --- own replicas are given back ----------------------------------------------------------------------------------
+        # --- own replicas are joined by others, and given back ------------------------------------------------------------
+        for model in range(number):
+            if (
+                own[model] == _OWN_READY
+                and starting[model] == 0
+                and head[model] < tail[model]
+                and needs_relief(policy, now_s - arrival_s[head[model]])
+            ):
+                wanted = own_replicas(
+                    policy, in_work[number + model] + tail[model] - head[model], models.room[number + model]
+                )
+                if wanted > serving[model]:
+                    starting[model] = wanted - serving[model]
+                    more_until_s[model] = now_s + models.own_start_s[model]
+                    own_s[model] += serving[model] * (min(now_s, span_s) - min(own_from_s[model], span_s))
+                    own_from_s[model] = now_s
         for model in range(number):
             if own[model] == _OWN_READY and drains_replica(policy, now_s - own_ready_s[model] + _TINY):
                 own[model] = _OWN_DRAINING
@@ -361,7 +395,10 @@ def _loop(
                 and gives_back_replica(policy, tail[model] - head[model], now_s - own_used_s[model] + _TINY)
             ):
                 own[model] = _NO_OWN
-                own_s[model] += min(now_s, span_s) - min(own_from_s[model], span_s)
+                held = serving[model] + starting[model]
+                own_s[model] += held * (min(now_s, span_s) - min(own_from_s[model], span_s))
+                # what was still starting is given up
+                serving[model], starting[model], more_until_s[model] = 0, 0, _NEVER
         # --- who sleeps and who wakes -------------------------------------------------------------------------------------
         for model in range(number):
             if (state[model] == _YIELDING and in_work[model] == 0) or (
@@ -395,7 +432,7 @@ def _loop(
             break
         # after the choice above, so that a model that has just begun to wake counts as helped
         _relieve(
-            number,
+            models,
             policy,
             now_s,
             arrival_s,
@@ -403,7 +440,7 @@ def _loop(
             own,
             own_from_s,
             own_until_s,
-            models.own_start_s,
+            starting,
             used_s,
             in_work,
             head,
@@ -411,12 +448,12 @@ def _loop(
         )
     for model in range(number):
         if own[model] != _NO_OWN:
-            own_s[model] += max(span_s - own_from_s[model], 0.0)
+            own_s[model] += (serving[model] + starting[model]) * max(span_s - own_from_s[model], 0.0)
 
 
 @inlined
 def _relieve(
-    number: int,
+    models: _Models,
     policy: PoolPolicy,
     now_s: float,
     arrival_s: FloatArray,
@@ -424,13 +461,14 @@ def _relieve(
     own: IntArray,
     own_from_s: FloatArray,
     own_until_s: FloatArray,
-    own_start_s: FloatArray,
+    starting: IntArray,
     used_s: FloatArray,
     in_work: IntArray,
     head: IntArray,
     tail: IntArray,
 ) -> None:
     """Start an own replica for the busiest model if a request has waited too long and nothing helps it already."""
+    number = len(state)
     waits = False
     busiest, most = -1, 0
     for model in range(number):
@@ -448,7 +486,8 @@ def _relieve(
             busiest, most = model, requests
     if waits and busiest >= 0:
         own[busiest], own_from_s[busiest] = _OWN_STARTING, now_s
-        own_until_s[busiest] = now_s + own_start_s[busiest]
+        own_until_s[busiest] = now_s + models.own_start_s[busiest]
+        starting[busiest] = own_replicas(policy, most, models.room[number + busiest])
 
 
 @inlined
