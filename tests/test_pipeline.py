@@ -180,5 +180,8 @@ def test_runs_go_to_spot_where_the_fleets_own_record_says_that_it_is_there():
     by_odds, by_record = audit(stated), audit(recorded)
 
     assert "spot" not in {action.lever for action in by_odds.plan.actions}
-    assert "spot" in {action.lever for action in by_record.plan.actions}
+    on_spot = next(action for action in by_record.plan.actions if action.lever == "spot")
+    assert any(line.what.endswith("a spot node is lost") for line in on_spot.evidence)
+    assert "spot nodes lost more or less often" in on_spot.saving_usd_mo.because
+    assert len(by_record.plan.losses_micro_usd) == 1
     assert any("the record counts 99%" in note for note in by_record.coverage.notes)

@@ -36,6 +36,8 @@ _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 _WORTH_SAYING_FRAC = 0.005
 """A smaller error of a law rounds to nothing."""
+_WORTH_SAYING_USD_MO = 1.0
+"""Smaller amounts need no words of their own."""
 _PAY_AS_RUN = ReleaseIdle | DeferRuns | StartBeforeRuns
 """Ways of holding nodes whose cost goes with the runs."""
 _SPOT_UP_FRAC = (0.31, 0.79)
@@ -79,8 +81,8 @@ def saving_estimate(
         low = min(low, saving_usd_mo + abs(saving_usd_mo) * factors[0])
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * factors[1])
         because += f"; spot is assumed to be there {spot_up_frac:.0%} of the time"
-    if any(losses_usd_mo):
-        low, high = min(low, saving_usd_mo - losses_usd_mo[0]), max(high, saving_usd_mo + losses_usd_mo[1])
+    low, high = min(low, saving_usd_mo - losses_usd_mo[0]), max(high, saving_usd_mo + losses_usd_mo[1])
+    if max(losses_usd_mo) >= _WORTH_SAYING_USD_MO:
         because += (
             f"; spot nodes lost more or less often: ${losses_usd_mo[0]:,.0f} less to ${losses_usd_mo[1]:,.0f} more"
         )
