@@ -14,6 +14,7 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.registry import changed, price_change
+from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicas
 from trimtab.fleet.build import build_fleet
@@ -24,6 +25,7 @@ from trimtab.levers import replica_count
 from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import judge, plan_of
 from trimtab.replay.outcomes import service_replays
+from trimtab.replay.outcomes.evaluate import Evaluator
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=200.0))
 DAYS = 1
@@ -196,3 +198,36 @@ def test_the_same_world_once_more_replays_nothing():
         assert parts(plan_of(judged, silent).plan) == parts(base.plan)
 
     assert sum(again.replays.values()) == 0
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
+@given(SERVICES)
+def test_a_target_missed_under_stress_is_told_by_fewer_replays_and_the_verdict_is_the_same(service):
+    (judged,) = prospects_of(fleet_of(service)).options
+    case, margin_frac = judged.evaluator.case, SETTINGS.planning.target_margin_frac
+
+    for way in judged.waiting[:40]:
+        with counting() as both:
+            whole = Evaluator(case=case).judged(way.deployment)
+        with counting() as first:
+            keeps = Evaluator(case=case).keeps_targets(way.deployment)
+
+        assert keeps == (not whole.missed(margin_frac))
+        assert sum(first.replays.values()) == sum(both.replays.values()) - (not keeps)
+
+
+def test_what_failed_under_stress_is_kept_for_the_next_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path))
+    (judged,) = prospects_of(fleet_of((4000.0, 0.1, 6, 16.0))).options
+    ways = [way.deployment for way in judged.waiting[:40]]
+
+    def kept_ways():
+        with outcome_cache() as store, counting() as work:
+            evaluator = Evaluator(case=replace(judged.evaluator.case, store=store))
+            return [way for way in ways if evaluator.keeps_targets(way)], sum(work.replays.values())
+
+    found, made = kept_ways()
+
+    assert 0 < len(found) < len(ways)
+    assert made
+    assert kept_ways() == (found, 0)

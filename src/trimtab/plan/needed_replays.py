@@ -69,20 +69,32 @@ class NeededReplays:
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             return tuple(pool.map(found, range(len(rows))))
 
+    def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
+        """Return the options as this choice is made among them: what is known, and what waits."""
+        if self.with_headroom:
+            return tuple(rows)
+        return tuple(
+            None if judged is None else replace(judged, candidates=self._known(judged), waiting=self._waiting(judged))
+            for judged in rows
+        )
+
     def _known(self, judged: WorkloadOptions) -> tuple[Candidate, ...]:
         return judged.candidates if self.with_headroom else judged.without_headroom
+
+    def _waiting(self, judged: WorkloadOptions) -> tuple[Candidate, ...]:
+        return judged.waiting if self.with_headroom else (*judged.waiting, *judged.refused)
 
     def _replayed(self, judged: WorkloadOptions, first: int, reduced_usd: FloatArray) -> WorkloadOptions:
         """Replay the way that was chosen, by its place among those that wait, and those that might be chosen next."""
         if judged.sieve is None:
             raise ValueError(f"{judged.evaluator.case.workload.name}: its ways cannot be replayed one by one")
-        sieve = judged.sieve.copy()
+        sieve, waiting = judged.sieve.copy(), self._waiting(judged)
         known = len(self._known(judged)) + 1  # staying as it is comes first
         least_usd, best_usd = reduced_usd[known:], float(reduced_usd[:known].min())
         for place in [first, *(at for at in np.argsort(least_usd, kind="stable").tolist() if at != first)]:
             if place != first and least_usd[place] >= best_usd:
                 break
-            way = judged.waiting[place]
+            way = waiting[place]
             kept = sieve.replay(way, with_headroom=self.with_headroom)
             if kept is not None:
                 # about what it costs at the same prices: only how much is replayed before the next solution rests on it

@@ -49,12 +49,13 @@ from trimtab.plan.needed_replays import (
     AT_ONCE,
     NeededReplays,
     OtherWindows,
+    Rows,
     Workers,
     explained,
     judged_by,
     with_replays_forgotten,
 )
-from trimtab.plan.options.composition import Veto, dominated_sites
+from trimtab.plan.options.composition import Candidate, Veto, dominated_sites
 from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
@@ -344,8 +345,8 @@ def _solved(prospects: Prospects) -> _Solved:
             chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
             more = needed.asked_for(rows, chosen) or windows.asked_for(rows, chosen)
         if more is None:
-            free = _without_headroom(prospects, cheapest)
-            more = bold.asked_for(rows, free)
+            prospects, free, more = _without_headroom(prospects, cheapest, bold)
+            rows = prospects.options
         if more is None:
             break
         prospects = replace(prospects, options=more)
@@ -379,13 +380,44 @@ def _as_needed(settings: Settings) -> bool:
     return not settings.limits.quotas and settings.limits.spot_max_frac >= 1
 
 
-def _without_headroom(prospects: Prospects, cheapest: ChosenPlan) -> ChosenPlan:
-    """Plan again with the options that keep every target only where all goes as predicted; the same plan without such."""
-    rows = prospects.options
-    if all(judged is None or len(judged.without_headroom) == len(judged.candidates) for judged in rows):
-        return cheapest
-    loose = [None if judged is None else replace(judged, candidates=judged.without_headroom) for judged in rows]
-    return solve_problem(prospects.problem(loose), prospects.settings.planning)
+def _without_headroom(
+    prospects: Prospects, cheapest: ChosenPlan, bold: NeededReplays
+) -> tuple[Prospects, ChosenPlan, tuple[WorkloadOptions | None, ...] | None]:
+    """Plan again with the options that keep every target only where all goes as predicted; the same plan without such.
+
+    Returned are also the prospects with what that choice had replayed, and options with more of it where the choice with
+    headroom must be made again: it is not for as long as both are made among the same ways.
+    """
+    while True:
+        rows = prospects.options
+        if all(
+            judged is None or (len(judged.without_headroom) == len(judged.candidates) and not judged.refused)
+            for judged in rows
+        ):
+            return prospects, cheapest, None
+        free = solve_problem(prospects.problem(bold.rows(rows)), prospects.settings.planning)
+        more = bold.asked_for(rows, free)
+        if more is None or not _among_the_same(rows, more):
+            return prospects, free, more
+        prospects = replace(prospects, options=more)
+
+
+def _among_the_same(one: Rows, other: Rows) -> bool:
+    """Return whether a choice with headroom is among the very same ways in both."""
+    return all(
+        before is after
+        or (
+            before is not None
+            and after is not None
+            and _are_same(before.candidates, after.candidates)
+            and _are_same(before.waiting, after.waiting)
+        )
+        for before, after in zip(one, other, strict=True)
+    )
+
+
+def _are_same(one: Sequence[Candidate], other: Sequence[Candidate]) -> bool:
+    return len(one) == len(other) and all(before is after for before, after in zip(one, other, strict=True))
 
 
 def _work_gap(drafted: DraftPlan, chosen: ChosenPlan, settings: Settings) -> float:

@@ -73,6 +73,9 @@ class WorkloadOptions:
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
     waiting: tuple[Candidate, ...] = ()
     """Ways not replayed yet, with a lower bound of what each could use; none of them is known to keep the targets."""
+    refused: tuple[Candidate, ...] = ()
+    """Ways that waited and miss a margin, likewise: a planner without headroom might take them, replayed where all goes as
+    predicted."""
     why_not: Mapping[str, str] | None = None
     """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out.
     None until the reasons are asked for (`explained`)."""
@@ -235,6 +238,8 @@ class Sieve:
     as_needed: bool = False
     waiting: list[Candidate] = field(default_factory=list)
     """Ways at a lower bound of their use, to be replayed where the joint choice asks for them."""
+    refused: list[Candidate] = field(default_factory=list)
+    """Those of them that miss a target's margin; whether they miss the target itself is not known."""
 
     def copy(self) -> Sieve:
         """Return a sieve that goes on from here, and leaves this one as it is."""
@@ -246,17 +251,27 @@ class Sieve:
             missed=self.missed.copy(),
             standing={*self.standing},
             waiting=[*self.waiting],
+            refused=[*self.refused],
         )
 
     def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
         """Replay a way that waits, and return the candidate that it makes; None where it makes none.
 
-        `with_headroom`: only one that keeps the margin of every target.
+        `with_headroom`: only one that keeps the margin of every target; what misses a margin waits on, in case it is asked for
+        without.
         """
-        self.waiting.remove(way)
         found = (self.kept,) if with_headroom else (self.kept, self.without_headroom)
         before = [len(candidates) for candidates in found]
-        self.keeps(way.deployment)
+        if way in self.refused:
+            self.refused.remove(way)
+            self._takes(way.deployment, keeps=False)
+        else:
+            self.waiting.remove(way)
+            if with_headroom and self.ask.evaluator.fails_under_stress(way.deployment):
+                self._misses(way.deployment)
+                self.refused.append(way)
+            else:
+                self.keeps(way.deployment)
         added = [candidate for candidates, count in zip(found, before, strict=True) for candidate in candidates[count:]]
         return added[0] if added else None
 
@@ -281,6 +296,7 @@ class Sieve:
         self.waiting = [way for way, is_beaten in zip(self.waiting, beaten, strict=True) if not is_beaten]
         if any(beaten):
             self.drop(AT_LEAST, sum(beaten))
+        self.refused = [way for way in self.refused if not rivals.beat(way)]
         loose = [*candidates, *self.without_headroom]
         self.ask.evaluator.forget_histories()
         return WorkloadOptions(
@@ -291,6 +307,7 @@ class Sieve:
             missed=self.missed,
             without_headroom=undominated(loose, market, coupling)[0] if self.without_headroom else candidates,
             waiting=tuple(self.waiting),
+            refused=tuple(self.refused),
             sieve=self,
         )
 
@@ -326,12 +343,20 @@ class Sieve:
             if self._waits(way):
                 return False
         keeps = evaluator.keeps_targets(way)
-        outcome = evaluator.judged(way)
         if not keeps:
-            self.drop(MISSES)
-            self.missed.update(way.levers)
-            if any(attained.frac < attained.target.required_frac for attained in outcome.attained):
-                return False
+            self._misses(way)
+        return self._takes(way, keeps=keeps)
+
+    def _misses(self, way: Deployment) -> None:
+        self.drop(MISSES)
+        self.missed.update(way.levers)
+
+    def _takes(self, way: Deployment, *, keeps: bool) -> bool:
+        """Take the candidate that a way makes, which `keeps` the margins of its targets or not; return whether it does."""
+        evaluator = self.ask.evaluator
+        outcome = evaluator.judged(way)
+        if not keeps and any(attained.frac < attained.target.required_frac for attained in outcome.attained):
+            return False
         if self.veto is not None and self.veto.refuses(way, outcome):
             self.drop(VETOED)
             self.missed.update(way.levers)

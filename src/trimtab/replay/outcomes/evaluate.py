@@ -50,6 +50,7 @@ from trimtab.replay.outcomes.service_outcome import (
     felt_by_service,
     least_number,
     least_outcome,
+    outcome_under_stress,
     seconds_placed,
     service_outcome,
 )
@@ -61,6 +62,8 @@ _STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
 """Kinds that hold their GPUs for long."""
 MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
+_STOPPED, _UNDER_STRESS = "stopped", "under stress"
+"""Outcomes that are kept apart from whole ones: of replays that ended early, and of the replay under stress alone."""
 
 
 def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
@@ -168,6 +171,8 @@ class Replayed:
     known: Mapping[Placement, Outcome]
     judged: Mapping[Placement, Outcome]
     """Outcomes of replays that ended once a target was out of reach."""
+    refused: Mapping[Placement, Outcome]
+    """What was replayed under stress alone, which a target did not bear."""
     replays: ServiceReplays
 
 
@@ -178,6 +183,7 @@ class Evaluator:
     case: Case
     _known: dict[Placement, Outcome] = field(default_factory=dict)
     _judged: dict[Placement, Outcome] = field(default_factory=dict)
+    _refused: dict[Placement, Outcome] = field(default_factory=dict)
     _least: dict[Placement, Outcome | None] = field(default_factory=dict)
     """What each would use at least, None where unknown; shared with evaluators that start afresh under other limits."""
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
@@ -223,7 +229,12 @@ class Evaluator:
     def under(self, settings: Settings) -> Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
         # outcomes hold neither prices nor limits, so they stay true
-        return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+        return Evaluator(
+            case=replace(self.case, settings=settings),
+            _known=self._known,
+            _judged=self._judged,
+            _refused=self._refused,
+        )
 
     def anew(self, settings: Settings) -> Evaluator:
         """Return an evaluator that knows nothing yet, under settings that differ in limits alone: where it would replay, it
@@ -256,7 +267,7 @@ class Evaluator:
         return any(
             place.quota_nodes == nodes
             and (outcome.stopped or outcome.missed(0.0) or int(outcome.on_demand.max(initial=0)) >= nodes * S_PER_HR)
-            for place, outcome in [*self._known.items(), *self._judged.items()]
+            for place, outcome in [*self._known.items(), *self._judged.items(), *self._refused.items()]
         )
 
     def hopeless(self, deployment: Deployment) -> str | None:
@@ -301,7 +312,8 @@ class Evaluator:
         None too where a replay has answered already.
         """
         seen = self._as_replayed(deployment)
-        if self.case.workload.kind is not WorkloadKind.SERVING or seen in self._known or seen in self._judged:
+        answered = seen in self._known or seen in self._judged or seen in self._refused
+        if self.case.workload.kind is not WorkloadKind.SERVING or answered:
             return None
         if seen not in self._least:
             # it says nothing of targets, and holds neither prices nor limits
@@ -331,16 +343,19 @@ class Evaluator:
 
     def replayed(self) -> Replayed:
         """Return all that was replayed so far."""
-        return Replayed(known=self._known, judged=self._judged, replays=self._replays)
+        return Replayed(known=self._known, judged=self._judged, refused=self._refused, replays=self._replays)
 
     def take(self, replayed: Replayed) -> None:
         """Know what was replayed elsewhere for the same case, and keep it as if it had been replayed here."""
         self._known |= replayed.known
         self._judged |= replayed.judged
+        self._refused |= replayed.refused
         self._replays = replayed.replays
         for outcomes in (replayed.known, replayed.judged):
             for seen, outcome in outcomes.items():
                 self._keep(seen, outcome)
+        for seen, outcome in replayed.refused.items():
+            self._keep_refused(seen, outcome)
 
     def forget_histories(self) -> None:
         """Give back the memory of what is replayed, and keep what replays attained and held."""
@@ -356,30 +371,43 @@ class Evaluator:
         return self._judged.get(seen) if known is None and may_stop else known
 
     def _looked_up(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
-        before = None if self._before is None else self._before._already(seen, may_stop=may_stop)
-        if before is not None:
-            return before
-        store = self.case.store
-        if store is None:
-            return self._replay(seen, may_stop=may_stop)
-        known = store.get(self._key(seen, stopped=False))
-        # a whole outcome answers both questions, a stopped one only this one
-        if known is None and may_stop:
-            known = store.get(self._key(seen, stopped=True))
+        known = self._kept(seen, may_stop=may_stop)
         if known is None:
             known = self._replay(seen, may_stop=may_stop)
             self._keep(seen, known)
         return known
 
+    def _kept(self, seen: Placement, *, may_stop: bool) -> Outcome | None:
+        """Return what was replayed before, here or by an earlier command."""
+        before = None if self._before is None else self._before._already(seen, may_stop=may_stop)
+        if before is not None or self.case.store is None:
+            return before
+        known = self.case.store.get(self._key(seen))
+        # a whole outcome answers both questions, a stopped one only this one
+        if known is None and may_stop:
+            known = self.case.store.get(self._key(seen, _STOPPED))
+        return known
+
     def _keep(self, seen: Placement, outcome: Outcome) -> None:
         if self.case.store is not None:
-            self.case.store.put(self._key(seen, stopped=outcome.stopped), outcome)
+            self.case.store.put(self._key(seen, _STOPPED if outcome.stopped else ""), outcome)
 
-    def _key(self, seen: Placement, *, stopped: bool) -> str:
+    def _kept_refused(self, seen: Placement) -> Outcome | None:
+        before = None if self._before is None else self._before._refused.get(seen)
+        if before is not None or self.case.store is None:
+            return before
+        return self.case.store.get(self._key(seen, _UNDER_STRESS))
+
+    def _keep_refused(self, seen: Placement, outcome: Outcome) -> None:
+        if self.case.store is not None:
+            self.case.store.put(self._key(seen, _UNDER_STRESS), outcome)
+
+    def _key(self, seen: Placement, cut_short: str = "") -> str:
         # the same for all placements: worked out once
         self._digest = self._digest or case_digest(self.case)
         # a stopped replay says something only for the margin under which it stopped
-        return outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac if stopped else None)
+        margin_frac = self.case.settings.planning.target_margin_frac if cut_short else None
+        return outcome_key(self._digest, seen, margin_frac, cut_short)
 
     def keeps_targets(self, deployment: Deployment) -> bool:
         """Return whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
@@ -387,12 +415,39 @@ class Evaluator:
 
         An undeclared target cannot get worse where the same replicas run on the same GPUs.
         """
-        missed = self.judged(deployment).missed(self.case.settings.planning.target_margin_frac)
-        if not all(is_unchanged(self.case.workload, deployment, target) for target in missed):
+        if self.fails_under_stress(deployment) or self._misses(deployment, self.judged(deployment)):
             return False
         if same_replicas(self.case.workload, deployment):
             return True
         return leaves_enough(self.case, self.place(deployment), self.outcome(deployment))
+
+    def fails_under_stress(self, deployment: Deployment) -> bool:
+        """Return whether the replay under stress alone says that a service does not keep its targets.
+
+        Where it does, the replay at the expected demand, which only a plan without headroom could ask for, is not made.
+        """
+        if self.case.workload.kind is not WorkloadKind.SERVING or same_replicas(self.case.workload, deployment):
+            return False
+        seen = self._as_replayed(deployment)
+        if seen in self._known or seen in self._judged:
+            return False  # what both replays said is known
+        refused = self._refused.get(seen)
+        if refused is None:
+            both = self._kept(seen, may_stop=True)
+            if both is not None:
+                (self._judged if both.stopped else self._known)[seen] = both
+                return False
+            refused = self._kept_refused(seen) or outcome_under_stress(self.case, seen, self._replays)
+            if refused is None or not self._misses(deployment, refused):
+                return False
+            self._refused[seen] = refused
+            self._keep_refused(seen, refused)
+        return self._misses(deployment, refused)
+
+    def _misses(self, deployment: Deployment, outcome: Outcome) -> bool:
+        """Return whether an outcome misses a target, with the margin that the plan leaves, which does not hold by itself."""
+        missed = outcome.missed(self.case.settings.planning.target_margin_frac)
+        return not all(is_unchanged(self.case.workload, deployment, target) for target in missed)
 
     def _replay(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
         match self.case.workload.kind:
@@ -472,16 +527,16 @@ def case_digest(case: Case) -> str:
     return digest.hexdigest()
 
 
-def outcome_key(case_digest_hex: str, seen: Placement, margin_frac: float | None = None) -> str:
+def outcome_key(case_digest_hex: str, seen: Placement, margin_frac: float | None = None, cut_short: str = "") -> str:
     """Return the key of one outcome: its case, and the placement as the replay saw it (`Placement.as_replayed`).
 
-    `margin_frac` is the margin out of which a replay that stopped early was.
+    `margin_frac` is the margin out of which a replay was that was `cut_short`, in one way or another.
     """
     digest = hashlib.sha256(case_digest_hex.encode())
     for part in fields(seen):
         digest.update(part.name.encode())
         digest.update(_digest_of(getattr(seen, part.name)))
-    _feed(digest, margin_frac)
+    _feed(digest, (margin_frac, cut_short))
     return digest.hexdigest()
 
 

@@ -95,15 +95,10 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     Where no replica may be up, the first request waits for a start, and is late for every declared limit. Whether an undeclared
     target is "no worse than observed" is judged as if one replica stayed up: the owner allowed the wait and stated no limit.
     """
-    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    targets, excused, safe = _required(case, place)
     replicas = _replicas(case, place)
     worlds = [_world(case, place, targets, replays, stressed=stressed) for stressed in (False, True)]
     loads, models, (usual, slow) = zip(*worlds, strict=True)
-    margin = case.settings.planning.target_margin_frac
-    excused = np.array([_excuses_who_comes_first(place, target) for target in targets], dtype=np.bool_)
-    safe = np.array([safe_required_frac(target, margin) for target in targets])
-    # these targets are judged by another replay below, in which one replica stays up
-    safe[excused] = 0.0
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
@@ -130,6 +125,39 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     if not excused.any():
         return found
     return _judged_while_up(found, service_outcome(case, _with_one_up(place), replays, may_stop=may_stop), excused)
+
+
+def outcome_under_stress(case: Case, place: Placement, replays: ServiceReplays) -> Outcome | None:
+    """Make the first of the two replays of `service_outcome` alone; None where the other is needed to know what it says.
+
+    The outcome says which targets are missed under stress, and nothing of what is used or attained where all goes as predicted.
+    """
+    if place.hedge is not None or not case.stress.with_headroom:
+        return None
+    targets, excused, safe = _required(case, place)
+    load, model, policy = _world(case, place, targets, replays, stressed=True)
+    stressed, _ = stressed_replay(replays, load, model, policy, _replicas(case, place), safe, may_stop=True)
+    attained = _attained(targets, np.ones(len(targets)), np.where(excused, 1.0, stressed.attained_frac))
+    unknown = np.zeros(0, dtype=np.int64)
+    return Outcome(on_demand=unknown, spot=unknown, attained=attained, stopped=True)
+
+
+class _Required(NamedTuple):
+    """The targets that a replay judges, which of them it excuses (n_targets,), and the share of each to attain under stress."""
+
+    targets: tuple[Target, ...]
+    excused: Flags
+    safe_frac: FloatArray
+
+
+def _required(case: Case, place: Placement) -> _Required:
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    excused = np.array([_excuses_who_comes_first(place, target) for target in targets], dtype=np.bool_)
+    margin = case.settings.planning.target_margin_frac
+    safe = np.array([safe_required_frac(target, margin) for target in targets])
+    # these targets are judged by another replay, in which one replica stays up
+    safe[excused] = 0.0
+    return _Required(targets=targets, excused=excused, safe_frac=safe)
 
 
 def _overflowing(
