@@ -167,7 +167,7 @@ def ways_of(rows):
 
 
 def candidate_at(ask, way):
-    return candidate_of(ask.case, way, ask.evaluator.outcome(way), ask.market)
+    return candidate_of(ask.evaluator, way, ask.evaluator.outcome(way), ask.market)
 
 
 def nodes_used(candidate, gpus_per_node):

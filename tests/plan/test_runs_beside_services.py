@@ -203,7 +203,7 @@ def test_a_wider_run_of_a_later_window_takes_several_slots():
 def test_what_is_held_is_the_peak_of_an_hour_and_no_slot_is_let_go_with_nodes_filled_alone():
     ask = asked(fleet_rows({"a/chat": (0, 1, 2, 3)}, run_gpus=4))
     (way,) = beside(ask)
-    candidate = candidate_of(ask.case, way, ask.evaluator.outcome(way), ask.market)
+    candidate = candidate_of(ask.evaluator, way, ask.evaluator.outcome(way), ask.market)
 
     gpus, kept_up = (candidate.slots[one] for one in (way.sharing.shared, way.sharing.shared.kept_up))
     assert not candidate.usage

@@ -67,7 +67,7 @@ def every_way(ask):
     """Every way on offer that keeps the targets, replayed one by one, as a candidate."""
     ways = [one for way in on_demand(ask) for one in (way, *bought(way, ask)) if one.changes]
     kept = [one for one in ways if ask.evaluator.hopeless(one) is None and ask.evaluator.keeps_targets(one)]
-    found = [candidate_of(ask.case, one, ask.evaluator.outcome(one), ask.market) for one in kept]
+    found = [candidate_of(ask.evaluator, one, ask.evaluator.outcome(one), ask.market) for one in kept]
     return [one for one in found if one is not None]
 
 

@@ -140,7 +140,7 @@ def test_an_even_split_has_the_mean_over_all_requests_of_what_their_load_gives(a
     curve = np.sort(np.array(drops[: len(grid)]))[::-1]
     asked = np.array(arrivals)
 
-    mean = EvenSplit.of(asked, full).mean(grid, curve, count)
+    mean = EvenSplit.of(asked, full).means(grid, curve)(count)
 
     each = np.interp(np.minimum(asked / (full * count), 1.0), grid, curve)
     assert mean == pytest.approx(float(asked @ each) / asked.sum(), abs=1e-7)

@@ -41,7 +41,7 @@ class Bound(Enum):
     @property
     def is_told(self) -> bool:
         """Return whether a faster GPU means more capacity."""
-        return self in {Bound.GPU, Bound.ONE_BY_ONE}
+        return self is Bound.GPU or self is Bound.ONE_BY_ONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

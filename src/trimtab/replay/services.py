@@ -246,7 +246,7 @@ class ServiceModel:
             raise ValueError(f"a start on a node that is up takes at most a cold start, got {self.warm_start_s} s")
         if not self.capacity_req_s > 0:
             raise ValueError(f"a replica must serve something, got {self.capacity_req_s} requests/s")
-        if len(self.load_grid) < 2 or np.any(np.diff(self.load_grid) <= 0):
+        if len(self.load_grid) < 2 or not np.all(self.load_grid[1:] > self.load_grid[:-1]):
             raise ValueError("load_grid must ascend and hold at least two loads")
         if np.shape(self.ok_frac) != (len(self.wait_limit_s), len(self.load_grid)):
             raise ValueError("ok_frac must have a row for each target and a column for each load")

@@ -32,7 +32,6 @@ from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Target
 from trimtab.ledger.arrays import IntArray
@@ -40,7 +39,8 @@ from trimtab.levers import autoscaling, replica_count, sharing
 from trimtab.levers.lever import CompositionStage, Lever, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.effort import Effort, effort_of_deployment
-from trimtab.replay.outcomes.outcome import Case, Outcome, entries_of, own_micro_usd
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Outcome, entries_of, own_micro_usd
 from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
@@ -61,9 +61,11 @@ class Candidate:
     """What it asks of the team."""
 
 
-def candidate_of(case: Case, deployment: Deployment, outcome: Outcome, market: Market) -> Candidate | None:
+def candidate_of(
+    evaluator: Evaluator, deployment: Deployment, outcome: Outcome, market: Market
+) -> Candidate | None:
     """Return the candidate that a deployment with this outcome makes; None where it would share nodes and fills them alone."""
-    place = resolve(case.workload, deployment)
+    case, place = evaluator.case, evaluator.place(deployment)
     slots = outcome.slots(place)
     if place.shared is not None and not slots:
         return None

@@ -281,7 +281,7 @@ class Sieve:
         if evaluator.hopeless(way) is not None or not evaluator.keeps_targets(way):
             return
         outcome = evaluator.judged(way)
-        candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
+        candidate = candidate_of(evaluator, way, outcome, self.ask.market)
         refused = self.veto is not None and self.veto.refuses(way, outcome)
         if candidate is not None and not refused and is_worth(candidate):
             self.kept.append(candidate)
@@ -361,7 +361,7 @@ class Sieve:
             self.drop(VETOED)
             self.missed.update(way.levers)
             return keeps
-        candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
+        candidate = candidate_of(evaluator, way, outcome, self.ask.market)
         if candidate is not None:
             (self.kept if keeps else self.without_headroom).append(candidate)
             self.considered += keeps
@@ -384,7 +384,7 @@ class Sieve:
         if isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none:
             return False  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
         least = evaluator.least(way)
-        candidate = None if least is None else candidate_of(evaluator.case, way, least, self.ask.market)
+        candidate = None if least is None else candidate_of(evaluator, way, least, self.ask.market)
         if candidate is None or least is None:
             return False
         # what it uses is all that the choice asks of it

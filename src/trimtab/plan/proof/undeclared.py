@@ -322,7 +322,8 @@ class _Rest:
         deployment = self._deployment(case)
         if not deployment.changes:
             return ()
-        candidate = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
+        evaluator = self._evaluator(case)
+        candidate = candidate_of(evaluator, deployment, evaluator.outcome(deployment), self.market)
         return () if candidate is None else (candidate,)
 
     def _problem(self, rows: Sequence[WorkloadOptions | None]) -> Problem:
@@ -434,13 +435,14 @@ class _Admitted:
         evaluator = self.ask.evaluator
         if evaluator.hopeless(way) is not None or not evaluator.keeps_targets(way):
             return None
-        candidate = candidate_of(self.ask.case, way, evaluator.outcome(way), self.ask.market)
+        candidate = candidate_of(evaluator, way, evaluator.outcome(way), self.ask.market)
         return candidate if candidate is not None and self._is_cheaper(candidate) else None
 
     def _at_least(self, way: Deployment) -> Candidate | None:
         """Return a way at a lower bound of its use; None where that is not known, or it was replayed."""
-        least = self.ask.evaluator.least(way)
-        return None if least is None else candidate_of(self.ask.case, way, least, self.ask.market)
+        evaluator = self.ask.evaluator
+        least = evaluator.least(way)
+        return None if least is None else candidate_of(evaluator, way, least, self.ask.market)
 
     def _may_pay(self, way: Deployment) -> bool:
         candidate = self._at_least(way)

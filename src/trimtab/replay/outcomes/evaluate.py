@@ -58,6 +58,7 @@ from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, cluster_of
 from trimtab.units import S_PER_HR, usd
 
+_BUT_SCALING = tuple(field.name for field in fields(Deployment) if field.name not in {"scaling", "owed_to"})
 _STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
 """Kinds that hold their GPUs for long."""
 MISSES = "misses a target in replay"
@@ -176,6 +177,31 @@ class Replayed:
     replays: ServiceReplays
 
 
+@dataclass(slots=True, eq=False)
+class _Placed:
+    """A deployment at its place, and what all that differ from it in their scaling alone have in common."""
+
+    deployment: Deployment
+    place: Placement
+    seen: Placement
+    """The place as a replay sees it."""
+    too_slow: str | None = None
+    is_speed_judged: bool = False
+
+    def scaled_as(self, deployment: Deployment) -> _Placed | None:
+        """Return another deployment at the same place; None where it differs in more than its scaling."""
+        before = self.deployment
+        if any(getattr(before, name) is not getattr(deployment, name) for name in _BUT_SCALING):
+            return None
+        scaling = deployment.scaling
+        return replace(
+            self,
+            deployment=deployment,
+            place=replace(self.place, scaling=scaling),
+            seen=replace(self.seen, scaling=scaling),
+        )
+
+
 @dataclass(slots=True)
 class Evaluator:
     """Replays a case under deployments; those that differ in price alone share one replay (`Placement.as_replayed`)."""
@@ -191,28 +217,33 @@ class Evaluator:
     _before: Evaluator | None = field(default=None, repr=False, compare=False)
     """One of the same case, in another world in which it replays alike."""
     # of one deployment several things are asked, one after the other
-    _here: Placement | None = field(default=None, repr=False, compare=False)
-    _placed: tuple[Deployment, Placement] | None = field(default=None, repr=False, compare=False)
-    _seen: tuple[Placement, Placement] | None = field(default=None, repr=False, compare=False)
+    _here: _Placed | None = field(default=None, repr=False, compare=False)
+    _placed: _Placed | None = field(default=None, repr=False, compare=False)
     _too_cramped: dict[tuple[bool, int, Resized | None, bool], str | None] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
-        if not deployment.owed_to:
-            self._here = self._here or self._resolved(deployment)
-            return self._here
-        last = self._placed
-        if last is None or last[0] is not deployment:
-            last = self._placed = (deployment, self._resolved(deployment))
-        return last[1]
+        return self._at(deployment).place
 
     def _as_replayed(self, deployment: Deployment) -> Placement:
-        place, last = self.place(deployment), self._seen
-        if last is None or last[0] is not place:
-            last = self._seen = (place, place.as_replayed())
-        return last[1]
+        return self._at(deployment).seen
+
+    def _at(self, deployment: Deployment) -> _Placed:
+        if not deployment.owed_to:
+            self._here = self._here or self._anew_at(deployment)
+            return self._here
+        last = self._placed
+        if last is None or last.deployment is not deployment:
+            # the many ways of scaling at one place come one after the other
+            beside = None if last is None else last.scaled_as(deployment)
+            last = self._placed = beside or self._anew_at(deployment)
+        return last
+
+    def _anew_at(self, deployment: Deployment) -> _Placed:
+        place = self._resolved(deployment)
+        return _Placed(deployment=deployment, place=place, seen=place.as_replayed())
 
     def _resolved(self, deployment: Deployment) -> Placement:
         place = resolve(self.case.workload, deployment)
@@ -272,7 +303,8 @@ class Evaluator:
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
-        workload, place = self.case.workload, self.place(deployment)
+        workload, placed = self.case.workload, self._at(deployment)
+        place = placed.place
         # all that it depends on: the same for the many ways of holding replicas at one place
         shape = (place.shared is None, place.gpus_per_node, place.resized, place.holding is None)
         if shape not in self._too_cramped:
@@ -281,8 +313,10 @@ class Evaluator:
         if cramped is not None:
             return cramped
         if workload.kind is WorkloadKind.SERVING:
-            at_any_load = None if place.batching is not None else _too_slow_at_any_load(self.case, place)
-            return at_any_load or _overloads_slow_replicas(self.case, place)
+            if not placed.is_speed_judged:
+                placed.too_slow = None if place.batching is not None else _too_slow_at_any_load(self.case, place)
+                placed.is_speed_judged = True
+            return placed.too_slow or _overloads_slow_replicas(self.case, place)
         required = [target.required_frac for target in self.case.targets if target.metric is TargetMetric.THROUGHPUT]
         return "slower than the target allows" if required and place.speed.low < max(required) else None
 

@@ -284,6 +284,12 @@ def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
     """
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     history, model, _ = _world(case, place, targets, replays, stressed=True)
+    closed = isinstance(place.holding, SetSchedule)
+    key = (history.seen_as, closed, model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes())
+    return replays.number(key, lambda: _least_number(case, targets, history, model))
+
+
+def _least_number(case: Case, targets: tuple[Target, ...], history: ServiceHistory, model: ServiceModel) -> int:
     known = ~np.isnan(history.arrivals)
     split = EvenSplit.of(history.arrivals[known], model.capacity_req_s * history.step_s)
     if not targets or split.total <= 0:
@@ -291,9 +297,10 @@ def least_number(case: Case, place: Placement, replays: ServiceReplays) -> int:
     best = np.maximum.accumulate(model.ok_frac[:, ::-1], axis=1)[:, ::-1]
     margin = case.settings.planning.target_margin_frac
     required = [safe_required_frac(target, margin) - _ROUNDING_FRAC for target in targets]
+    means = [split.means(model.load_grid, curve) for curve in best]
 
     def misses(count: int) -> bool:
-        return any(split.mean(model.load_grid, curve, count) < frac for curve, frac in zip(best, required, strict=True))
+        return any(mean(count) < frac for mean, frac in zip(means, required, strict=True))
 
     enough = max(1, math.ceil(split.peak_load * _LOADS_TRIED))
     if misses(enough):

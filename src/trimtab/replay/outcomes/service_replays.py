@@ -87,6 +87,7 @@ class ServiceReplays:
     _least_runs: dict[Hashable, CountRuns] = field(default_factory=dict)
     _mean_demand: dict[Hashable, FloatArray] = field(default_factory=dict)
     _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
     _drawn: FloatArray | None = None
 
     def drawn(self, demand: ServiceObservation, seed: Sequence[int]) -> FloatArray:
@@ -113,6 +114,12 @@ class ServiceReplays:
         if key not in self._least_runs:
             self._least_runs[key] = CountRuns.of(made())
         return self._least_runs[key].counts()
+
+    def number(self, key: Hashable, made: Callable[[], int]) -> int:
+        """Return a number of replicas of a key, found once for all places where replicas answer alike."""
+        if key not in self._numbers:
+            self._numbers[key] = made()
+        return self._numbers[key]
 
     def mean_demand(self, history: ServiceHistory, window: int) -> FloatArray:
         """Return `mean_demand` of a history, computed once for all target loads. Kept for as long as the histories are."""
@@ -258,13 +265,28 @@ class CountRuns:
     @classmethod
     def of(cls, counts: CountArray) -> CountRuns:
         """Return the runs of counts (n_decisions,)."""
-        # -1 is not a count, so the first decision always begins a run of equal ones
-        starts = np.flatnonzero(np.diff(counts, prepend=-1))
+        starts = _starts_of_runs(counts)
         return cls(levels=counts[starts], lengths=np.diff(starts, append=len(counts)).astype(np.int32))
 
     def counts(self) -> CountArray:
         """Return the counts (n_decisions,)."""
         return np.repeat(self.levels, self.lengths)
+
+
+@compiled
+def _starts_of_runs(counts: CountArray) -> IntArray:
+    """Return where runs of equal counts begin."""
+    runs = 0
+    for step in range(len(counts)):
+        if step == 0 or counts[step] != counts[step - 1]:
+            runs += 1
+    starts = np.empty(runs, dtype=np.int64)
+    run = 0
+    for step in range(len(counts)):
+        if step == 0 or counts[step] != counts[step - 1]:
+            starts[run] = step
+            run += 1
+    return starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -483,13 +505,18 @@ class EvenSplit:
         """Return how many replicas the busiest step keeps busy; where there is a step."""
         return float(self.asked[-1]) / self.full
 
-    def mean(self, load_grid: FloatArray, curve: FloatArray, count: int) -> float:
-        """Return the mean over requests of what a curve says at the load of their step's replicas; none is more than full."""
+    def means(self, load_grid: FloatArray, curve: FloatArray) -> Callable[[int], float]:
+        """Return a function of the number of replicas: the mean over requests of what a curve says at the load of their step's
+        replicas; none is more than full."""
         loads = np.append(load_grid[load_grid < 1.0], 1.0)
         values = np.interp(loads, load_grid, curve)
-        below = np.searchsorted(self.asked, loads * self.full * count)
         slope = np.diff(values) / np.diff(loads)
         level = values[:-1] - slope * loads[:-1]
-        within = level * np.diff(self.sums[below]) + slope / (self.full * count) * np.diff(self.squares[below])
-        beyond = values[0] * self.sums[below[0]] + values[-1] * (self.total - self.sums[below[-1]])
-        return float(within.sum() + beyond) / self.total
+
+        def mean(count: int) -> float:
+            below = np.searchsorted(self.asked, loads * self.full * count)
+            within = level * np.diff(self.sums[below]) + slope / (self.full * count) * np.diff(self.squares[below])
+            beyond = values[0] * self.sums[below[0]] + values[-1] * (self.total - self.sums[below[-1]])
+            return float(within.sum() + beyond) / self.total
+
+        return mean
