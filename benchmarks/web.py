@@ -86,7 +86,7 @@ def serve(asked: argparse.Namespace) -> None:
     else:
         bundle = open_demo(asked.demo) if asked.demo else generated(asked.workloads, asked.days)
         found, made = audited(PlanningInput(bundle=bundle, name=asked.demo or f"{asked.workloads} generated workloads"))
-        document, later = audit_document(found), verify_plan(kept_plan(found, bundle), bundle)
+        document, later = audit_document(found), verify_plan(kept_plan(found, bundle, made), bundle)
     library = Library(source=Shelf({"1": document, "many": repeated(document, asked.shown)}, {"1": made}, later))
     print(READY, flush=True)
     config = configured(library, ServerPlace(host="127.0.0.1", port=asked.port))

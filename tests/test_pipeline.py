@@ -5,13 +5,15 @@ from datetime import timedelta
 
 import pytest
 from tests.fleets import FleetRows, few_machines
+from tests.web.fleet import rows as whole_fleet
 
 from trimtab.deployment.effects import ReleaseIdle, ReleaseNodes
+from trimtab.emit.manifests import cluster_facts
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
-from trimtab.pipeline import audit, open_demo, split_window
+from trimtab.pipeline import afterwards, audit, auditing, open_demo, split_window
 from trimtab.tables.arrow import table_from_rows
 
 
@@ -185,3 +187,27 @@ def test_runs_go_to_spot_where_the_fleets_own_record_says_that_it_is_there():
     assert "spot nodes lost more or less often" in on_spot.saving_usd_mo.because
     assert len(by_record.plan.losses_micro_usd) == 1
     assert any("the record counts 99%" in note for note in by_record.coverage.notes)
+
+
+def test_an_audit_with_its_kept_plan_builds_each_window_once_and_learns_each_law_once(monkeypatch):
+    bundle, built, learnt = whole_fleet().bundle(), [], []
+
+    def counted(found, function):
+        return lambda *args, **kwargs: found.append(function) or function(*args, **kwargs)
+
+    monkeypatch.setattr(auditing, "build_fleet", counted(built, auditing.build_fleet))
+    monkeypatch.setattr(afterwards, "build_fleet", counted(built, afterwards.build_fleet))
+    monkeypatch.setattr(cluster_facts, "law_of", counted(learnt, cluster_facts.law_of))
+    found, made = auditing.audited(auditing.PlanningInput(bundle=bundle, catalog=few_machines()))
+    kept = auditing.kept_plan(found, bundle, made)
+
+    assert len(built) == 2
+    assert not learnt
+    assert kept.facts == auditing.emit_facts(
+        found.plan,
+        bundle,
+        made.opened.fit,
+        made.opened.market,
+        made.opened.settings,
+        later=made.opened.proof,
+    )

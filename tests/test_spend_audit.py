@@ -14,7 +14,8 @@ from trimtab.emit.audit_document import audit_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.settings import Planning, Settings
-from trimtab.pipeline import audit, kept_plan, verify_plan
+from trimtab.pipeline import PlanningInput, audit, kept_plan, verify_plan
+from trimtab.pipeline.auditing import audited
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend
 from trimtab.plan.model import AlternativeKind
 from trimtab.plan.verify.verification import ActionStatus
@@ -53,8 +54,19 @@ def catalog(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(catalog):
-    return audit(busy().bundle(), WHOLE, catalog, store=OUTCOMES)
+def both(catalog):
+    """The audit, and what its plan was made from."""
+    return audited(PlanningInput(bundle=busy().bundle(), settings=WHOLE, catalog=catalog, store=OUTCOMES))
+
+
+@pytest.fixture(scope="module")
+def found(both):
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def kept(both):
+    return kept_plan(both[0], busy().bundle(), both[1])
 
 
 def spend_of(found):
@@ -98,9 +110,9 @@ def test_without_a_rate_nothing_is_assumed_and_one_line_asks_for_it():
     assert "give it with --prices" in alternative.reason
 
 
-def test_every_face_names_the_spend_and_its_order_is_emitted(found, catalog):
+def test_every_face_names_the_spend_and_its_order_is_emitted(found, kept):
     text = render_markdown(audit_document(found))
-    kept = parse_kept_plan(render_kept_plan(kept_plan(found, busy().bundle(), catalog=catalog)), where="a test")
+    kept = parse_kept_plan(render_kept_plan(kept), where="a test")
     emission = emit_plan(kept.plan, kept.facts)
 
     assert kept.plan.actions == found.plan.actions
@@ -130,9 +142,8 @@ def test_a_held_plan_without_rates_is_left_out_with_the_cure():
     assert any("sp-1" in line and "--prices" in line for line in found.degraded)
 
 
-def test_a_later_bill_shows_what_was_bought_and_what_it_saved(found, catalog):
+def test_a_later_bill_shows_what_was_bought_and_what_it_saved(found, kept, catalog):
     ((action, effect),) = spend_of(found)
-    kept = kept_plan(found, busy().bundle(), catalog=catalog)
 
     bought = verify_plan(kept, later(effect, share=1.0), catalog=catalog)
     half = verify_plan(kept, later(effect, share=0.5), catalog=catalog)

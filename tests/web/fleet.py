@@ -51,7 +51,8 @@ def _audited():
 def verified():
     """Return the plan held against the history after its fit window, in which nobody enacted it."""
     catalog = few_machines()
-    kept = kept_plan(_audited()[0], rows().bundle(), catalog=catalog)
+    found, made = _audited()
+    kept = kept_plan(found, rows().bundle(), made)
     return verify_plan(kept, rows().bundle(), catalog=catalog)
 
 

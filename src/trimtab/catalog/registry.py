@@ -124,6 +124,12 @@ def price_change(text: str) -> PriceChange:
     return PriceChange(what=found["what"], factor=factor)
 
 
+def require_answers(catalog: Catalog, changes: Iterable[PriceChange]) -> None:
+    """Raise UnknownName for a change to whose name nothing answers, as `changed` does."""
+    for change in changes:
+        _hit(catalog, catalog.prices, change)
+
+
 def changed(catalog: Catalog, changes: Iterable[PriceChange]) -> Catalog:
     """Return the catalog with changed rates, at every date; raises UnknownName for a name that nothing answers to."""
     book = catalog.prices
@@ -132,13 +138,19 @@ def changed(catalog: Catalog, changes: Iterable[PriceChange]) -> Catalog:
     return replace(catalog, prices=book)
 
 
-def _changed(catalog: Catalog, book: PriceBook, change: PriceChange) -> PriceBook:
+def _hit(catalog: Catalog, book: PriceBook, change: PriceChange) -> list[bool]:
+    """Return which prices of a book answer to a change."""
     boards = _boards(catalog, change.what)
     hit = [_answers(catalog, price, change.what.lower(), boards) for price in book.prices]
     if not any(hit):
         known = {EVERYTHING, COMMITMENTS, *(option.value for option in BuyingOption), *catalog.providers}
         known |= {name for _, name in catalog.instance_table} | {board.name for board in catalog.gpus}
         raise UnknownName("buying option, provider, instance type or GPU", change.what, known, where=f"price {change}")
+    return hit
+
+
+def _changed(catalog: Catalog, book: PriceBook, change: PriceChange) -> PriceBook:
+    hit = _hit(catalog, book, change)
     note = f"changed by {100 * (change.factor - 1):+.4g}% for a scenario"
     return replace(
         book,

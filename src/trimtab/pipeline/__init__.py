@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
-    from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
-    from trimtab.pipeline.auditing import SEED, PlanningInput, Progress, audit, plan_and_prove, what_if
+    from trimtab.pipeline.afterwards import later_window, verify_plan
+    from trimtab.pipeline.auditing import SEED, PlanningInput, Progress, audit, kept_plan, plan_and_prove, what_if
     from trimtab.pipeline.fitting import fit
     from trimtab.pipeline.opening import HistorySplit, open_demo, open_fleet, open_trace, priced_history, split_window
     from trimtab.pipeline.reviewing import review
@@ -22,7 +22,7 @@ _LAZY: dict[str, str] = {
     "HistorySplit": "trimtab.pipeline.opening",
     "audit": "trimtab.pipeline.auditing",
     "fit": "trimtab.pipeline.fitting",
-    "kept_plan": "trimtab.pipeline.afterwards",
+    "kept_plan": "trimtab.pipeline.auditing",
     "later_window": "trimtab.pipeline.afterwards",
     "open_demo": "trimtab.pipeline.opening",
     "open_fleet": "trimtab.pipeline.opening",

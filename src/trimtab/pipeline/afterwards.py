@@ -1,7 +1,8 @@
-"""What comes after an audit: its plan is kept, and compared with a later history."""
+"""What comes after a plan: manifests know the cluster from its history, and a later history is held against it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -17,41 +18,30 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import carried_at, own_spot_records
-from trimtab.plan.audit import Audit
 from trimtab.plan.model import Plan
-from trimtab.plan.verify.baseline import Baseline, baseline_of
+from trimtab.plan.verify.baseline import Baseline
 from trimtab.plan.verify.verification import Verification, verify
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_DAY, hours_between, micro_usd
 
 _SERVED = ["workload", "server", "scrape_interval_s", "scrape_job"]
 
 
-def kept_plan(
-    found: Audit,
-    bundle: Bundle,
-    settings: Settings | None = None,
-    catalog: Catalog | None = None,
-    *,
-    at: date | None = None,
-) -> KeptPlan:
-    """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
-    settings, catalog = settings or Settings(), catalog or load_catalog()
-    records = own_spot_records(bundle, found.plan.window)
-    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
-    windows = (found.plan.window, found.proof.window)
-    carried = carried_at(bundle, market, *(build_fleet(bundle, settings, window) for window in windows))
-    (fleet, later), market = carried.fleets, carried.market
-    facts = emit_facts(found.plan, bundle, fleet, market, settings, later=later)
-    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
-
-
 def emit_facts(
-    plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, settings: Settings, *, later: Fleet | None = None
+    plan: Plan,
+    bundle: Bundle,
+    fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    later: Fleet | None = None,
+    learnt: Mapping[str, Case] | None = None,
 ) -> EmitFacts:
     """Return what a history tells of the cluster that a plan's manifests are for.
 
-    `fleet` is that of the plan's window, `later` that of the proof's: what is emitted has room for the runs of both.
+    `fleet` is that of the plan's window, `later` that of the proof's: what is emitted has room for the runs of both. Laws of
+    cases that were `learnt` on that window are not learnt again.
     """
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
@@ -67,6 +57,7 @@ def emit_facts(
         owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
         pools={*fleet.usage.pools, *changed},
         later=later,
+        learnt=learnt,
     )
     return with_cluster(
         facts,

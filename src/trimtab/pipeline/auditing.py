@@ -12,7 +12,7 @@ from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.own_rates import shown
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.providers import nodes_by_resource
-from trimtab.catalog.registry import changed
+from trimtab.catalog.registry import changed, require_answers
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.diagnose.broken import Broken, broken
@@ -24,6 +24,7 @@ from trimtab.diagnose.token_cost import token_charges
 from trimtab.diagnose.untidy import BilledWindow, Untidy, broken_costs, untidy
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import spend_by, spend_by_workload, waste_of, week_activity
+from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.manifests.asked_resources import StandingQuotas
 from trimtab.emit.manifests.cluster_quotas import with_preconditions
 from trimtab.emit.manifests.scaling_files import guarded_by
@@ -56,7 +57,8 @@ from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import Guards, robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, by_deadline, outlook, within_budget
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
-from trimtab.replay.outcomes.outcome import OutcomeStore
+from trimtab.plan.verify.baseline import baseline_of
+from trimtab.replay.outcomes.outcome import Case, OutcomeStore
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, S_PER_HR, usd
 
@@ -177,7 +179,7 @@ def audited(given: PlanningInput) -> tuple[Audit, ProvenPlan]:
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(
         found,
-        plan=_with_preconditions(with_questions_first(found.plan, missing), bundle, opened),
+        plan=_with_preconditions(with_questions_first(found.plan, missing), bundle, opened, planned.cases),
         owned=held,
         robustness=stressed,
         undeclared=missing,
@@ -200,11 +202,11 @@ def emitted_guards(planned: Planned, bundle: Bundle, opened: Opened) -> Guards:
         return {}
     # the facts of other workloads, and their laws, are not asked for
     fleet = replace(opened.fit, workloads=tuple(opened.fit.workload(name) for name in scaled))
-    facts = emit_facts(planned.plan, bundle, fleet, opened.market, opened.settings)
+    facts = emit_facts(planned.plan, bundle, fleet, opened.market, opened.settings, learnt=planned.cases)
     return {name: guarded_by(effect, facts.workload(name), facts) for name, effect in scaled.items()}
 
 
-def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened) -> Plan:
+def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened, cases: Mapping[str, Case]) -> Plan:
     """Return the plan whose actions say which quotas and limits of the cluster must be changed before them."""
     names = ("resource_quotas", "limit_ranges", "queues")
     quotas, limit_ranges, queues = (bundle.table(name).to_pylist() for name in names)
@@ -221,7 +223,20 @@ def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened) -> Plan:
         pods=bundle.table("pods").to_pylist(),
         queue_of={row["workload"]: row["queue"] for row in runs if row["queue"]},
     )
-    return with_preconditions(plan, emit_facts(plan, bundle, fleet, opened.market, opened.settings), standing)
+    facts = emit_facts(plan, bundle, fleet, opened.market, opened.settings, learnt=cases)
+    return with_preconditions(plan, facts, standing)
+
+
+def kept_plan(found: Audit, bundle: Bundle, made: ProvenPlan) -> KeptPlan:
+    """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later.
+
+    The fleet and the laws are those that the plan was `made` from.
+    """
+    opened, learnt = made.opened, made.planned.cases
+    facts = emit_facts(
+        found.plan, bundle, opened.fit, opened.market, opened.settings, later=opened.proof, learnt=learnt
+    )
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(opened.fit, opened.market))
 
 
 def plan_and_prove(given: PlanningInput) -> ProvenPlan:
@@ -319,7 +334,7 @@ def _without_purchases(settings: Settings, whole: Window) -> tuple[Settings, tup
 
 def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> None:
     """Raise UnknownName, before any work, where a limit or a price that changes names what the catalog does not know."""
-    changed(catalog, scenario.prices)
+    require_answers(catalog, scenario.prices)
     known = {name for _, name in catalog.instance_table}
     for text in (settings.limits.quotas, scenario.quotas or ""):
         for quota in quotas_of(text):

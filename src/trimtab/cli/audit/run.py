@@ -117,7 +117,7 @@ def _audited(
             found, made = audited(given)
         if (source := _made_from(options, choice, resolved)) is not None:
             keep_made(source, made)
-        plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)
+        plan = kept_plan(found, history.bundle, made)
     document = audit_document(found)
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
     coverage = document.coverage.model_copy(update={"notes": notes})

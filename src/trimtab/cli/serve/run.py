@@ -466,5 +466,5 @@ def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstrati
             progress=tell,
         )
         found, made = audited(given)
-    kept = kept_plan(found, bundle, plans.settings, catalog)
+    kept = kept_plan(found, bundle, made)
     return _Demonstration(name=name, plans=plans, found=audit_document(found), kept=kept, made=made)

@@ -41,6 +41,7 @@ from trimtab.fleet.model import Fleet, Workload, is_regular
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.evaluate import law_of
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -56,17 +57,25 @@ def facts_of_fleet(
     owner_kinds: Mapping[str, str],
     pools: Iterable[Pool],
     later: Fleet | None = None,
+    learnt: Mapping[str, Case] | None = None,
 ) -> EmitFacts:
     """Return the facts of a fleet; `owner_kinds` by workload, where known, and every pool that the plan may use.
 
     `later` is the fleet in the rest of the history: runs that met there count among those that may meet again.
+    Laws of cases that were `learnt` on the same fleet are not learnt again.
     """
-    met: dict[str, int] = defaultdict(int)
+    cases, met = learnt or {}, defaultdict[str, int](int)
     for workload in (*fleet.workloads, *(() if later is None else later.workloads)):
         met[workload.name] = max(met[workload.name], 0 if workload.jobs is None else workload.jobs.most_pods())
     workloads = tuple(
         replace(
-            _workload(workload, fleet, settings, market, owner_kinds.get(workload.name, "")),
+            _workload(
+                workload,
+                cases[workload.name].law if workload.name in cases else law_of(workload, settings),
+                fleet,
+                market,
+                owner_kinds.get(workload.name, ""),
+            ),
             pods_if_none_waited=met[workload.name],
         )
         for workload in fleet.workloads
@@ -76,8 +85,9 @@ def facts_of_fleet(
     return EmitFacts(workloads=workloads, pools=tuple(known), gpu_products=products)
 
 
-def _workload(workload: Workload, fleet: Fleet, settings: Settings, market: Market, owner_kind: str) -> WorkloadFacts:
-    law = law_of(workload, settings)
+def _workload(
+    workload: Workload, law: ServiceLaw | str | None, fleet: Fleet, market: Market, owner_kind: str
+) -> WorkloadFacts:
     service = None
     if isinstance(law, ServiceLaw) and workload.service is not None:
         service = ServiceFacts(
