@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from trimtab.cli import COMMANDS, root
 
 HEAVY = {"numpy", "pyarrow", "duckdb", "ibis", "numba", "highspy", "pydantic", "rich", "httpx", "yaml"}
+SOLVING = {"highspy", "numba", "scipy"}
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -54,6 +55,22 @@ def test_the_help_page_imports_nothing_heavy():
 
     assert "audit" in done.stdout
     assert not HEAVY & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("module", ["trimtab.emit.explain", "trimtab.emit.sections.audit", "trimtab.cli.doctor"])
+def test_what_is_kept_is_shown_without_the_planner_the_solver_and_the_compiler(module):
+    code = f"import sys, {module}\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert not {"trimtab.plan.planner", "trimtab.pipeline.auditing", *SOLVING} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["trimtab.pipeline.auditing", "trimtab.cli.what_if.run", "trimtab.cli.verify"])
+def test_numba_is_imported_where_a_loop_runs_and_not_before(module):
+    code = f"import sys, {module}\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "numba" not in done.stdout.split()
 
 
 def test_the_package_is_the_command_line_too():

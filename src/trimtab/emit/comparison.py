@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from trimtab.emit.money import dollars, percent
 from trimtab.levers.registry import title_of
-from trimtab.plan.model import Action
-from trimtab.plan.proof.scenario import ByDeadline, Outlook, WhatIf, WithinBudget
+
+if TYPE_CHECKING:  # reports of a kept audit are written without the planner
+    from trimtab.plan.model import Action
+    from trimtab.plan.proof.scenario import ByDeadline, Outlook, WhatIf, WithinBudget
+
+    Reached = WithinBudget | ByDeadline
 
 PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budget", "deadline"
 
@@ -24,7 +28,6 @@ _SPAN = 3
 """Runs of at least this many consecutive ids are shown as a range."""
 
 Value = float | str | None
-Reached = WithinBudget | ByDeadline
 
 
 class FigureUnit(Enum):

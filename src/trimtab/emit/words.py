@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.comparison import FigureUnit, shown
@@ -33,9 +33,11 @@ from trimtab.fleet.model import Target
 from trimtab.levers import overflow
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named, title_of
-from trimtab.plan.model import Action
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MO_PER_YEAR, MS_PER_S, S_PER_HR, S_PER_MIN
+
+if TYPE_CHECKING:  # reports of a kept audit are written without the planner
+    from trimtab.plan.model import Action
 
 WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ _finders: dict[str, FindFolder] = {}
 
 
 def keep_code_in(package: str, find_folder: FindFolder) -> None:
-    """Say who knows the folder for a package's loops; asked when one is first defined: that costs a look at the sources."""
+    """Say who knows the folder for a package's loops; asked when one is first run: that costs a look at the sources."""
     _finders[package] = find_folder
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from enum import IntEnum
+from functools import update_wrapper
+from threading import Lock
 from types import ModuleType
 from typing import TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core import config
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from trimtab.ledger.arrays import IntArray
@@ -23,10 +22,48 @@ from trimtab.replay.code_folder import code_folder
 from trimtab.units import S_PER_HR
 
 Function = TypeVar("Function", bound=Callable[..., object])
+_inlined: list[Callable[..., object]] = []
+"""Functions that compiled loops may call, and of which Numba does not know yet."""
+_one_at_a_time = Lock()
+
+
+class _Loop:
+    """A loop that is made ready at its first call. Numba is imported then: that alone takes longer than a cheap command."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.py_func = function
+        self._ready: Callable[..., object] | None = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: object) -> object:
+        return (self._ready or self._made_ready())(*arguments)
+
+    @property
+    def _numba_type_(self) -> object:
+        # what Numba asks of a loop that another loop calls
+        from numba import typeof
+
+        return typeof(self._ready or self._made_ready())  # type: ignore[no-untyped-call]  # it has no annotations
+
+    def _made_ready(self) -> Callable[..., object]:
+        with _one_at_a_time:
+            self._ready = self._ready or _compiling(self.py_func)
+            return self._ready
 
 
 def compiled(function: Function) -> Function:
     """Compile a loop at its first call, or load it from the disk; `.py_func` holds the plain function."""
+    return cast(Function, _Loop(function))
+
+
+def _compiling(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a loop as Numba takes it, which knows of all functions that it may call by now."""
+    import numba
+    from numba.core import config
+    from numba.extending import register_jitable
+
+    while _inlined:
+        register_jitable(forceinline=True)(_inlined.pop(0))
     # a folder's name speaks of the sources that the loops of one package inline, so each package names its own
     folder = code_folder(function.__module__)
     # Numba asks its settings for the folder when the function is defined, and has no argument for it
@@ -35,14 +72,14 @@ def compiled(function: Function) -> Function:
     settings["CACHE_DIR"] = folder or before
     try:
         compile_loop = numba.njit(cache=folder is not None, error_model="numpy", nogil=True)
-        return cast(Function, compile_loop(function))
+        return cast(Callable[..., object], compile_loop(function))
     finally:
         settings["CACHE_DIR"] = before
 
 
 def inlined(function: Function) -> Function:
     """Let compiled loops call a plain function; called from Python it stays what it is."""
-    register_jitable(forceinline=True)(function)
+    _inlined.append(function)
     return function
 
 
