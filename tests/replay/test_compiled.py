@@ -15,7 +15,11 @@ from trimtab.replay.code_folder import code_folder, keep_code_in
 from trimtab.replay.compiled import compiled
 from trimtab.replay.services import rule_of
 
-DEFINE_ONE = "import trimtab.replay.nodes as nodes; print(nodes.bill_nodes.stats.cache_path)"
+RUN_ONE = """
+import numpy as np
+from trimtab.replay.outcomes.service_replays import CountRuns
+print(CountRuns.of(np.array([2, 2, 3], dtype=np.int32)).levels.tolist())
+"""
 
 HPA = HpaPolicy(0.7, 2, 20, metric=Metric.DUTY_CYCLE)
 
@@ -95,9 +99,10 @@ def test_nowhere_to_write_is_a_warning_and_no_failure(tmp_path, monkeypatch, cap
 def test_a_replay_keeps_its_code_in_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    done = subprocess.run([sys.executable, "-c", DEFINE_ONE], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", RUN_ONE], capture_output=True, text=True, check=True)
 
-    assert done.stdout.startswith(str(tmp_path / "trimtab" / "compiled"))
+    assert done.stdout.strip() == "[2, 3]"
+    assert list((tmp_path / "trimtab" / "compiled").rglob("*.nbc"))
 
 
 def test_code_that_is_not_kept_divides_as_kept_code_does():
