@@ -1,4 +1,4 @@
-"""What comes after a plan: manifests know the cluster from its history, and a later history is held against it."""
+"""What comes after a plan: manifests know the cluster from its history, and a later history is compared with the plan."""
 
 from __future__ import annotations
 
