@@ -95,6 +95,12 @@ def test_a_model_that_nobody_declared_is_asked_for():
     assert "not declared" in quantization.formats_of(workload(model=None))
 
 
+def test_a_model_that_generates_no_text_is_not_taken_for_a_misspelt_one():
+    said = quantization.formats_of(workload(model="openai/whisper-large-v3"))
+
+    assert said == "openai/whisper-large-v3 generates no text: its speed elsewhere has to be measured"
+
+
 def test_a_misspelt_format_is_named_with_near_matches():
     assert "fp9" in quantization.formats_of(workload(quantize=["fp9"]))
 
