@@ -175,7 +175,7 @@ def idle_nights(seed: int, days: int) -> Fleet:
     hour = minutes // HOUR_S % HOURS_PER_DAY
     opens, closes = int(rng.integers(7, 10)), int(rng.integers(16, 20))
     at_work = (hour >= opens) & (hour < closes) & (minutes // DAY_S % 7 < 5)
-    declared = answers_within(60.0, cold_start_s=90.0, most=4)
+    declared = answers_within(60.0, most=4)
     gateway = {"query": 'sum(rate(gateway_requests_total{route="office"}[2m]))', "hold_s": 900.0}
     service = batched_service(
         rng,

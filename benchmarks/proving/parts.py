@@ -71,9 +71,12 @@ def daily_service(
 
 
 def answers_within(
-    limit_s: float, *, quantile: float = 0.95, cold_start_s: float = 270.0, most: int = 32
+    limit_s: float, *, quantile: float = 0.95, cold_start_s: float = 90.0, most: int = 32
 ) -> dict[str, object]:
-    """Return what is declared of a service: so many of its requests answered within a limit, two replicas at least."""
+    """Return what is declared of a service: so many of its requests answered within a limit, two replicas at least.
+
+    `cold_start_s` is a replica's own start on a node that is up, as `ServiceTruth.load_s`: a node's start comes in addition.
+    """
     target = {"metric": "latency", "quantile": quantile, "limit_s": round(limit_s, 3)}
     return {
         "kind": "serving",

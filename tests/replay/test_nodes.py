@@ -1,11 +1,13 @@
 """Which nodes are up while replicas come and go."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, strategies as st
 
 from trimtab.replay.nodes import bill_each_node, bill_nodes
+from trimtab.replay.services import ServiceModel, least_seconds_held, seconds_held
 
 RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 300)), min_size=1, max_size=8)
 """Counts, and for how many steps each is held."""
@@ -16,20 +18,19 @@ COURSES = st.lists(st.integers(0, 9), min_size=1, max_size=400) | RUNS.map(
 
 def billed(held, replicas_per_node=1.0, kept_steps=0):
     hours = math.ceil(len(held) * 15 / 3600)
-    nodes, replicas = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
-    bill_nodes(np.array(held, dtype=np.int32), replicas_per_node, kept_steps, nodes, replicas)
-    return nodes, replicas
+    nodes = np.zeros(hours, dtype=np.int64)
+    bill_nodes(np.array(held, dtype=np.int32), replicas_per_node, kept_steps, nodes)
+    return nodes
 
 
 def test_an_empty_node_is_billed_until_it_is_given_back():
-    nodes, replicas = billed([2, 1, 1, 1, 1, 2, 0, 0, 0], kept_steps=2)
+    nodes = billed([2, 1, 1, 1, 1, 2, 0, 0, 0], kept_steps=2)
 
     assert nodes.tolist() == [(2 + 2 + 2 + 1 + 1 + 2 + 2 + 2 + 0) * 15]
-    assert replicas.tolist() == [8 * 15]
 
 
 def test_replicas_that_share_a_node_leave_it_empty_together():
-    nodes, _ = billed([3, 2, 1, 0, 0], replicas_per_node=2.0, kept_steps=1)
+    nodes = billed([3, 2, 1, 0, 0], replicas_per_node=2.0, kept_steps=1)
 
     assert nodes.tolist() == [(2 + 2 + 1 + 1 + 0) * 15]
 
@@ -41,10 +42,9 @@ def test_as_many_nodes_are_up_as_were_needed_at_most_within_the_time_that_an_emp
     needed = [math.ceil(count / replicas_per_node) for count in held]
     up = [max(needed[max(0, step - kept_steps) : step + 1]) for step in range(len(held))]
 
-    nodes, replicas = billed(held, replicas_per_node, kept_steps)
+    nodes = billed(held, replicas_per_node, kept_steps)
 
     assert nodes.tolist() == [sum(up[at : at + 240]) * 15 for at in range(0, len(held), 240)]
-    assert replicas.tolist() == [sum(held[at : at + 240]) * 15 for at in range(0, len(held), 240)]
 
 
 def stood(held, per_node, kept_steps=0, *, start_steps=(0, 0), spreads=True, moves=False):
@@ -98,3 +98,37 @@ def test_replicas_that_are_not_ready_go_first():
     young, ready = stood(held, 4, start_steps=(30, 10)), stood(held, 4, start_steps=(15, 5))
 
     assert (young.tolist(), ready.tolist()) == ([3600 + 20 * 15], [3600 + 120 * 15])
+
+
+MODEL = ServiceModel(
+    capacity_req_s=1.0,
+    gpus_per_replica=1.0,
+    gpus_per_node=1,
+    cold_start_s=300.0,
+    load_grid=np.array([0.0, 1.0]),
+    ok_frac=np.ones((0, 2)),
+    wait_limit_s=np.zeros(0),
+    empty_node_kept_s=600.0,
+)
+
+
+@given(
+    held=COURSES,
+    fewer=st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    per_node=st.sampled_from([1, 2, 3, 8]),
+    gpus=st.sampled_from([1.0, 0.5, 2.0]),
+    spreads=st.booleans(),
+    moves=st.booleans(),
+)
+def test_the_least_is_never_more_than_any_way_to_place_as_many_replicas_or_more(
+    held, fewer, per_node, gpus, spreads, moves
+):
+    model = replace(MODEL, gpus_per_replica=gpus, gpus_per_node=per_node)
+    more = np.array(held, dtype=np.int32)
+    less = np.minimum(more, np.resize(np.array(fewer, dtype=np.int32), len(more)))
+
+    least, _ = least_seconds_held(model, less)
+    nodes, gpu_seconds = seconds_held(model, more, spreads=spreads, moves=moves)
+
+    assert (least <= nodes).all()
+    assert gpu_seconds.tolist() == [round(sum(held[at : at + 240]) * 15 * gpus) for at in range(0, len(held), 240)]

@@ -1,5 +1,9 @@
 """Manifests against a history: what a change costs, which targets it breaks, what would stop its pods, what is not judged."""
 
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
 import pytest
 import yaml
 from tests.fleets import FleetRows
@@ -8,15 +12,20 @@ from trimtab.catalog import load_catalog
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.pipeline import review
 from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.service_outcome import as_billed
+from trimtab.replay.services import ServiceModel
 from trimtab.review import read_objects, review_fleet
 from trimtab.review.placing import Weight
 from trimtab.sources.kubernetes.manifests import read_manifests
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.workloads import Workloads
 from trimtab.units import usd
 
 DAYS, REPLICAS = 7, 8
+NOT_LONG = {"metric": "queue_wait", "quantile": 0.9, "limit_s": 1800}
 LE_S = (0.5, 1.0, 2.0, float("inf"))
 
 
@@ -529,6 +538,45 @@ def nightly_runs():
         rows.job("lab/nightly", 24 * day + 2.0, 24 * day + 2.0, 24 * day + 6.0, 1, name=f"night-{day}")
     rows.workloads = {"lab/nightly": {"kind": "batch"}}
     return rows.bundle()
+
+
+@pytest.mark.parametrize(("took_s", "attained"), [(2_000, 0.0), (1_000, 1.0)])
+def test_a_nodes_start_is_as_long_as_the_pods_of_the_history_waited_for_theirs(nightly_runs, took_s, attained):
+    created = nightly_runs.start + timedelta(days=1)
+    begun = [
+        {**nightly_runs.table("nodes").to_pylist()[0], "node": f"m{at}", "start": created + timedelta(seconds=60)}
+        for at in range(3)
+    ]
+    waited = [
+        {
+            "pod": f"other-{node['node']}", "namespace": "lab", "workload": "lab/other", "node": node["node"], "gpus": 1.0,
+            "phase": "Running", "created": created, "scheduled": created + timedelta(seconds=took_s),
+        }
+        for node in begun
+    ]  # fmt: skip
+    nodes = nightly_runs.table("nodes").to_pylist() + begun
+    told = {"pods": table_from_rows("pods", waited), "nodes": table_from_rows("nodes", nodes)}
+    limits = Workloads.model_validate({"workloads": {"lab/nightly": {"kind": "batch", "targets": [NOT_LONG]}}})
+    bundle = replace(nightly_runs, tables={**nightly_runs.tables, **told}, workloads=limits)
+    job = WARMED.format(gpus=1).partition("---")[0] + POOL.format(types="g5.xlarge", capacity="on-demand", limit=40)
+
+    found = reviewed(bundle, job)
+
+    (run,) = [one for one in found.workloads if one.workload == "lab/nightly"]
+    assert run.targets[0].after_frac == attained
+
+
+def test_an_assumed_start_of_nodes_makes_no_bill_smaller_where_nothing_drains_them(bundle):
+    fleet = build_fleet(bundle, Settings())
+    assumed = cases_of(fleet, Settings(), 7)["prod/api"]
+    stated = replace(assumed, settings=Settings(assumptions=Assumptions(node_startup_s=400.0)))
+    model = ServiceModel(
+        capacity_req_s=1.0, load_grid=np.array([0.0, 1.0]), ok_frac=np.ones((0, 2)), wait_limit_s=np.zeros(0),
+        cold_start_s=480.0, warm_start_s=180.0,
+    )  # fmt: skip
+
+    assert as_billed(assumed, model, moves=False).cold_start_s == 180.0
+    assert as_billed(assumed, model, moves=True) is as_billed(stated, model, moves=False) is model
 
 
 @pytest.mark.parametrize(("gpus", "stays_pending"), [(1, False), (4, True)])

@@ -195,11 +195,12 @@ long. Runs that take GPUs beside services go to their pool; `karpenter.sh/do-not
 `safe-to-evict: "false"`) keeps their pods where they are, and no priority is written: nothing ends a run. No node
 expires, since expiry knows no budget; new images come as drift. `limits` is the ceiling of the policies on it in whole
 nodes and a quarter more, at least a node, for a rollout, within `quota_nodes`; where the quota leaves no room the rollout
-takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once. Every pool has
-the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools, which keeps
-out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on {providers};
-elsewhere the node group is left to a person. Where no node class is declared, `templates/` has one to fill in, apart from
-what is applied.
+takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once, runs for
+twice what they would have had at once in all of the history had none waited, and more on slower nodes. Every pool has
+the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools, which
+keeps out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on
+{providers}; elsewhere the node group is left to a person. Where no node class is declared, `templates/` has one to
+fill in, apart from what is applied.
 
 ## Node groups without Karpenter
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import starts_of, with_measured
 from trimtab.pipeline.auditing import SEED, Progress
 from trimtab.pipeline.opening import carried_at, require_nodes
 from trimtab.plan.commitments.inventory import Owned, running
@@ -34,6 +36,7 @@ def review(
     """
     tell = progress or (lambda stage, share: None)
     settings, catalog = settings or Settings(), catalog or load_catalog()
+    settings = replace(settings, assumptions=with_measured(settings.assumptions, starts_of(bundle)))
     window = bundle_window(bundle)
     day = at or window.end.date()
     market = Market.of(catalog, day, settings)

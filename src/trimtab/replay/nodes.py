@@ -1,8 +1,9 @@
 """Which nodes are up while replicas come and go: those that hold any, and empty ones until they are given back.
 
-`bill_nodes`: replicas fill the nodes that are up before they ask for others, are kept together, and an autoscaler of nodes
-gives an empty one back once it has been empty for a while. So as many are up as were needed at most within that while.
-`bill_each_node`: the nodes one by one, for pods that a scheduler spreads, or that nothing moves.
+`bill_each_node`: the nodes one by one, as a scheduler fills them and an autoscaler of nodes drains them or lets them be.
+`bill_nodes`: by the counts alone, as if replicas were packed at all times. An empty node is given back once it has been empty
+for a while, so as many are up as were needed at most within that while. It is exact where no two replicas share a node; without
+any while it is a bound from below where they do.
 """
 
 from __future__ import annotations
@@ -37,10 +38,8 @@ def most_of_late(counts: CountArray, step: int, kept_steps: int) -> int:
 
 
 @compiled
-def bill_nodes(
-    held: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray, replica_seconds: IntArray
-) -> None:
-    """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting, and the replicas, to their hours."""
+def bill_nodes(held: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray) -> None:
+    """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting to their hours."""
     # last steps of the runs of equal counts within the while that no later one is as high as
     lasts = np.zeros(len(held), dtype=np.int64)
     # A queue with falling counts, in places [first, after): its first run holds the highest count of the while, and
@@ -67,7 +66,6 @@ def bill_nodes(
             while step < until:
                 hour = step // STEPS_PER_HR
                 seconds = (min(until, (hour + 1) * STEPS_PER_HR) - step) * SYNC_S
-                replica_seconds[hour] += count * seconds
                 node_seconds[hour] += nodes * seconds
                 step += seconds // SYNC_S
         begin = end
@@ -112,8 +110,8 @@ def bill_each_node(
     most = nodes_for(held.max(), per_node) + 1
     placed = _nothing_placed(most, per_node)
     node_of, _, _, count, booted, changed, up = placed
-    total = 0
-    for step in range(len(held)):
+    total, step, run_end = 0, 0, 0
+    while step < len(held):
         while total > held[step]:
             replica = _first_to_go(placed, step)
             _take_away(placed, replica, step)
@@ -133,10 +131,23 @@ def bill_each_node(
                     _take_away(placed, replica, step)
                     _place(placed, _with_room(count, up, per_node, leaving, spreads), step, start_steps[1])
             up[leaving] = False
+        if step == run_end:
+            while run_end < len(held) and held[run_end] == held[step]:
+                run_end += 1
+        # nothing happens until the count changes, a node has been left alone for long enough, or the next one is drained
+        until, standing = run_end if leaving < 0 else step + 1, 0
         for node in range(most):
             if up[node]:
-                up[node] = count[node] > 0 or step - changed[node] < kept_steps
-                node_seconds[step // STEPS_PER_HR] += SYNC_S * up[node]
+                due = changed[node] + kept_steps
+                up[node] = count[node] > 0 or step < due
+                standing += up[node]
+                if step < due < until:
+                    until = due
+        while step < until:
+            hour = step // STEPS_PER_HR
+            steps = min(until, (hour + 1) * STEPS_PER_HR) - step
+            node_seconds[hour] += standing * steps * SYNC_S
+            step += steps
 
 
 @inlined

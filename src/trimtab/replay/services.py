@@ -58,7 +58,7 @@ from trimtab.replay.fluid import (
     serve_history,
     wait_quantile,
 )
-from trimtab.replay.nodes import bill_each_node, bill_nodes
+from trimtab.replay.nodes import STEPS_PER_HR, bill_each_node, bill_nodes
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
@@ -470,29 +470,43 @@ def curves_of(model: ServiceModel) -> Curves:
     )
 
 
-def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
-    """Return the node-seconds and GPU-seconds by hour of a course of replicas, one count for each 15 s."""
-    hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
-    nodes, replicas = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
-    bill_nodes(held, model.replicas_per_node, shape_of(model).kept_steps, nodes, replicas)
-    # a replica may hold a part of a GPU: rounded once an hour, after all sums
-    return nodes, np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
+def seconds_held(
+    model: ServiceModel, held: CountArray, *, kept_s: float | None = None, spreads: bool = False, moves: bool = True
+) -> tuple[IntArray, IntArray]:
+    """Return the node-seconds and GPU-seconds by hour of a course of replicas, one count for each 15 s.
 
-
-def seconds_of_each_node(
-    model: ServiceModel, held: CountArray, *, kept_s: float, spreads: bool, moves: bool
-) -> IntArray:
-    """Return the node-seconds by hour of a course of replicas that are placed one by one: see `bill_each_node`.
-
-    Where one spans nodes there is nothing to place.
+    All that is planned, proved, or read from files is billed so. An empty node is kept for `kept_s` (None: as long as the model
+    says). What `spreads` and `moves` mean for replicas that share nodes: `bill_each_node`; as they stand, they are what emitted
+    files say.
     """
-    if model.replicas_per_node < 1:
-        return seconds_held(model, held)[0]
-    kept_steps = math.ceil(kept_s / SYNC_S - scaling.ROUNDING)
-    shape, nodes = shape_of(model), np.zeros(math.ceil(len(held) * SYNC_S / S_PER_HR), dtype=np.int64)
+    kept_steps = math.ceil((model.empty_node_kept_s if kept_s is None else kept_s) / SYNC_S - scaling.ROUNDING)
+    if model.replicas_per_node < 2:
+        # no two replicas share a node: nodes follow from the counts alone
+        return _counted(model, held, kept_steps)
+    shape, (nodes, gpu_seconds) = shape_of(model), _nothing_held(model, held)
     start_steps = shape.cold_steps, shape.warm_steps
     bill_each_node(held, int(model.replicas_per_node), kept_steps, start_steps, spreads, moves, nodes)
-    return nodes
+    return nodes, gpu_seconds
+
+
+def least_seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
+    """Return a bound from below on the seconds of `seconds_held`, however replicas are placed, and for more of them too."""
+    # a node that is drained goes at once: of nodes that several share none is sure to be kept
+    return _counted(model, held, 0 if model.replicas_per_node >= 2 else shape_of(model).kept_steps)
+
+
+def _counted(model: ServiceModel, held: CountArray, kept_steps: int) -> tuple[IntArray, IntArray]:
+    nodes, gpu_seconds = _nothing_held(model, held)
+    bill_nodes(held, model.replicas_per_node, kept_steps, nodes)
+    return nodes, gpu_seconds
+
+
+def _nothing_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
+    """Return no node-seconds by hour, and the GPU-seconds."""
+    hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
+    replicas = np.add.reduceat(held, np.arange(hours) * STEPS_PER_HR, dtype=np.int64) * SYNC_S
+    # a replica may hold a part of a GPU: rounded once an hour, after all sums
+    return np.zeros(hours, dtype=np.int64), np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
 
 
 def unseen_requests(history: ServiceHistory, totals: QueueTotals) -> float:

@@ -256,17 +256,16 @@ class _Bills:
 
 
 def _each_node(evaluator: Evaluator, deployment: Deployment, proposed: Proposed) -> IntArray | None:
-    """Return the node-seconds by hour of replicas that share nodes, placed one by one; None where replays have them right.
+    """Return the node-seconds by hour of replicas that share nodes that files keep, fill or drain otherwise than a plan's do.
 
-    Replays take replicas to be packed at all times, and a node to be kept as long as if it had become empty when its last
-    replica was no longer needed. Karpenter drains one at once on which nothing came or went for that long, and lets others be.
+    None where they do not: replays bill as a plan's files do.
     """
     place = evaluator.place(deployment)
-    packs = not proposed.spreads and proposed.moved and proposed.kept_s is None
-    if not (place.comes_and_goes and place.holds_several) or packs:
+    as_planned = not proposed.spreads and proposed.moved and proposed.kept_s is None
+    if not (place.comes_and_goes and place.holds_several) or as_planned:
         return None
     kept_s = SERVICE_NODES_KEPT_S if proposed.kept_s is None else proposed.kept_s
-    return evaluator.seconds_of_each_node(deployment, kept_s=kept_s, spreads=proposed.spreads, moves=proposed.moved)
+    return evaluator.node_seconds(deployment, kept_s=kept_s, spreads=proposed.spreads, moves=proposed.moved)
 
 
 def kept_longer(seconds: FloatArray, kept_hr: int, held: Flags) -> FloatArray:

@@ -363,10 +363,8 @@ class Evaluator:
         """Return a number of replicas of a service below which a target is missed, if it is the same at all times."""
         return least_number(self.case, self._as_replayed(deployment), self._replays)
 
-    def seconds_of_each_node(
-        self, deployment: Deployment, *, kept_s: float, spreads: bool, moves: bool
-    ) -> IntArray | None:
-        """Return the node-seconds by hour of a service whose replicas are placed one by one.
+    def node_seconds(self, deployment: Deployment, *, kept_s: float, spreads: bool, moves: bool) -> IntArray | None:
+        """Return the node-seconds by hour of a service on nodes that are kept, filled and drained otherwise than planned.
 
         None for a hedged one and for what is no service.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -61,8 +61,8 @@ from trimtab.replay.services import (
     ScalingPolicy,
     ServiceHistory,
     ServiceModel,
+    least_seconds_held,
     seconds_held,
-    seconds_of_each_node,
     shared_out,
     usual_demand,
 )
@@ -161,7 +161,11 @@ def _required(case: Case, place: Placement) -> _Required:
 
 
 def _overflowing(
-    place: Placement, overflow: OverflowTo, model: ServiceModel, held: CountArray
+    place: Placement,
+    overflow: OverflowTo,
+    model: ServiceModel,
+    held: CountArray,
+    billed: Callable[[ServiceModel, CountArray], tuple[IntArray, IntArray]] = seconds_held,
 ) -> tuple[IntArray, IntArray]:
     """Return node-seconds by hour of the nodes that come first, and of those behind, for a course of replicas every 15 s.
 
@@ -169,7 +173,7 @@ def _overflowing(
     1.34, pkg/controller/controller_utils.go, ActivePodsWithRanks), and a scheduler fills nodes of the pool of highest weight.
     """
     (first, first_held), (behind, behind_held) = _on_two_pools(place, overflow, model, held)
-    return seconds_held(first, first_held)[0], seconds_held(behind, behind_held)[0]
+    return billed(first, first_held)[0], billed(behind, behind_held)[0]
 
 
 def _on_two_pools(
@@ -183,7 +187,10 @@ def _on_two_pools(
 def seconds_placed(
     case: Case, place: Placement, replays: ServiceReplays, *, kept_s: float, spreads: bool, moves: bool
 ) -> IntArray | None:
-    """Return the node-seconds by hour of `service_outcome`'s replicas placed one by one; None for a hedged service."""
+    """Return the node-seconds by hour of `service_outcome`'s replicas on nodes that are kept, filled and drained in other ways.
+
+    None for a hedged service.
+    """
     if place.hedge is not None:
         return None
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
@@ -192,8 +199,23 @@ def seconds_placed(
     pools: tuple[tuple[ServiceModel, CountArray], ...] = ((world.model, held),)
     if place.overflow is not None:
         pools = _on_two_pools(place, place.overflow, world.model, held)
-    each = [seconds_of_each_node(model, on, kept_s=kept_s, spreads=spreads, moves=moves) for model, on in pools]
+    each = [
+        seconds_held(as_billed(case, model, moves=moves), on, kept_s=kept_s, spreads=spreads, moves=moves)[0]
+        for model, on in pools
+    ]
     return np.asarray(np.sum(each, axis=0), dtype=np.int64)
+
+
+def as_billed(case: Case, model: ServiceModel, *, moves: bool) -> ServiceModel:
+    """Return a service whose nodes are billed: without a node's start where that is assumed and nothing drains nodes.
+
+    An assumed start is a long one, which is careful for targets. For such a bill it is not: of replicas that start for longer
+    more are taken back before they are ready, and a node that they leave empty goes, which else would stay for long.
+    """
+    node_s = case.settings.assumptions.node_startup_s
+    if moves or node_s != Assumptions().node_startup_s:
+        return model
+    return replace(model, cold_start_s=max(model.cold_start_s - node_s, model.warm_start_s or 0.0))
 
 
 def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
@@ -266,11 +288,11 @@ def _least_use(
         return least_held(history, model, policy, recorded, initial_replicas=initial, demand=replays.mean_demand)
 
     held = replays.least_counts(course, followed)
-    node_seconds, gpu_seconds = seconds_held(model, held)
+    node_seconds, gpu_seconds = least_seconds_held(model, held)
     further_seconds = None
     if place.overflow is not None:
-        # nodes of both kinds only grow with the replicas
-        node_seconds, further_seconds = _overflowing(place, place.overflow, model, held)
+        # replicas of both kinds only grow with all of them
+        node_seconds, further_seconds = _overflowing(place, place.overflow, model, held, least_seconds_held)
     per_step = history.decisions // len(history.arrivals)
     most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)
     return LeastUse(node_seconds=node_seconds, further_seconds=further_seconds, gpu_seconds=gpu_seconds, most=most)
