@@ -211,7 +211,8 @@ def _within_limits(cases: Mapping[str, Case], found: Mapping[str, Proposed]) -> 
         if proposed.run_nodes is not None and not proposed.refused and cases[name].workload.jobs is not None:
             asked[proposed.run_nodes.name].append(name)
     for names in asked.values():
-        pool, per_node = found[names[0]].run_nodes, max(_node_gpus(cases[name], found[name]) for name in names)
+        pool = found[names[0]].run_nodes
+        per_node = max(resolve(cases[name].workload, found[name].deployment).gpus_per_node for name in names)
         most = None if pool is None else most_gpus(pool, per_node)
         if pool is None or most is None:
             continue
