@@ -33,9 +33,8 @@ from tests.emit.example import P4D, example_audit
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND
-from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVERS, ServerSignals, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.signals import SERVERS, ServerSignals
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.scaling import SYNC_S
 

@@ -16,9 +16,8 @@ from tests.emit.example import example_audit
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND, LOAD, PER_REPLICA, SCALING
-from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVERS, EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.plan.model import Change
 from trimtab.policies.forecast import forecast_policy

@@ -3,6 +3,7 @@
 from tests.emit.example import G5, P3, P3_SMALL, P4D, target
 
 from trimtab.emit.manifests.facts import (
+    SERVERS,
     Autoscaler,
     EmitFacts,
     NodeFacts,
@@ -11,7 +12,6 @@ from trimtab.emit.manifests.facts import (
     Toleration,
     WorkloadFacts,
 )
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.tables.workloads import TargetMetric
 
 

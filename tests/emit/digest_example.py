@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from trimtab.emit.digest_document import NO_VERIFICATION
-from trimtab.emit.document.digest import (
+from trimtab.emit.digest_document import (
+    NO_VERIFICATION,
     CausePart,
     DigestPart,
     FormerWeekPart,

@@ -10,9 +10,8 @@ from tests.emit.emitted import CHAT, PLAN, kinds, of_action
 from tests.emit.example import P4D
 
 from trimtab.emit.manifests.demand_rules import DEMAND
-from trimtab.emit.manifests.facts import ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVERS, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.signals import SERVERS
 
 SCRAPES = 40
 POD = 'namespace="prod",pod="chat-api-7d4b9c6f5-x2x9k"'

@@ -8,9 +8,8 @@ from tests.emit.cluster_example import example_facts, service
 
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.demand_rules import demand_rules, pods_of
-from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVERS, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.latency_guards import guard_query, latency_guards
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.policies.scaling import Metric
 
 CHAT = service("prod/chat-api", "vllm", 3.2, 4)

@@ -12,9 +12,8 @@ from tests.fleets import FleetRows, few_machines
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.emission import Withheld
-from trimtab.emit.manifests.facts import NodeMaker
+from trimtab.emit.manifests.facts import SERVERS, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.levers import autoscaling
 from trimtab.pipeline import PlanningInput, plan_and_prove

@@ -41,6 +41,7 @@ from trimtab.emit.manifests.cluster_file import (
 )
 from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, LOAD_WANTED, PER_REPLICA, READY, SCALING
 from trimtab.emit.manifests.emission import STAGE_MEANING
+from trimtab.emit.manifests.facts import SERVERS
 from trimtab.emit.manifests.forecast_rules import (
     ERROR_SQUARED,
     FAST,
@@ -53,7 +54,6 @@ from trimtab.emit.manifests.forecast_rules import (
 )
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.latency_guards import GUARD_ASKS, GUARD_LOAD, GUARD_TIMES
-from trimtab.emit.manifests.signals import SERVERS
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {

@@ -3,13 +3,106 @@ as text."""
 
 from __future__ import annotations
 
-from trimtab.emit.blocks import DetailLevel, soft, strong
-from trimtab.emit.document import ActionPart, AuditDocument
-from trimtab.emit.money import dollars
-from trimtab.emit.sections.actions import action_sections
-from trimtab.emit.sections.workload import workload_names, workload_sections
+from collections.abc import Iterator, Sequence
+
+from trimtab.emit.blocks import Block, Bullets, DetailLevel, ListItem, Paragraph, Section, bullets, soft, strong
+from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, SpendPart
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.sections.actions import action_sections, evidence_item, target_line
+from trimtab.emit.sections.plan import saves_words
+from trimtab.emit.words import law_line, undeclared_line
 from trimtab.emit.writers.terminal import Screen, write_lines, write_sections
 from trimtab.errors import UnknownName
+from trimtab.levers.registry import title_of
+
+
+def workload_sections(document: AuditDocument, name: str) -> tuple[Section, ...]:
+    """Return the parts of the explanation that have content; none if the audit does not know the workload."""
+    if name not in workload_names(document):
+        return ()
+    row = next(row for row in document.spend.by_workload if row.name == name)
+    parts: tuple[tuple[str, str, Sequence[Block]], ...] = (
+        ("cost", "What it costs", [Paragraph(words=_cost(row))]),
+        ("readings", "What its readings say", list(_verdict(document, name))),
+        ("actions", "What the plan does to it", list(_done(document, name))),
+        ("refused", "Why not more", list(_refused(document, name))),
+        ("targets", "Its targets in the proof", list(_targets(document, name))),
+        ("laws", "How it answers under load", list(_law(document, name))),
+        ("undeclared", "What declaring would save", list(_undeclared(document, name))),
+    )
+    return tuple(Section(title=title, name=key, blocks=tuple(blocks)) for key, title, blocks in parts if blocks)
+
+
+def workload_names(document: AuditDocument) -> tuple[str, ...]:
+    """Return the names of the workloads on the bill, without unheld rows."""
+    # documents made by earlier versions have no kinds
+    judged = {verdict.workload for verdict in document.verdicts} | {row.workload for row in document.unjudged}
+    return tuple(row.name for row in document.spend.by_workload if row.kind is not None or row.name in judged)
+
+
+def _cost(row: SpendPart) -> str:
+    what = ", ".join(part for part in (row.kind, f"team {row.team}" if row.team else None) if part)
+    active = "no activity measured" if row.activity_frac is None else f"{percent(row.activity_frac)} GPU active"
+    return (
+        f"{dollars(row.usd_mo)} a month, {percent(row.share_frac, 1)} of the bill: {what}{', ' if what else ''}"
+        f"{row.gpu_hours:,.0f} GPU-hours held, {active}."
+    )
+
+
+def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
+    for verdict in document.verdicts:
+        if verdict.workload == name:
+            yield Paragraph(words=strong(f"{verdict.headline}."))
+            yield Bullets(items=tuple(map(evidence_item, verdict.evidence)))
+    for row in document.unjudged:
+        if row.workload == name:
+            yield Paragraph(words=f"Could not be judged, and stays unchanged: {row.reason}.")
+
+
+def _done(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(
+            words=(strong(action.id), f" {action.subject}: {summary}"),
+            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with everything it changes",
+        )
+        for action in document.plan.actions
+        if (summary := "; ".join(change.summary for change in action.changes if change.subject == name))
+    ]
+    yield Bullets(items=tuple(items)) if items else Paragraph(words="No change.")
+
+
+def _refused(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [_refusal(row) for row in document.plan.not_worth_doing if name in row.subject.split(", ")]
+    if lines:
+        yield bullets(lines)
+
+
+def _refusal(row: NotWorthPart) -> str:
+    saves = saves_words(row.saving_usd_mo)
+    return f"{title_of(row.lever)}{f' ({saves})' if saves else ''}: {row.reason}"
+
+
+def _targets(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [target_line(target) for target in document.proof.targets if target.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _law(document: AuditDocument, name: str) -> Iterator[Block]:
+    lines = [law_line(law) for law in document.laws if law.workload == name]
+    if lines:
+        yield bullets(lines)
+
+
+def _undeclared(document: AuditDocument, name: str) -> Iterator[Block]:
+    items = [
+        ListItem(words=undeclared_line(part), code=part.declaration)
+        for part in document.undeclared
+        if name in part.workloads
+    ]
+    if items:
+        yield Bullets(items=tuple(items))
+
 
 WIDTH = 80
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trimtab._version import __version__
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
 from trimtab.web.computations import ComputationState, State
 from trimtab.web.library import AuditEntry

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from trimtab.catalog import Catalog
 from trimtab.emit.audit_data import render_json
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import write_workbook
 from trimtab.errors import TrimtabError

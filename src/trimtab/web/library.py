@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.from_audit.plan import switched_part
 from trimtab.errors import InputError
 from trimtab.pipeline.auditing import Progress, ProvenPlan, what_if_beside

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Section, Table, soft
 from trimtab.emit.document import AuditDocument, CapacityPart
+from trimtab.emit.explain import workload_sections
 from trimtab.emit.html.charts import (
     bill_by_hour,
     capacity,
@@ -22,7 +23,6 @@ from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
 from trimtab.emit.sections.finance import finance_figures, finance_headline, finance_sections
-from trimtab.emit.sections.workload import workload_sections
 from trimtab.emit.writers.html import figures_html, section_html, words_html
 from trimtab.web import tables
 from trimtab.web.layout import (

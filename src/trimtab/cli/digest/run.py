@@ -17,9 +17,8 @@ from trimtab.cli.output import PLAIN_WIDTH, colour_wanted, screen_width, write
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.diagnose.weeks import IsoWeek
 from trimtab.emit.blocks import Page
-from trimtab.emit.digest_document import DigestSources, digest_document, render_digest_json
+from trimtab.emit.digest_document import DigestDocument, DigestSources, digest_document, render_digest_json
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.digest import DigestDocument
 from trimtab.emit.sections.digest import digest_page
 from trimtab.emit.verify_document import parse_verification
 from trimtab.emit.writers import mail, markdown, slack, teams, terminal

@@ -27,7 +27,7 @@ from trimtab.cli.what_if import WhatIfOptions
 from trimtab.cli.what_if.run import asked_scenario, planned_otherwise, what_if_sheet
 from trimtab.emit.blocks import plain
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.switched import SwitchedPart
+from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.explain import action_lines, explained
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.sections.audit import audit_headline

@@ -23,8 +23,8 @@ from trimtab.cli.profile import ProfileOptions
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict, judge, mean_of, timeline_of
 from trimtab.diagnose.verdicts import Cause, CauseFinding
 from trimtab.emit.blocks import Chart, Page, Paragraph, Section, Words, bullets, strong
+from trimtab.emit.html.charts import STYLES, activity_chart
 from trimtab.emit.html.markup import PHONE_WIDTH
-from trimtab.emit.html.run_chart import STYLES, activity_chart
 from trimtab.emit.money import percent
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.offers import NodeOffer, board, offers_for

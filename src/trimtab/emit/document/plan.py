@@ -281,3 +281,47 @@ class PlanPart(Part):
     """The year ahead; null if there is nothing to do, and in documents made before this was computed."""
     always_judged: tuple[AlternativePart, ...] = ()
     """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""
+
+
+class SwitchedActionPart(Part):
+    """An action of the plan that was chosen again."""
+
+    id: str | None
+    """Id of the same action in the plan; null if it replaces an action that is off."""
+    lever: str
+    """The lever that saves."""
+    subject: str
+    """What it changes."""
+    effect: str
+    """What to do, in words."""
+    saving_usd_mo: float
+    """Its share of the joint saving; if `shares` is false, what is lost if it alone is left out."""
+    risk: str
+    """low, medium or high."""
+
+
+class SwitchedPart(Part):
+    """The best plan without some actions; with none off, the plan itself."""
+
+    off: tuple[str, ...]
+    """Ids of the actions that are off."""
+    before_usd_mo: float
+    """Today's bill at the plan's rates."""
+    bill_usd_mo: float
+    """The bill with the remaining actions and their replacements."""
+    rest_usd_mo: float
+    """The bill with the remaining actions only."""
+    joint_saving_usd_mo: float
+    """`before_usd_mo` less `bill_usd_mo`, to the cent."""
+    saving_frac: float
+    """That as a share of the bill."""
+    actions: tuple[SwitchedActionPart, ...]
+    """The actions, largest saving first."""
+    shares: bool
+    """True if the actions' savings sum to the joint saving."""
+    proof_saving_frac: float
+    """What the replay of the proof window saves, as a share of its bill."""
+    targets: tuple[TargetPart, ...]
+    """What the targets reach there."""
+    targets_kept: int
+    """How many of them are met."""

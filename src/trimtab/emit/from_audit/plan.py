@@ -21,7 +21,7 @@ from trimtab.emit.document import (
     StepPart,
     TargetPart,
 )
-from trimtab.emit.document.switched import SwitchedActionPart, SwitchedPart
+from trimtab.emit.document.plan import SwitchedActionPart, SwitchedPart
 from trimtab.emit.from_audit.shared import evidence_parts, known, share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.emit.words import canary_steps, target_words

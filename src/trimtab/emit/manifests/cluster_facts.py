@@ -22,6 +22,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.fitting import home_speed
 from trimtab.diagnose.cluster_records import pairs
 from trimtab.emit.manifests.facts import (
+    SERVERS,
     EmitFacts,
     GpuClaim,
     GpuContainer,
@@ -33,7 +34,6 @@ from trimtab.emit.manifests.facts import (
     WorkloadFacts,
 )
 from trimtab.emit.manifests.give_back import GROUP_LABELS
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.errors import InputError, MissingPrice, UnknownName
 from trimtab.fleet.market import Market

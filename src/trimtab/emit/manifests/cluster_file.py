@@ -31,10 +31,12 @@ from trimtab.emit.manifests.facts import (
     EmitFacts,
     NodeClass,
     NodeMaker,
+    ServerSignals,
     Toleration,
     WorkloadFacts,
+    server_signals,
+    signals_of,
 )
-from trimtab.emit.manifests.signals import ServerSignals, server_signals, signals_of
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
 from trimtab.units import HR_PER_WEEK, MS_PER_S

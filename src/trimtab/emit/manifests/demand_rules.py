@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
-from trimtab.emit.manifests.signals import ServerSignals
+from trimtab.emit.manifests.facts import EmitFacts, ServerSignals, ServiceFacts, WorkloadFacts
 from trimtab.fleet.token_work import TokenWork
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_MIN

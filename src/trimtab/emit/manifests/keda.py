@@ -14,12 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from trimtab.deployment.effects import SetReplicaPolicy, Wake
-from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.cron_files import CronSpan
 from trimtab.emit.manifests.demand_rules import READY, series
 from trimtab.emit.manifests.emission import Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
-from trimtab.emit.manifests.kubernetes import scale_target
+from trimtab.emit.manifests.kubernetes import behaviour, scale_target
 from trimtab.emit.manifests.latency_guards import KV_CACHE, guard_query, kv_cache_query, latency_guards
 from trimtab.emit.manifests.prometheus import external_series
 from trimtab.plan.model import Action

@@ -1,7 +1,7 @@
 """HorizontalPodAutoscaler (autoscaling/v2) as replayed, PodDisruptionBudget, and the adapter rules that feed an HPA.
 
 Of several metrics an HPA takes the one that asks for the most replicas, as KEDA's does: the guards of KEDA's triggers are
-external metrics here.
+external metrics here. KEDA's ScaledObjects and staged patches take the behaviours from here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,48 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
 from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, metadata
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.latency_guards import GUARD_LOAD, guard_loads
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
+
+DEFAULT_TOLERANCE_FRAC = 0.1
+"""Of the controller (--horizontal-pod-autoscaler-tolerance); other values need the field, which Kubernetes has from 1.33."""
+
+
+def behaviour(policy: HpaPolicy, *, add_only: bool) -> dict[str, Plain]:
+    """Return both directions: at most the larger of a share and a number of pods per period, after stabilization.
+
+    `add_only` switches scale-down off: the canary of an autoscaler.
+    """
+    if add_only:
+        policy = policy._replace(down_frac=0.0, down_pods=0)
+    return {
+        "scaleUp": _direction(
+            policy.up_frac, policy.up_pods, policy.period_s, policy.up_stabilization_s, policy.tolerance_up_frac
+        ),
+        "scaleDown": _direction(
+            policy.down_frac, policy.down_pods, policy.period_s, policy.down_stabilization_s, policy.tolerance_down_frac
+        ),
+    }
+
+
+def _direction(
+    frac: float, pods: int, period_s: int, stabilization_s: int, tolerance_frac: float
+) -> Mapping[str, Plain]:
+    limits: list[Plain] = [
+        {"type": kind, "value": value, "periodSeconds": period_s}
+        for kind, value in (("Percent", round(frac * 100)), ("Pods", pods))
+        if value > 0
+    ]
+    rules: dict[str, Plain] = {"stabilizationWindowSeconds": stabilization_s}
+    if not limits:
+        return {**rules, "selectPolicy": "Disabled"}
+    if tolerance_frac != DEFAULT_TOLERANCE_FRAC:
+        rules["tolerance"] = f"{tolerance_frac:g}"
+    return {**rules, "selectPolicy": "Max", "policies": limits}
 
 
 def horizontal_pod_autoscaler(

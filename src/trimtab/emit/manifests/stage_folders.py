@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.deployment.effects import BookBlocks
-from trimtab.emit.manifests.behaviour import DEFAULT_TOLERANCE_FRAC
 from trimtab.emit.manifests.emission import ACTION, ApplyStage, ManifestFile, Plain, yaml_text
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, LAYOUTS, NO_SHARING, UNCUT
+from trimtab.emit.manifests.kubernetes import DEFAULT_TOLERANCE_FRAC
 from trimtab.emit.manifests.node_groups import group_needs
 from trimtab.emit.manifests.scope import Scope
 

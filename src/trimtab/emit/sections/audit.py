@@ -7,7 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Folded, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.sections.bill import long_tail_blocks, spend_blocks, token_blocks, use_blocks, waste_blocks
+from trimtab.emit.sections.bill import (
+    broken_blocks,
+    hygiene_blocks,
+    long_tail_blocks,
+    spend_blocks,
+    token_blocks,
+    use_blocks,
+    waste_blocks,
+)
 from trimtab.emit.sections.plan import (
     bridge_blocks,
     closer_look_blocks,
@@ -18,7 +26,6 @@ from trimtab.emit.sections.plan import (
     unjudged_blocks,
 )
 from trimtab.emit.sections.proof import laws_blocks, proof_blocks, robustness_blocks, what_if_blocks
-from trimtab.emit.sections.untidy import broken_blocks, hygiene_blocks
 from trimtab.emit.words import GLOSSARY, days, joint_interval, kept_words, limit_line, moving_in, owned_lines
 
 Made = Callable[[AuditDocument], Sequence[Block]]

@@ -23,7 +23,7 @@ from trimtab.emit.blocks import (
     code,
     strong,
 )
-from trimtab.emit.document.digest import CausePart, DigestPart, PayerPart, RealisedPart, TodoPart, TodosPart
+from trimtab.emit.digest_document import CausePart, DigestPart, PayerPart, RealisedPart, TodoPart, TodosPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.words import days
 from trimtab.units import HR_PER_WEEK
