@@ -1,5 +1,6 @@
 """What holds for every command: its help line, its examples, and a help page that comes at once."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from trimtab.cli import COMMANDS, root
+from trimtab.cli import COMMANDS, ExitCode, root
 
 HEAVY = {"numpy", "pyarrow", "duckdb", "ibis", "numba", "highspy", "pydantic", "rich", "httpx", "yaml"}
 SOLVING = {"highspy", "numba", "scipy"}
@@ -84,3 +85,36 @@ def test_a_misspelt_command_is_answered_with_the_nearest():
 
     assert done.exit_code == 2
     assert "Did you mean 'audit'?" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("audti",), ExitCode.USAGE),
+        (("audit", "--demand", "lots"), ExitCode.USAGE),
+        (("audit", "--demo", "quad-a100", "nowhere"), ExitCode.USAGE),
+        (("explain",), ExitCode.ERROR),
+    ],
+)
+def test_every_error_is_told_in_one_form_whoever_found_it(program, tmp_path, monkeypatch, arguments, code):
+    monkeypatch.chdir(tmp_path)
+
+    ended, out, said = program(*arguments)
+
+    assert ended == code
+    assert out == ""
+    assert next(line for line in said.splitlines() if line.lower().startswith("error")).startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        (code, command)
+        for code in (ExitCode.NO, ExitCode.UNDECIDED, ExitCode.OVER_LIMIT, ExitCode.REQUEUE)
+        for command in re.findall(r"`([a-z]\S*)(?: --check)?`", code.meaning)
+    ],
+)
+def test_a_command_names_the_codes_that_it_ends_with(code, command):
+    shown = CliRunner().invoke(root, [command, "--help"])
+
+    assert re.search(rf"\b{code.value}\b", shown.output)

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import IntEnum
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -119,8 +120,32 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command name -> (module that defines `command`, one-line help), in the order of `trimtab --help`."""
 
 
-_INTERRUPTED = 130
-"""Exit code of a program that SIGINT ended, by shell convention: 128 and the signal's number."""
+class ExitCode(IntEnum):
+    """What the program ends with; each code's meaning is what the page on commands says of it."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> ExitCode:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "done"
+    ERROR = (
+        1,
+        (
+            "an error: its cause and what to do next are on the error stream; of `emit --diff`: applying would change something"
+        ),
+    )
+    USAGE = 2, "the command line was not understood"
+    CREDENTIALS = 3, "credentials are missing or were refused"
+    NO = 4, "no: faults (`emit --check`), targets missed (`review`), roll back (`compare`), reject (`quality`)"
+    UNDECIDED = 5, "the data cannot tell yet (`compare`, `quality`, `review`)"
+    OVER_LIMIT = 10, "more than `--fail-over`: savings (`audit`), growth of the bill (`review`)"
+    REQUEUE = 75, "interrupted by a notice, to be started again (`spot-run`)"
+    INTERRUPTED = 130, "interrupted from the keyboard"
+    """By shell convention: 128 and the number of SIGINT."""
 
 
 class LazyGroup(click.Group):
@@ -171,24 +196,28 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 error, 2 usage, 3 credentials, 10 savings above --fail-over, 130 interrupted."""
+    """Run the command line and exit with an `ExitCode`, or with the code of a program that it ran."""
     try:
         code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
-    except click.ClickException as error:
-        lines = io.StringIO()
-        error.show(file=lines)
-        click.echo(shown(lines.getvalue()), err=True, nl=False)
+    except click.exceptions.NoArgsIsHelpError as error:  # its message is the help
+        say(error.format_message(), err=True)
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            say(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+        _fail(error.format_message(), error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except TrimtabError as error:
-        say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(str(error))}", err=True)
-        sys.exit(error.exit_code)
+        _fail(str(error), error.exit_code)
     except OSError as error:
         if error.filename is None:
             raise
-        cause = f"{error.filename}: {error.strerror or type(error).__name__}"
-        say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(cause)}", err=True)
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+        _fail(f"{error.filename}: {error.strerror or type(error).__name__}", ExitCode.ERROR)
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(message)}", err=True)
+    sys.exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
+from trimtab.cli import ExitCode
 from trimtab.cli.options import (
     FILE_OR_FOLDER,
     AnswerOptions,
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
 
 SEED = 7
-EXIT_ROLL_BACK = 4
-"""The canary is worse with statistical certainty."""
-EXIT_HOLD = 5
-"""The runs do not decide it yet."""
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
@@ -106,11 +103,11 @@ def command(options: CompareOptions) -> int:
     write_sheet(_sheet(found, present, other, options.split), answer.output_format, out=answer.out, fields=fields)
     match found.verdict:
         case CanaryVerdict.PROMOTE:
-            return 0
+            return ExitCode.DONE
         case CanaryVerdict.ROLL_BACK:
-            return EXIT_ROLL_BACK
+            return ExitCode.NO
         case CanaryVerdict.HOLD:
-            return EXIT_HOLD
+            return ExitCode.UNDECIDED
         case _:
             assert_never(found.verdict)
 

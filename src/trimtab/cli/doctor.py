@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli import ExitCode
 from trimtab.cli.options import (
     FILE,
     AnswerOptions,
@@ -82,7 +83,7 @@ def command(options: DoctorOptions) -> None:
     else:
         write_answer(_sheet(rows), options.answer)
     if refused:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.ERROR)
 
 
 def _of_server(source: ServerOptions) -> tuple[list[DoctorFinding], bool]:

@@ -17,7 +17,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trimtab.cli import COMMANDS, root
+from trimtab.cli import COMMANDS, ExitCode, root
 from trimtab.cli.settings import defaults, env_name
 from trimtab.emit.document import AuditDocument
 from trimtab.fleet.settings import Alternatives, Assumptions, Bands, Effort, Hygiene, Limits, Ownership, Planning
@@ -38,15 +38,6 @@ installs alone, are those of `trimtab-runtime --help`.
 
 | code | meaning |
 |---|---|
-| 0 | done |
-| 1 | an error: its cause and what to do next are on the error stream; of `emit --diff`: applying would change something |
-| 2 | the command line was not understood |
-| 3 | credentials are missing or were refused |
-| 4 | no: faults (`emit --check`), targets missed (`review`), roll back (`compare`), reject (`quality`) |
-| 5 | the data cannot tell yet (`compare`, `quality`, `review`) |
-| 10 | more than `--fail-over`: savings (`audit`), growth of the bill (`review`) |
-| 75 | interrupted by a notice, to be started again (`spot-run`) |
-| 130 | interrupted from the keyboard |
 """
 
 
@@ -55,7 +46,8 @@ def commands_page() -> str:
     names = [f"trimtab {name}" for name in COMMANDS]
     contents = "\n".join(f"- [{name}](#{name.replace(' ', '-')}): {COMMANDS[name.split()[1]][1]}" for name in names)
     parts = [f"## {path}\n\n```text\n{text}\n```\n" for path, text in _helps(root, "trimtab") if path != "trimtab"]
-    return "\n".join([_COMMANDS_HEAD, f"## All commands\n\n{contents}\n", *parts])
+    codes = "".join(f"| {code.value} | {code.meaning} |\n" for code in ExitCode)
+    return "\n".join([_COMMANDS_HEAD + codes, f"## All commands\n\n{contents}\n", *parts])
 
 
 def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.cli import say
+from trimtab.cli import ExitCode, say
 from trimtab.cli.audit import AuditOptions
 from trimtab.cli.audit.render import check_fields, render_audit
 from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
@@ -39,8 +39,6 @@ from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
 from trimtab.web.tables import audit_workbook
 
-EXIT_OVER = 10
-"""Exit code if the savings found exceed --fail-over."""
 REPORT = Path("trimtab-report") / "report.html"
 FINANCE = "finance.html"
 
@@ -74,7 +72,7 @@ def run_audit(options: AuditOptions) -> int:
         for note in notes:
             say(note, err=True)
     limit = options.fail_over_usd_mo
-    return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
+    return ExitCode.OVER_LIMIT if limit is not None and document.plan.joint_saving_usd_mo > limit else ExitCode.DONE
 
 
 def _check_output(answer: AnswerOptions) -> None:

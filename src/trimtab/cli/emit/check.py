@@ -18,15 +18,12 @@ from trimtab.check import (
 )
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
 from trimtab.check.documents import Folder, read_folder
+from trimtab.cli import ExitCode
 from trimtab.cli.emit import EmitOptions
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, sheet_comment, write, write_sheet
 from trimtab.errors import UsageError
 from trimtab.sources.kubernetes.manifests import read_manifests
 
-EXIT_FAULTS = 4
-"""Exit code of a check that found errors."""
-EXIT_DIFFERS = 1
-"""Exit code of `--diff` where applying would change something, as that of `diff`."""
 _CLAIMS = "resource.k8s.io"
 """The API group whose kinds refer to one another: whoever has one of them is asked for all."""
 
@@ -57,7 +54,7 @@ def run_check(root: Path, options: EmitOptions) -> int:
         write("\n".join([*map(str, checked.faults), _verdict(checked, root, options)]), None)
     else:
         write_sheet(_check_sheet(checked, root, options), options.output_format)
-    return EXIT_FAULTS if checked.errors else 0
+    return ExitCode.NO if checked.errors else ExitCode.DONE
 
 
 def run_diff(root: Path, options: EmitOptions) -> int:
@@ -78,7 +75,7 @@ def run_diff(root: Path, options: EmitOptions) -> int:
         write(sheet_comment("emit diff", f"Applying {root} would change {what}", sheet), None)
     else:
         write_sheet(sheet, options.output_format)
-    return EXIT_DIFFERS if applied else 0
+    return ExitCode.ERROR if applied else ExitCode.DONE
 
 
 def _schemas(options: EmitOptions) -> Schemas:

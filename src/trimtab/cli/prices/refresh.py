@@ -20,7 +20,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.own_rates import read_overrides
 from trimtab.catalog.prices import ANY_REGION, PriceBook, PriceKey
 from trimtab.catalog.providers import PRICE_LISTED
-from trimtab.cli import say
+from trimtab.cli import ExitCode, say
 from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed, percent, write_answer
 from trimtab.errors import SourceError, UsageError
@@ -391,7 +391,7 @@ def command(options: PricesRefreshOptions) -> None:
         write_price_file(options.path, former, merged_history(former.listed, found, asked.now.date()))
         say(f"{options.path}: written; use it with --prices {options.path} or TRIMTAB_PRICES={options.path}", err=True)
     if failed:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.ERROR)
 
 
 def _request(options: PricesRefreshOptions) -> RefreshRequest:

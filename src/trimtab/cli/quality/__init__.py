@@ -18,11 +18,6 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.output import ROW_FORMATS, Format
 
-EXIT_REJECTED = 4
-"""Exit code if the candidate is worse than the margin allows."""
-EXIT_UNDECIDED = 5
-"""Exit code if the samples do not decide."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOptions:

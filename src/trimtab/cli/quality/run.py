@@ -9,8 +9,9 @@ from datetime import date
 
 import numpy as np
 
+from trimtab.cli import ExitCode
 from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_sheet
-from trimtab.cli.quality import EXIT_REJECTED, EXIT_UNDECIDED, QualityOptions
+from trimtab.cli.quality import QualityOptions
 from trimtab.diagnose.quality import (
     ALL,
     FALSE_ACCEPT_FRAC,
@@ -203,7 +204,11 @@ def _watch_line(watch: WatchPlan) -> str:
     )
 
 
-_EXIT = {QualityVerdict.ACCEPT: 0, QualityVerdict.REJECT: EXIT_REJECTED, QualityVerdict.MORE: EXIT_UNDECIDED}
+_EXIT = {
+    QualityVerdict.ACCEPT: ExitCode.DONE,
+    QualityVerdict.REJECT: ExitCode.NO,
+    QualityVerdict.MORE: ExitCode.UNDECIDED,
+}
 
 
 def run_quality(options: QualityOptions) -> int:

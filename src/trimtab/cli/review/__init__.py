@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli import ExitCode
 from trimtab.cli.options import (
     AnswerOptions,
     answer_options,
@@ -28,12 +29,6 @@ from trimtab.cli.progress import progress_bar, set_verbosity
 if TYPE_CHECKING:
     from trimtab.review import Review
 
-EXIT_BREAKS = 4
-"""Exit code where a target that was kept is missed, or pods would not run."""
-EXIT_UNJUDGED = 5
-"""Exit code where some workload that changes could not be replayed."""
-EXIT_OVER = 10
-"""Exit code where the bill grows by more than --fail-over."""
 _PATH = click.Path(exists=True, path_type=Path)
 
 
@@ -108,8 +103,8 @@ def command(options: ReviewOptions) -> int:
 
 def _ended(found: Review, fail_over_usd_mo: float | None) -> int:
     if not found.passes:
-        return EXIT_BREAKS
+        return ExitCode.NO
     if found.unjudged:
-        return EXIT_UNJUDGED
+        return ExitCode.UNDECIDED
     over = fail_over_usd_mo is not None and found.change_usd_mo > fail_over_usd_mo
-    return EXIT_OVER if over else 0
+    return ExitCode.OVER_LIMIT if over else ExitCode.DONE
