@@ -36,13 +36,12 @@ from trimtab.emit.document import AuditDocument
 from trimtab.errors import InputError, SourceError
 from trimtab.pipeline.auditing import Progress, ProvenPlan
 from trimtab.plan.verify.verification import Verification
-from trimtab.sources.clouds import CloudMachine, CloudMonitor, CloudReading
+from trimtab.sources.clouds import CloudMachine, CloudMonitor, CloudReading, QuotaReading, quotas_text, settings_text
 from trimtab.sources.clouds.aws import CloudWatch, aws_quotas, described
 from trimtab.sources.clouds.azure import AzureMonitor, azure_quotas
 from trimtab.sources.clouds.clients import AwsClient, aws_client, aws_items
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.clouds.google import GoogleMonitoring, describe, google_quotas
-from trimtab.sources.clouds.quotas import QuotaReading, quotas_text, settings_text
 from trimtab.sources.hour_grid import HourGrid
 from trimtab.sources.http import WebServer
 from trimtab.sources.kubernetes.api import ApiAnswer, KubeApi

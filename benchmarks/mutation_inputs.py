@@ -40,7 +40,7 @@ from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
 from trimtab.sources.bills.commitments import read_inventory, read_owned
 from trimtab.sources.cheap_hours import read_cheap_hours
-from trimtab.sources.clouds.quotas import read_quotas
+from trimtab.sources.clouds import read_quotas
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.sources.prometheus.dcgm import GpuLabels

@@ -16,7 +16,7 @@ from benchmarks.fuzz_places import DUMP, JOBS, NODES
 from benchmarks.mutation_kinds import OWN, START, Kind, parquet_bytes, refusal, run_command, text_lines, via_file
 from benchmarks.mutation_wounds import in_bytes, in_cells, in_json, in_lines, in_parquet, in_text, in_yaml
 from benchmarks.reference.scrape import read_scrape
-from trimtab.cli.replay.spot import read_availability
+from trimtab.cli.replay.run import read_availability
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.diagnose.quality import QualityRule, judged, paired
 from trimtab.errors import InputError

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.autoscale import game
 from benchmarks.spot import SPOT_PRICE
 from benchmarks.traces import STEP_S, Demand, data_argument, demands
-from trimtab.cli.replay.spot import read_availability
+from trimtab.cli.replay.run import read_availability
 from trimtab.ledger.arrays import Flags
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, StaticReplicas

@@ -8,7 +8,7 @@ from tests.fleets import MONDAY, FleetRows, at
 from tests.plan.fleets import KeptOutcomes
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.audit.render import render_markdown
+from trimtab.cli.audit.run import render_markdown
 from trimtab.deployment.effects import BuySpendPlan
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan

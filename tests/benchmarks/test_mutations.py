@@ -33,8 +33,8 @@ OWN_FILES = {
 READ_ELSEWHERE = {
     "_machine_code.machine_code_folder": "its own sources",
     "cli.outcome_cache.program_digest": "its own sources",
-    "cli.audit.render.render_audit": "text that it wrote a moment before",
-    "cli.audit.render._columns": "text that it wrote a moment before",
+    "cli.audit.run.render_audit": "text that it wrote a moment before",
+    "cli.audit.run._columns": "text that it wrote a moment before",
     "emit.manifests.claim_templates.new_claims": "text that it wrote a moment before",
     "emit.audit_data.published_schema": "a file of the package",
     "physics.fitted.read_fit": "a file of the package",

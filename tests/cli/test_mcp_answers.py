@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trimtab.cli.mcp.answers import MOST_BYTES, Answer, answer_text, lines_text, short_words
+from trimtab.cli.mcp.tools import MOST_BYTES, Answer, answer_text, lines_text, short_words
 
 HOSTILE = "\x1b[31m=cmd|' /C calc'!A0\u202e<script>"
 TEXT = st.one_of(st.text(max_size=40), st.sampled_from([HOSTILE, "ü" * 300, "x" * 10_000, '"' * 500]))

@@ -16,9 +16,8 @@ from mcp.client.stdio import stdio_client
 from tests.web.fleet import Shelf, whole
 
 from trimtab.cli import COMMANDS, root
-from trimtab.cli.mcp.answers import short_words
 from trimtab.cli.mcp.run import mcp_server
-from trimtab.cli.mcp.tools import Toolbox
+from trimtab.cli.mcp.tools import Toolbox, short_words
 from trimtab.cli.serve.run import plans_again
 from trimtab.emit.audit_data import parse_document, render_json
 from trimtab.errors import InputError, UnknownName, UsageError

@@ -7,7 +7,7 @@ from tests.sources.answering_server import answering
 from tests.sources.clouds.test_quotas import aws
 from tests.tables.bundles import META, node, tables, usage
 
-from trimtab.sources.clouds.quotas import read_quotas
+from trimtab.sources.clouds import read_quotas
 from trimtab.tables.bundle import write_bundle
 
 

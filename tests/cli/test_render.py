@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tests.emit.example import example_audit
 
-from trimtab.cli.audit.render import render_audit
+from trimtab.cli.audit.run import render_audit
 from trimtab.cli.output import Format
 from trimtab.emit.audit_document import audit_document
 

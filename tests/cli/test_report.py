@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from tests.emit.example import example_audit
 
-from trimtab.cli.audit.render import render_audit
+from trimtab.cli.audit.run import render_audit
 from trimtab.cli.output import Format
 from trimtab.emit.audit_document import audit_document
 

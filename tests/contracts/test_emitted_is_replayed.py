@@ -325,7 +325,11 @@ def test_random_fleets_meet_every_lever_of_a_workload():
 
     # blocks are sold for newer machines than these, overflow takes a quota that is too small, and a faster start pulls that
     # were measured: they are met in tests/plan/test_block_options.py, tests/levers/test_overflow.py and test_faster_start.py
-    assert {lever.name for lever in BUILT_IN if lever.kinds} - met - {"capacity-block", "overflow", "faster-start"} == set()
+    assert {lever.name for lever in BUILT_IN if lever.kinds} - met - {
+        "capacity-block",
+        "overflow",
+        "faster-start",
+    } == set()
 
 
 def test_the_order_in_which_effects_are_stated_changes_nothing():

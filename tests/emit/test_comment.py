@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings, strategies as st
 from tests.emit.example import example_audit
 
-from trimtab.cli.audit.render import render_github_comment
+from trimtab.cli.audit.run import render_github_comment
 from trimtab.cli.review.tables import review_comment
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Folded, Paragraph, bullets, table

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.emit.example import example_audit
 
-from trimtab.cli.audit.render import COLUMNS, render_csv, render_github_comment, render_markdown
+from trimtab.cli.audit.run import COLUMNS, render_csv, render_github_comment, render_markdown
 from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.explain import explain_action

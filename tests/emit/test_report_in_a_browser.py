@@ -75,7 +75,8 @@ def test_the_plan_and_tables_of_words_need_no_wider_screen_than_a_phone(report):
     wide = report.evaluate(
         "[...document.querySelectorAll('table.plan, table.stacked')]"
         ".filter((table) => table.scrollWidth > table.parentElement.clientWidth + 1)"
-        ".map((table) => `${table.className} ${table.scrollWidth} ${table.parentElement.clientWidth} ${table.tBodies[0].textContent.slice(0, 90)}`)"
+        ".map((table) => `${table.className} ${table.scrollWidth} ${table.parentElement.clientWidth} `"
+        " + table.tBodies[0].textContent.slice(0, 90))"
     )
 
     assert report.evaluate("document.querySelectorAll('table.stacked').length") > 0

@@ -106,7 +106,10 @@ USUAL, SHORT = (400.0, 100.0, 250.0), (210.0, 100.0, 60.0)
     [
         ([USUAL] * 12 + [SHORT] * 3, [(110.0, True, True), (300.0, True, False), (210.0, False, True)]),
         ([USUAL] * 12 + [SHORT] * 2, [(300.0, True, False)]),  # two short loads may be chance
-        ([(310.0, 10.0, 250.0)] * 12 + [(120.0, 10.0, 60.0)] * 3, [(120.0, False, True)]),  # its images are a small part
+        (
+            [(310.0, 10.0, 250.0)] * 12 + [(120.0, 10.0, 60.0)] * 3,
+            [(120.0, False, True)],
+        ),  # its images are a small part
     ],
 )
 def test_loads_count_where_several_were_far_shorter_alone_and_beside_images(pods, expected):

@@ -8,7 +8,7 @@ import pytest
 from tests.emit.example import example_audit
 from tests.fleets import FleetRows, at
 
-from trimtab.cli.audit.render import render_audit
+from trimtab.cli.audit.run import render_audit
 from trimtab.cli.output import Format
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.audit_document import audit_document

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
+from trimtab.emit.manifests.signals import SERVERS
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
 from trimtab.emit.manifests.cron_files import cron_spans, held_stretches, notebook_hours
@@ -18,7 +19,6 @@ from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.prometheus import prometheus_rule
-from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.token_work import TokenWork
 from trimtab.pipeline import open_demo
 from trimtab.plan.model import Risk

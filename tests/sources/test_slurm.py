@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError, UsageError
-from trimtab.sources.slurm import collect_slurm, nodes_of_json, nodes_of_sinfo, nodes_of_text, read_slurm
+from trimtab.sources.slurm import (
+    STATES,
+    collect_slurm,
+    jobs_of_json,
+    jobs_of_text,
+    nodes_of_json,
+    nodes_of_sinfo,
+    nodes_of_text,
+    read_slurm,
+)
 from trimtab.sources.slurm.dumps import Account, gres_gpus, hosts, tres_gpus, zone_of
-from trimtab.sources.slurm.jobs import STATES, jobs_of_json, jobs_of_text
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 

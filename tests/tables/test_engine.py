@@ -13,13 +13,14 @@ from trimtab.cli import main
 from trimtab.errors import BundleError, InputError, SourceError, UsageError
 from trimtab.ledger.allocation_expr import allocation_expr, cost_by, unallocated_expr
 from trimtab.ledger.arrays import apportion_groups
-from trimtab.tables.engine import WAREHOUSES, open_engine
 from trimtab.tables.rollup import (
     KEYS,
     SAMPLE_SCHEMA,
+    WAREHOUSES,
     complete_samples,
     histogram_expr,
     hourly_samples,
+    open_engine,
     rollup_spans,
     usage_expr,
 )

@@ -105,7 +105,7 @@ def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[DoctorFinding
     from trimtab.fleet.market import Market
     from trimtab.fleet.settings import Settings
     from trimtab.sources.bundle_doctor import bundle_findings, quota_findings, refuses
-    from trimtab.sources.clouds.quotas import read_quotas
+    from trimtab.sources.clouds import read_quotas
     from trimtab.tables.checks import checked_bundle
 
     bundle, catalog, settings = checked_bundle(folder), load_catalog(options.prices), Settings()

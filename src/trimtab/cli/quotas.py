@@ -14,7 +14,7 @@ from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write, write_a
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
+    from trimtab.sources.clouds import NodeQuota, QuotaReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def command(options: QuotasOptions) -> None:
     """
     if not (options.regions or options.projects or options.places):
         raise UsageError("whose quotas? give --aws REGION, --gcp-project ID or --azure SUBSCRIPTION@LOCATION")
-    from trimtab.sources.clouds.quotas import quotas_text, settings_text
+    from trimtab.sources.clouds import quotas_text, settings_text
 
     quotas: list[NodeQuota] = []
     for reading in _readings(options):

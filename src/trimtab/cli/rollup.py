@@ -46,8 +46,7 @@ def command(options: RollupOptions) -> None:
       trimtab rollup telemetry.dcgm --engine 'trino://user@trino:8080/hive'
     """
     from trimtab.cli.progress import set_verbosity
-    from trimtab.tables.engine import open_engine
-    from trimtab.tables.rollup import complete_samples, rollup_spans, write_usage
+    from trimtab.tables.rollup import complete_samples, open_engine, rollup_spans, write_usage
 
     set_verbosity(options.verbose, quiet=False)
     with open_engine(options.engine) as opened:

@@ -19,7 +19,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
 from trimtab.fleet.starts import FEWEST, starts_of
-from trimtab.sources.clouds.quotas import NodeQuota
+from trimtab.sources.clouds import NodeQuota
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.doctor import DoctorFinding, FindingStatus, activity, bill, history, price_book
 from trimtab.tables.bundle import Bundle

@@ -12,10 +12,10 @@ from trimtab.catalog import CapacityType, load_catalog
 from trimtab.errors import InputError, SourceError
 from trimtab.fleet.reach import quotas_of
 from trimtab.sources.bundle_doctor import quota_findings
+from trimtab.sources.clouds import NodeQuota, quotas_text, read_quotas, settings_text
 from trimtab.sources.clouds.aws import aws_quotas
 from trimtab.sources.clouds.azure import azure_quotas
 from trimtab.sources.clouds.google import google_quotas
-from trimtab.sources.clouds.quotas import NodeQuota, quotas_text, read_quotas, settings_text
 from trimtab.sources.prometheus.doctor import FindingStatus
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle

@@ -11,9 +11,11 @@ import click
 from trimtab.cli.options import (
     FILE,
     AnswerOptions,
+    ScenarioOptions,
     answer_options,
     at_option,
     bundle_argument,
+    cloud_option,
     demo_option,
     group,
     option,
@@ -21,11 +23,12 @@ from trimtab.cli.options import (
     owned_option,
     prices_option,
     quiet_option,
+    quota_option,
     set_option,
+    spot_max_option,
     verbose_option,
 )
 from trimtab.cli.output import Format
-from trimtab.cli.scenario_options import ScenarioOptions, cloud_option, quota_option, spot_max_option
 from trimtab.cli.server_options import ServerOptions
 
 

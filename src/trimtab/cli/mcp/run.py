@@ -16,7 +16,7 @@ from pydantic import Field
 
 from trimtab._version import __version__
 from trimtab.cli.mcp import McpOptions
-from trimtab.cli.mcp.answers import short_words
+from trimtab.cli.mcp.tools import short_words
 from trimtab.cli.progress import set_verbosity
 from trimtab.errors import TrimtabError
 

@@ -142,8 +142,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay fleet/ --pool --emit-pool pool/
     """
     from trimtab.cli.replay.page import capacity_picture, lines, replay_page
-    from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
-    from trimtab.cli.replay.spot import spot_asked
+    from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace, spot_asked
     from trimtab.fleet.settings import Settings
 
     set_verbosity(0, options.quiet)

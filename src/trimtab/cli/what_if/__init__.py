@@ -10,19 +10,22 @@ import click
 
 from trimtab.cli.options import (
     AnswerOptions,
+    ScenarioOptions,
     answer_options,
     at_option,
     bundle_argument,
+    cloud_option,
     demo_option,
     group,
     options_from,
     owned_option,
     prices_option,
     quiet_option,
+    quota_option,
     set_option,
+    spot_max_option,
     verbose_option,
 )
-from trimtab.cli.scenario_options import ScenarioOptions, cloud_option, quota_option, spot_max_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,9 +61,7 @@ class Candidate:
     """What it asks of the team."""
 
 
-def candidate_of(
-    evaluator: Evaluator, deployment: Deployment, outcome: Outcome, market: Market
-) -> Candidate | None:
+def candidate_of(evaluator: Evaluator, deployment: Deployment, outcome: Outcome, market: Market) -> Candidate | None:
     """Return the candidate that a deployment with this outcome makes; None where it would share nodes and fills them alone."""
     case, place = evaluator.case, evaluator.place(deployment)
     slots = outcome.slots(place)

@@ -17,9 +17,8 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError
-from trimtab.sources.clouds import SHARES, CloudGpu, CloudMachine, CloudReading, Tell
+from trimtab.sources.clouds import SHARES, CloudGpu, CloudMachine, CloudReading, NodeQuota, QuotaReading, Tell
 from trimtab.sources.clouds.clients import AwsClient, aws_client, aws_items
-from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
 

@@ -15,8 +15,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import SourceError
-from trimtab.sources.clouds import CloudGpu, CloudMachine, CloudReading, Tell
-from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
+from trimtab.sources.clouds import CloudGpu, CloudMachine, CloudReading, NodeQuota, QuotaReading, Tell
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.http import WebServer
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, S_PER_HR
