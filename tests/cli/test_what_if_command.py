@@ -53,6 +53,13 @@ def test_dearer_prices_raise_the_bill_of_today_in_proportion_and_that_of_a_plan_
     assert planned["base"] < planned["scenario"] <= 2 * planned["base"] * 1.001
 
 
+@pytest.mark.parametrize(("change", "is_said"), [(("--demand", "+20%"), True), (("--price", "all+100%"), False)])
+def test_a_bill_that_grows_by_whole_nodes_is_said_to(change, is_said):
+    result = CliRunner().invoke(root, ["what-if", "--demo", DEMO, *change, "-q"])
+
+    assert ("1.2 times the demand is 2 times the bill" in " ".join(result.output.split())) == is_said
+
+
 SERVICES = "three-small-models"
 
 

@@ -24,6 +24,8 @@ BILL_TODAY, BILL_UNDER_PLAN, SAVING, WORK = (
 HEADLINE_FIGURES = (BILL_TODAY, BILL_UNDER_PLAN, SAVING, WORK)
 """The figures that matter most."""
 _APART = ", "
+_WHOLE_NODES_FRAC = 0.05
+"""A bill that is further than this from the demand's multiple says more of whole nodes than of the demand."""
 _SPAN = 3
 """Runs of at least this many consecutive ids are shown as a range."""
 
@@ -108,6 +110,13 @@ def compared_notes(found: WhatIf) -> list[str]:
     ]
     if found.other is None:
         notes.append(f"No plan is possible in this scenario: {found.refused}.")
+    elif found.scenario.demand != 1 and not found.scenario.prices and found.base.before_usd_mo:
+        times = found.other.before_usd_mo / found.base.before_usd_mo
+        if abs(times / found.scenario.demand - 1) > _WHOLE_NODES_FRAC:
+            notes.append(
+                f"As the fleet runs today, {found.scenario.demand:g} times the demand is {times:.3g} times the bill, because "
+                "nodes are whole: compare the bills under the plans, not the savings."
+            )
     return notes
 
 

@@ -141,12 +141,10 @@ def what_if(
 def _answer(found: WhatIf) -> list[Html]:
     """Return the two worlds side by side."""
     figures = compared(found)
-    refused = (
-        [] if found.other else [tag("div", tag("p", safe(compared_notes(found)[1])), class_="notice", role="note")]
-    )
+    notices = [tag("div", tag("p", safe(note)), class_="notice", role="note") for note in compared_notes(found)[1:]]
     return [
         tag("p", tag("strong", f"What if: {safe('; '.join(found.scenario.words()))}"), class_="headline"),
-        *refused,
+        *notices,
         _compared_figures(figures),
         *(_compared(section, list(rows)) for section, rows in groupby(figures, key=lambda row: row.section)),
     ]
