@@ -2,9 +2,7 @@
 
 from math import inf
 
-import numba
-
-from trimtab.replay.compiled import admit
+from trimtab.replay.compiled import admit, compiled
 from trimtab_runtime.policies import batching
 from trimtab_runtime.policies.batching import BatchRule, Cap, Cycle, Echo, Learned, Moment, Returns, Round, RunTime
 
@@ -33,5 +31,5 @@ def test_the_compiled_rule_decides_as_the_plain_one():
     )
     admit(batching)
 
-    assert numba.njit(one_decision)(*arguments) == one_decision(*arguments)
+    assert compiled(one_decision)(*arguments) == one_decision(*arguments)
     assert one_decision(*arguments)[1] == 32

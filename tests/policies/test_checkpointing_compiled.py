@@ -2,11 +2,10 @@
 
 from math import inf
 
-import numba
 import pytest
 from packages.runtime.tests.policies.test_checkpointing import RULE
 
-from trimtab.replay.compiled import admit
+from trimtab.replay.compiled import admit, compiled
 from trimtab_runtime.policies import checkpointing
 from trimtab_runtime.policies.checkpointing import (
     NOTHING_ANSWERED,
@@ -21,7 +20,7 @@ CALM = Observation(
 STATE = CheckpointState(900.0, NOTHING_ANSWERED)
 
 
-@numba.njit
+@compiled
 def decided(rule, state, observation):
     state, decision = decide(rule, state, observation)
     return state.saved_at_s, decision.value

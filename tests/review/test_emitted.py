@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
-from trimtab.emit.manifests.signals import SERVERS
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
 from trimtab.emit.manifests.cron_files import cron_spans, held_stretches, notebook_hours
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.facts import Autoscaler, NodeMaker
+from trimtab.emit.manifests.facts import SERVERS, Autoscaler, NodeMaker
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
