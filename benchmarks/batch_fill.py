@@ -8,20 +8,17 @@ runs, of 1, 2 or 4 GPUs and half an hour to six hours, on nodes that stay up. Ha
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 from tests.fleets import FleetRows
 
-from benchmarks.enact import proved_fleet, row_of
+from benchmarks.enact import proved_fleet
+from benchmarks.lever_worth import Row, files_off_frac, run
 from benchmarks.proving.score import ANY_PAYBACK
 from trimtab.cli.settings import resolve
-from trimtab.emit.manifests.facts import NodeMaker
 from trimtab.fleet.model import RUN_KINDS
 from trimtab.plan.options.workload_options import WorkloadOptions
 from trimtab.plan.planner import Planned, plan_of
@@ -35,20 +32,13 @@ _LE_S = (1.0, 2.0, 4.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One fleet: bills of the fit window, and what its files say."""
+class FilledRow(Row):
+    """One fleet: bills of the fit window, in which the choice is made, and what its files say."""
 
-    seed: int
-    before_usd: float
-    without_usd: float
-    with_usd: float
     gap_frac: float
     families: int
     beside: int
     """Families of runs that take GPUs beside services."""
-    targets: int
-    targets_kept: int
-    files_off_frac: float
 
 
 def drawn(seed: int) -> FleetRows:
@@ -90,26 +80,27 @@ def _runs(rows: FleetRows, rng: random.Random, name: str) -> None:
     rows.workloads[name] = {"deferrable": {"within_hr": 8}} if rng.random() < 0.5 else {"targets": [target]}
 
 
-def row_of_seed(seed: int) -> Row:
+def row_of_seed(seed: int) -> FilledRow:
     """Plan, prove, write and read one fleet."""
     flags = [text for flag, text in pairwise(ANY_PAYBACK) if flag == "--set"]
     fleet = proved_fleet(str(seed), drawn(seed).bundle(), resolve(file=None, environ={}, flags=flags).settings)
     planned, proof = fleet.planned, fleet.proven.proof
     kinds = {workload.name: workload.kind for workload in planned.fleet.workloads}
     runs = {name for name, kind in kinds.items() if kind in RUN_KINDS}
-    with tempfile.TemporaryDirectory() as folder:
-        found = row_of(fleet, NodeMaker.KARPENTER, Path(folder))
-    return Row(
+    beside = sum(name in runs and one.sharing is not None for name, one in planned.deployments.items())
+    gap_frac = planned.plan.gap_frac
+    return FilledRow(
         seed=seed,
-        before_usd=usd(planned.plan.before_micro_usd),
+        said=f"beside {beside} of {len(runs)}, gap {gap_frac:.2%}, today ${usd(planned.plan.before_micro_usd):,.0f}",
         without_usd=usd(_apart(planned, runs).plan.after_micro_usd),
         with_usd=usd(planned.plan.after_micro_usd),
-        gap_frac=planned.plan.gap_frac,
+        chosen=beside > 0,
+        gap_frac=gap_frac,
         families=len(runs),
-        beside=sum(name in runs and one.sharing is not None for name, one in planned.deployments.items()),
+        beside=beside,
         targets=len(proof.targets),
         targets_kept=sum(target.kept is not False for target in proof.targets),
-        files_off_frac=found.off_frac,
+        files_off_frac=files_off_frac(fleet),
     )
 
 
@@ -127,41 +118,13 @@ def _apart(planned: Planned, runs: set[str]) -> Planned:
     return plan_of(replace(prospects, options=tuple(map(apart, prospects.options))), lambda _stage, _share: None)
 
 
-def main() -> None:
-    """Print a line a fleet, and the totals as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fleets", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    rows = []
-    for seed in range(arguments.seed, arguments.seed + arguments.fleets):
-        row = row_of_seed(seed)
-        rows.append(row)
-        print(
-            f"{seed:3d}  today ${row.before_usd:9,.0f}  without ${row.without_usd:9,.0f}  with ${row.with_usd:9,.0f}  gap "
-            f"{row.gap_frac:.2%}  beside {row.beside} of {row.families}  targets {row.targets_kept}/{row.targets}  files "
-            f"{row.files_off_frac:+.2%}",
-            flush=True,
-        )
-    without, together = sum(row.without_usd for row in rows), sum(row.with_usd for row in rows)
-    print(
-        json.dumps(
-            {
-                "benchmark": "batch_fill",
-                "fleets": len(rows),
-                "chosen_in": sum(row.beside > 0 for row in rows),
-                "families_beside": sum(row.beside for row in rows),
-                "families": sum(row.families for row in rows),
-                "bill_less_frac": round(1 - together / without, 4),
-                "dearer": sum(row.with_usd > row.without_usd + 0.01 for row in rows),
-                "widest_gap_frac": round(max(row.gap_frac for row in rows), 4),
-                "targets": sum(row.targets for row in rows),
-                "targets_kept": sum(row.targets_kept for row in rows),
-                "worst_files_off_frac": round(max(abs(row.files_off_frac) for row in rows), 4),
-            }
-        )
-    )
+def _more(rows: Sequence[FilledRow]) -> dict[str, object]:
+    return {
+        "families_beside": sum(row.beside for row in rows),
+        "families": sum(row.families for row in rows),
+        "widest_gap_frac": round(max(row.gap_frac for row in rows), 4),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    run("batch_fill", __doc__, row_of_seed, _more)

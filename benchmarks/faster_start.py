@@ -9,45 +9,25 @@ two weeks and billed on two others.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 from tests.contracts.random_fleets import LE_S, SHARES
 from tests.fleets import FleetRows, few_machines
 
-from benchmarks.enact import proved_fleet, proved_without, row_of
-from trimtab.emit.manifests.facts import NodeMaker
+from benchmarks.enact import proved_fleet
+from benchmarks.lever_worth import Row, compared, run
 from trimtab.fleet.settings import Assumptions, Planning, Settings
 from trimtab.levers import faster_start
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import Bundle
-from trimtab.units import usd
 
 DAYS = 28
 NAME = "prod/api"
 MACHINES = few_machines("g5.xlarge")
 PLANNING = Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One fleet: bills of the proof window, which the plan never saw, and what its files say."""
-
-    seed: int
-    start_s: float
-    pull_s: float
-    as_is_usd: float
-    faster_usd: float
-    chosen: bool
-    targets: int
-    targets_kept: int
-    files_off_frac: float
 
 
 def drawn(seed: int) -> tuple[Bundle, Settings, float, float]:
@@ -97,54 +77,8 @@ def row_of_seed(seed: int) -> Row:
     """Plan, prove, write and read one fleet."""
     bundle, settings, start_s, pull_s = drawn(seed)
     fleet = proved_fleet(str(seed), bundle, settings, MACHINES)
-    targets = fleet.proven.proof.targets
-    with tempfile.TemporaryDirectory() as folder:
-        found = row_of(fleet, NodeMaker.KARPENTER, Path(folder) / "files")
-    return Row(
-        seed=seed,
-        start_s=start_s,
-        pull_s=pull_s,
-        as_is_usd=usd(proved_without(fleet, faster_start.NAME).proof.after_micro_usd),
-        faster_usd=usd(fleet.proven.proof.after_micro_usd),
-        chosen=any(one.start is not None for one in fleet.planned.deployments.values()),
-        targets=len(targets),
-        targets_kept=sum(target.kept is not False for target in targets),
-        files_off_frac=found.off_frac,
-    )
-
-
-def main() -> None:
-    """Print a line a fleet, and the totals as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fleets", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    rows = []
-    for seed in range(arguments.seed, arguments.seed + arguments.fleets):
-        row = row_of_seed(seed)
-        rows.append(row)
-        print(
-            f"{seed:3d}  start {row.start_s:4.0f} s, pull {row.pull_s:4.0f} s  as it is ${row.as_is_usd:9,.2f}  faster "
-            f"${row.faster_usd:9,.2f}  {'chosen' if row.chosen else 'not chosen'}  targets {row.targets_kept}/{row.targets}  "
-            f"files {row.files_off_frac:+.2%}",
-            flush=True,
-        )
-    as_is, faster = sum(row.as_is_usd for row in rows), sum(row.faster_usd for row in rows)
-    print(
-        json.dumps(
-            {
-                "benchmark": "faster_start",
-                "fleets": len(rows),
-                "chosen_in": sum(row.chosen for row in rows),
-                "bill_less_frac": round(1 - faster / as_is, 4),
-                "more_expensive": sum(row.faster_usd > row.as_is_usd + 0.01 for row in rows),
-                "targets": sum(row.targets for row in rows),
-                "targets_kept": sum(row.targets_kept for row in rows),
-                "worst_files_off_frac": round(max(abs(row.files_off_frac) for row in rows), 4),
-            }
-        )
-    )
+    return compared(fleet, faster_start.NAME, seed=seed, said=f"start {start_s:.0f} s, pull {pull_s:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    run("faster_start", __doc__, row_of_seed)

@@ -8,25 +8,19 @@ cheapest nodes, half have one or two of their nodes under a commitment. Plans ar
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import tempfile
-from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 from tests.contracts.random_fleets import LE_S, SHARES
 from tests.fleets import FleetRows, few_machines
 
-from benchmarks.enact import proved_fleet, proved_without, row_of
+from benchmarks.enact import proved_fleet
+from benchmarks.lever_worth import Row, compared, run
 from trimtab.catalog.pools import Pool
-from trimtab.emit.manifests.facts import NodeMaker
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import overflow
 from trimtab.levers.commit_advice import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes
-from trimtab.units import usd
 
 DAYS = 28
 HOME = "g5.12xlarge"
@@ -34,20 +28,6 @@ GPUS = 4
 NAME = "prod/api"
 MACHINES = few_machines("g5.2xlarge", "g6.2xlarge", "g4dn.2xlarge")
 PLANNING = Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One fleet: bills of the proof window, which the plan never saw, and what its files say."""
-
-    seed: int
-    scarce: str
-    one_type_usd: float
-    two_types_usd: float
-    chosen: bool
-    targets: int
-    targets_kept: int
-    files_off_frac: float
 
 
 def drawn(seed: int) -> tuple[FleetRows, Settings, tuple[Owned, ...], str]:
@@ -89,53 +69,8 @@ def row_of_seed(seed: int) -> Row:
     """Plan, prove, write and read one fleet."""
     rows, settings, owned, scarce = drawn(seed)
     fleet = proved_fleet(str(seed), rows.bundle(), settings, MACHINES, owned)
-    targets = fleet.proven.proof.targets
-    with tempfile.TemporaryDirectory() as folder:
-        found = row_of(fleet, NodeMaker.KARPENTER, Path(folder))
-    return Row(
-        seed=seed,
-        scarce=scarce,
-        one_type_usd=usd(proved_without(fleet, overflow.NAME).proof.after_micro_usd),
-        two_types_usd=usd(fleet.proven.proof.after_micro_usd),
-        chosen=any(one.overflow is not None for one in fleet.planned.deployments.values()),
-        targets=len(targets),
-        targets_kept=sum(target.kept is not False for target in targets),
-        files_off_frac=found.off_frac,
-    )
-
-
-def main() -> None:
-    """Print a line a fleet, and the totals as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fleets", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    rows = []
-    for seed in range(arguments.seed, arguments.seed + arguments.fleets):
-        row = row_of_seed(seed)
-        rows.append(row)
-        print(
-            f"{seed:3d}  one type ${row.one_type_usd:9,.2f}  two ${row.two_types_usd:9,.2f}  "
-            f"{'chosen' if row.chosen else 'not chosen'}  targets {row.targets_kept}/{row.targets}  files "
-            f"{row.files_off_frac:+.2%}  {row.scarce}",
-            flush=True,
-        )
-    one, two = sum(row.one_type_usd for row in rows), sum(row.two_types_usd for row in rows)
-    print(
-        json.dumps(
-            {
-                "benchmark": "overflow",
-                "fleets": len(rows),
-                "chosen_in": sum(row.chosen for row in rows),
-                "bill_less_frac": round(1 - two / one, 4),
-                "more_expensive": sum(row.two_types_usd > row.one_type_usd + 0.01 for row in rows),
-                "targets": sum(row.targets for row in rows),
-                "targets_kept": sum(row.targets_kept for row in rows),
-                "worst_files_off_frac": round(max(abs(row.files_off_frac) for row in rows), 4),
-            }
-        )
-    )
+    return compared(fleet, overflow.NAME, seed=seed, said=scarce)
 
 
 if __name__ == "__main__":
-    main()
+    run("overflow", __doc__, row_of_seed)
