@@ -52,6 +52,8 @@ class Gpu:
     pcie_gen: int | None
     pcie_lanes: int | None
     """Of its connector; None where no source tells them, or its host is reached by another link (NVLink-C2C)."""
+    c2c_gb_s: float | None
+    """NVLink-C2C to the Grace beside it, both directions; None for boards in a slot."""
     mig_capable: bool
     mig_board: str
     """The family of MIG profiles; empty where the board has none."""
@@ -161,6 +163,7 @@ def _gpu(row: Row) -> Gpu:
         nvlink_gb_s=float(row["nvlink_gb_s"]),
         pcie_gen=whole(row["pcie_gen"]),
         pcie_lanes=whole(row["pcie_lanes"]),
+        c2c_gb_s=number(row["c2c_gb_s"]),
         mig_capable=row["mig_capable"] == "yes",
         mig_board=row["mig_board"],
         l2_mb=number(row["l2_mb"]),

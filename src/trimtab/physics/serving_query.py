@@ -31,8 +31,6 @@ USUAL_PCIE = (4, 16)
 PEER_SLOT_FRAC = 0.5
 """Share of a slot's rate at which boards without NVLink exchange when all do at once; constants of communication were fitted
 with it, so that the two say something only together."""
-C2C_GB_S = 450.0
-"""NVLink-C2C between Grace and its GPU, one direction (NVIDIA, GH200 datasheet: 900 GB/s both ways)."""
 
 
 class Load(Enum):
@@ -238,8 +236,8 @@ def _exchange_gb_s(query: ServingQuery) -> float:
 
 def slot_gb_s(gpu: Gpu) -> float:
     """Return the bandwidth between a GPU and its host in one direction: its PCIe slot, or the link to the Grace beside it."""
-    if gpu.name.startswith(("GH", "GB")):
-        return C2C_GB_S
+    if gpu.c2c_gb_s is not None:
+        return gpu.c2c_gb_s / 2
     generation, lanes = USUAL_PCIE
     return gpu.pcie_gb_s or PCIE_LANE_GB_S.get(gpu.pcie_gen or generation, PCIE_LANE_GB_S[generation]) * lanes
 

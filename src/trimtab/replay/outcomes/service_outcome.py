@@ -640,7 +640,7 @@ def cold_start_of(case: Case, start: ShortenStart | None = None) -> float:
 def warm_start_of(case: Case, start: ShortenStart | None = None) -> float:
     """Return the service's own start, on a node that is up."""
     saved_s = 0.0 if start is None else start.saved_s
-    # a slow start may be slow for another reason than its pull: no more goes than a usual pull took
+    # a slow start may be slow for another reason than what the plan removes: no more goes than that usually took
     slow_s = case.stress.starts.own_s.get(case.workload.name, 0.0) - saved_s
     return max(planned_start_of(case, start), slow_s)
 
