@@ -16,7 +16,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Planning, Settings
 from trimtab.fleet.starts import SlowStarts
-from trimtab.levers import faster_start
+from trimtab.levers import autoscaling, faster_start
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.verify.enactment import enacted_frac
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -167,10 +167,15 @@ def test_it_is_offered_with_autoscalers_that_it_lets_keep_what_they_missed(measu
 def test_a_plan_that_rests_on_it_says_so_in_order_and_is_read_back(tmp_path):
     proved = proved_fleet("starts", service(*[(900.0, 800.0)] * 4), FREE, MACHINES)
 
-    levers = [action.lever for action in proved.planned.plan.actions]
+    actions = proved.planned.plan.actions
+    sooner, scaled = (
+        next(action for action in actions if action.lever == name) for name in (faster_start.NAME, autoscaling.NAME)
+    )
     row = row_of(proved, NodeMaker.KARPENTER, tmp_path / "files")
 
-    assert faster_start.NAME in levers
+    assert actions.index(sooner) < actions.index(scaled)
+    assert sooner.enables == (scaled.id,)
+    assert scaled.enables == ()
     assert row.off_frac == pytest.approx(0.0, abs=1e-9)
     assert (row.targets_equal, row.targets) == (row.targets, row.targets)
     assert "prod/api" in " ".join(row.by_page)

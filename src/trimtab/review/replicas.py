@@ -103,6 +103,10 @@ def scale_replicas(
             f"{replica.capacity_req_s:.3g} in this history, and as replayed here its replicas run hotter by as much",
             "apply it once that is so, and review it again with a history of after",
         )  # fmt: skip
+    elif scaler.assumes:
+        found.notes.append(
+            f"its {scaler.kind} counts on {scaler.assumes}, which no object shows: replayed as history had it"
+        )
     found.notes += scaling.notes
     _without_metrics(scaler, case, found)
     if scaling.never_asks:

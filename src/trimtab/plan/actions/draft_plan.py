@@ -227,7 +227,8 @@ class DraftPlan:
     def _stands(self, index: int, deployment: Deployment) -> bool:
         """Return whether a workload keeps its targets with a part of its planned changes; with all of them it does."""
         key = index, deployment.levers
-        if not deployment.changes or deployment.levers == self.deployments[index].levers:
+        # a shorter start by itself changes nothing: no replica comes or goes
+        if deployment == deployment.only("start") or deployment.levers == self.deployments[index].levers:
             return True
         if key not in self._held:
             self._held[key] = self._holds(index, deployment)
