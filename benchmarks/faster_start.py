@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
 from tests.contracts.random_fleets import LE_S, SHARES
-from tests.fleets import FleetRows, few_machines
+from tests.fleets import FleetRows, few_machines, with_starts
 
 from benchmarks.enact import proved_fleet
 from benchmarks.lever_worth import Row, compared, run
 from trimtab.fleet.settings import Assumptions, Planning, Settings
 from trimtab.levers import faster_start
-from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import Bundle
 
 DAYS = 28
@@ -58,19 +56,9 @@ def drawn(seed: int) -> tuple[Bundle, Settings, float, float]:
     rows.workloads[NAME] = {
         "interruptible": False, "targets": [{"metric": "latency", "quantile": quantile, "limit_s": 10.0}],
     }  # fmt: skip
-    bundle = rows.bundle()
-    begin = bundle.start + timedelta(days=1)
-    told = [
-        {
-            "pod": f"api-{number}", "namespace": "prod", "workload": NAME, "node": f"n{number}", "phase": "Running",
-            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=pull_s + 3.0),
-            "ready": begin + timedelta(seconds=pull_s + 3.0 + load_s), "pull_s": pull_s,
-        }
-        for number in range(4)
-    ]  # fmt: skip
+    start_s = pull_s + 3.0 + load_s
     settings = Settings(planning=PLANNING, assumptions=replace(Assumptions(), node_startup_s=node_s))
-    tables = {**bundle.tables, "pods": table_from_rows("pods", told)}
-    return replace(bundle, tables=tables), settings, pull_s + 3.0 + load_s, pull_s
+    return with_starts(rows.bundle(), *[(start_s, pull_s, load_s)] * 4), settings, start_s, pull_s
 
 
 def row_of_seed(seed: int) -> Row:

@@ -1,5 +1,6 @@
 """Small fleets by hand: rows of a bundle's tables, a bundle of them, and a catalog of few machines to plan them on."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 from trimtab.catalog import load_catalog
 from trimtab.catalog.prices import PriceBook
 from trimtab.catalog.registry import Catalog
-from trimtab.tables.arrow import arrow_schema
+from trimtab.tables.arrow import arrow_schema, table_from_rows
 from trimtab.tables.bundle import BundleMeta, memory_bundle
 from trimtab.tables.schemas import TABLES
 from trimtab.tables.workloads import Workloads
@@ -47,6 +48,20 @@ def at(hours):
 
 def _table(rows, schema):
     return pa.Table.from_pylist([{column: row.get(column) for column in schema.names} for row in rows], schema=schema)
+
+
+def with_starts(bundle, *pods):
+    """The same with pods of prod/api that tell how long their starts took: all of it, its pulls, its load (else 30 s)."""
+    begin = bundle.start + timedelta(days=1)
+    told = [
+        {
+            "pod": f"api-{number}", "namespace": "prod", "workload": "prod/api", "node": f"n{number}", "phase": "Running",
+            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - (load or [30])[0]),
+            "ready": begin + timedelta(seconds=took_s), "pull_s": pull_s,
+        }
+        for number, (took_s, pull_s, *load) in enumerate(pods)
+    ]  # fmt: skip
+    return replace(bundle, tables={**bundle.tables, "pods": table_from_rows("pods", told)})
 
 
 class FleetRows:

@@ -1,13 +1,12 @@
 """Images on each node's disk: offered where pulls were measured, taken off the service's own start, written and verified."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from benchmarks.enact import proved_fleet, row_of
 from hypothesis import given, settings, strategies as st
 from tests.contracts.random_fleets import LE_S, SHARES
-from tests.fleets import FleetRows, few_machines
+from tests.fleets import FleetRows, few_machines, with_starts
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import ShortenStart
@@ -22,7 +21,6 @@ from trimtab.plan.verify.enactment import enacted_frac
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Stress
 from trimtab.replay.outcomes.service_outcome import cold_start_of, planned_start_of, warm_start_of
-from trimtab.tables.arrow import table_from_rows
 
 FREE = Settings(
     planning=Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1),
@@ -60,17 +58,7 @@ def service(*pods, declared=None):
     rows.workloads["prod/api"] = {
         "targets": [{"metric": "latency", "quantile": 0.985, "limit_s": 10.0}], "interruptible": False, **(declared or {}),
     }  # fmt: skip
-    bundle = rows.bundle()
-    begin = bundle.start + timedelta(days=1)
-    told = [
-        {
-            "pod": f"api-{number}", "namespace": "prod", "workload": "prod/api", "node": f"n{number}", "phase": "Running",
-            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - (load or [30])[0]),
-            "ready": begin + timedelta(seconds=took_s), "pull_s": pull_s,
-        }
-        for number, (took_s, pull_s, *load) in enumerate(pods)
-    ]  # fmt: skip
-    return replace(bundle, tables={**bundle.tables, "pods": table_from_rows("pods", told)})
+    return with_starts(rows.bundle(), *pods)
 
 
 def case_of(bundle, chosen=FREE):

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 
 import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
-from tests.fleets import FleetRows, few_machines
+from tests.fleets import FleetRows, few_machines, with_starts
 from tests.plan.fleets import make_plan
 
 from trimtab.deployment.deployment import AS_IT_IS
@@ -22,7 +22,6 @@ from trimtab.plan.proof.permissions import PlannedWorkloadState, permissions, sh
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.service_outcome import cold_start_of
-from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import per_month, usd
 
@@ -281,17 +280,7 @@ def scaled_service(pods, declared=None):
             **(declared or {}),
         }
     }
-    bundle = rows.bundle()
-    begin = bundle.start + timedelta(days=1)
-    told = [
-        {
-            "pod": f"api-{number}", "namespace": "prod", "workload": "prod/api", "node": f"n{number}", "phase": "Running",
-            "gpus": 1.0, "created": begin, "scheduled": begin, "started": begin + timedelta(seconds=took_s - (load or [30])[0]),
-            "ready": begin + timedelta(seconds=took_s), "pull_s": pull_s,
-        }
-        for number, (took_s, pull_s, *load) in enumerate(pods)
-    ]  # fmt: skip
-    return build_fleet(replace(bundle, tables={**bundle.tables, "pods": table_from_rows("pods", told)}), SETTINGS)
+    return build_fleet(with_starts(rows.bundle(), *pods), SETTINGS)
 
 
 def asked_of(fleet):

@@ -40,7 +40,7 @@ _SCALERS_STEP = 2
 
 def without_pulls(case: Case) -> ShortenStart | None:
     """Return a service's start without the pulls of its images; None where they were not measured, or are a small part."""
-    return _shorter(case, images_s=case.workload.pull_s or 0.0)
+    return None if case.workload.pull_s is None else _shorter(case, images_s=case.workload.pull_s)
 
 
 def as_loaded_before(case: Case) -> ShortenStart | None:
