@@ -57,6 +57,10 @@ def empty_table(name: str, columns: Sequence[str] | None = None) -> pa.Table:
     return arrow_schema(name, columns).empty_table()
 
 
+Row = dict[str, object]
+"""A row of a bundle's table by column, as sources write it; a column left out is null, one of labels takes a dict."""
+
+
 def table_from_rows(name: str, rows: Iterable[Mapping[str, object]]) -> pa.Table:
     """Build a table from rows as dicts; a key left out is null, a key that no column has raises UnknownName.
 

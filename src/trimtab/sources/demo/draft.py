@@ -25,7 +25,7 @@ from trimtab.sources.demo.demand import (
 )
 from trimtab.sources.demo.machines import Machine
 from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
-from trimtab.tables.arrow import arrow_type, conform, table_from_rows
+from trimtab.tables.arrow import Row, arrow_type, conform, table_from_rows
 from trimtab.tables.schemas import HISTOGRAM_BINS, Dtype
 from trimtab.units import S_PER_HR, S_PER_MIN
 
@@ -149,7 +149,6 @@ def _submissions(
     return sorted(drawn, key=lambda job: (job.submit_s, job.job_class.workload))
 
 
-Row = dict[str, object]
 _NAMESPACE = uuid.UUID("6f0d9a52-3c5e-5d0b-9a53-7d0c0e6f4b11")
 
 

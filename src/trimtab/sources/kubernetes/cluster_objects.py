@@ -25,9 +25,8 @@ from trimtab.sources.kubernetes.objects import (
 from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
 from trimtab.sources.kubernetes.pods import asked_by, is_gpu_resource, joined, queue_of
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims
+from trimtab.tables.arrow import Row
 from trimtab.units import BYTES_PER_GIB
-
-Row = dict[str, object]
 
 
 def scaler_rows(objects: Objects) -> list[Row]:

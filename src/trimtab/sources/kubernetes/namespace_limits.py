@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, quantity, text, texts
+from trimtab.tables.arrow import Row
 from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
 from trimtab.units import BYTES_PER_GIB
-
-Row = dict[str, object]
 
 _MEMORY = frozenset({"memory", "requests.memory", "limits.memory"})
 _COUNTED = frozenset({"pods", "count/pods", "cpu", "requests.cpu", "limits.cpu"})

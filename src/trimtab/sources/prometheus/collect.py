@@ -78,7 +78,7 @@ from trimtab.sources.prometheus.gpu_usage import (
     find_gpu_metrics,
 )
 from trimtab.sources.prometheus.journal import Journal
-from trimtab.tables.arrow import empty_table, table_from_rows
+from trimtab.tables.arrow import Row, empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_MIB, S_PER_HR
 
@@ -222,7 +222,6 @@ def _mean(rows: Floats) -> Floats:
     return np.asarray(np.divide(total, count, out=np.full(rows.shape[1], np.nan), where=count > 0), dtype=np.float64)
 
 
-Row = dict[str, object]
 NodeOf = Callable[[GpuLabels], str]
 """Names the node of a device as the bundle does."""
 _XID, _ECC, _REMAP = "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_FAILURE"

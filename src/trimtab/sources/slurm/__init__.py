@@ -37,7 +37,7 @@ from trimtab.sources.slurm.dumps import (
     read_text,
     tres_gpus,
 )
-from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.arrow import Row, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 
 STATES = {
@@ -259,8 +259,6 @@ _MOST_BAD_FRAC = 0.5
 NO_READINGS = (
     "accounting has no readings of GPU activity: who held what and what it cost can be judged, not how busy it was"
 )
-
-Row = dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -48,7 +48,7 @@ from trimtab.sources.traces.runs import (
     node_row,
     start_of,
 )
-from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.arrow import Row, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.schemas import HISTOGRAM_BINS
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, HR_PER_YEAR, S_PER_HR, as_utc, floor_hour, hours_between
@@ -193,7 +193,6 @@ GENTD26_MACHINE = "aws:p4de.24xlarge"
 WORKLOAD = "gentd26/diffusion"
 _PERCENT = 100.0
 Floats = npt.NDArray[np.float64]
-Row = dict[str, object]
 
 
 def build_gentd26(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:

@@ -22,7 +22,7 @@ from trimtab.inputs.documents import load_json
 from trimtab.inputs.files import read_packed
 from trimtab.physics.offers import NodeOffer
 from trimtab.sources.collected import Collected
-from trimtab.tables.arrow import arrow_schema, columns_of, empty_table
+from trimtab.tables.arrow import Row, arrow_schema, columns_of, empty_table
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.profile_file import MetricSpread, ProfileDevice, ProfileFile, ProfileHour
 from trimtab.units import S_PER_HR, US_PER_S, floor_hour
@@ -89,7 +89,6 @@ def _length(spans: Iterable[Span]) -> float:
 
 
 _ACTIVITY = ("gpu_util", "sm_active", "tensor_active", "dram_active")
-Row = dict[str, object]
 
 
 def bundle_of(profile: ProfileFile, gpu: str, offer: NodeOffer | None, *, workload: str) -> Collected:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.errors import InputError, UnknownName
 from trimtab.sources.collected import Collected
-from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.arrow import Row, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import DAYS_PER_WEEK, HR_PER_YEAR, S_PER_DAY, S_PER_HR
 
@@ -135,7 +135,6 @@ def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tupl
 
 LATEST = datetime(2026, 9, 28, tzinfo=UTC)
 """The Monday before which a trace without dates is assumed to end."""
-Row = dict[str, object]
 _MOST_NODES = 20_000
 MOST_YEARS = 10
 """A run or a trace that is longer is a mistaken moment."""
