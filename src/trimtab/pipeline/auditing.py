@@ -148,18 +148,8 @@ def audited(given: PlanningInput) -> tuple[Audit, ProvenPlan]:
     machines = market.catalog.instance_types
     records = cluster_records(bundle, (fit, opened.proof), bundle_window(bundle), opened.settings, machines)
     breakages = broken(records, opened.settings.hygiene)
-    found = _audit(
-        given.name or bundle_name(bundle),
-        bundle,
-        fit,
-        history,
-        planned,
-        proven,
-        market,
-        opened.settings,
-        opened.degraded,
-        breakages,
-    )
+    made = ProvenPlan(planned=planned, proven=proven, opened=opened)
+    found = _audit(given.name or bundle_name(bundle), bundle, made, history, breakages)
     day = market.at or fit.window.end.date()
     held = inventory(given.owned, fit.usage, opened.selling, day)
     tell("proving action by action", 0.0)
@@ -185,7 +175,6 @@ def audited(given: PlanningInput) -> tuple[Audit, ProvenPlan]:
         undeclared=missing,
         untidy=_untidy(breakages, records, opened, history),
     )
-    made = ProvenPlan(planned=planned, proven=proven, opened=opened)
     if given.scenario is None:
         return found, made
     return replace(found, what_if=_what_if(opened, given.scenario, planned, proven, tell)), made
@@ -414,25 +403,17 @@ def _at_other_prices(billed_micro_usd: int, planned: Planned, market: Market) ->
         )
 
 
-def _audit(
-    name: str,
-    bundle: Bundle,
-    fleet: Fleet,
-    history: Bill,
-    planned: Planned,
-    proven: ProofResult,
-    market: Market,
-    settings: Settings,
-    degraded: tuple[str, ...],
-    breakages: Broken,
-) -> Audit:
-    window, bands = str(fleet.window), settings.bands
+def _audit(name: str, bundle: Bundle, made: ProvenPlan, history: Bill, breakages: Broken) -> Audit:
+    """Return what stands in an audit as soon as plan and proof are made; `history` is the fit window's bill."""
+    planned, proven, opened = made.planned, made.proven, made.opened
+    fleet, market = opened.fit, opened.market
+    window, bands = str(fleet.window), opened.settings.bands
     allocation = allocate(history, fleet.holdings)
     lost = broken_costs(breakages, BilledWindow(fleet=fleet, allocation=allocation))
     return Audit(
         fleet=name,
         coverage=fleet.coverage,
-        degraded=(*degraded, *planned.unkept, *_at_other_prices(history.total, planned, market)),
+        degraded=(*opened.degraded, *planned.unkept, *_at_other_prices(history.total, planned, market)),
         bill_micro_usd=history.total,
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
