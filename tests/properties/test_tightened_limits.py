@@ -10,7 +10,7 @@ from tests.fleets import FleetRows
 from tests.plan.fleets import KeptOutcomes, make_plan
 from tests.properties.test_audit_of_random_fleets import CATALOG, FLEETS_SEED, bundle_of, fleets
 
-from trimtab.emit.document import LimitPart
+from trimtab.emit.document.plan import LimitPart
 from trimtab.emit.words import limit_line
 from trimtab.errors import PlanError
 from trimtab.fleet.build import build_fleet, bundle_window

@@ -13,7 +13,8 @@ from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trimtab.emit.document import ActionPart, AuditDocument, TargetPart
+    from trimtab.emit.document import AuditDocument
+    from trimtab.emit.document.plan import ActionPart, TargetPart
 
 COLUMNS = (
     SheetColumn(key="change", title="", whole=True),

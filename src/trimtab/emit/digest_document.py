@@ -14,8 +14,9 @@ from typing import Literal
 from trimtab._version import __version__
 from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.diagnose.weeks import ChangeCause, WeekRow, WeekSpend, WeekUse, together
-from trimtab.emit.document import ActionPart, AuditDocument
+from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.part import Part, WindowPart
+from trimtab.emit.document.plan import ActionPart
 from trimtab.emit.from_audit.shared import window_part
 from trimtab.emit.verify_document import VerifiedActionPart, VerifiedPart
 from trimtab.plan.verify.verification import ActionStatus

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.emit.blocks import Block, Bullets, DetailLevel, ListItem, Paragraph, Section, bullets, soft, strong
-from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, SpendPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.bill import SpendPart
+from trimtab.emit.document.plan import ActionPart, NotWorthPart
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.actions import action_sections, evidence_item, target_line
 from trimtab.emit.sections.plan import saves_words

@@ -9,25 +9,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.comparison import FigureUnit, shown
-from trimtab.emit.document import (
-    ActionPart,
-    AlternativePart,
-    AuditDocument,
-    ComparedPart,
-    HeldPart,
-    LawPart,
-    LimitPart,
-    OwnedPart,
-    OwnedSpendPart,
-    PlanPart,
-    ProofPart,
-    RepairPart,
-    RoadmapPart,
-    RobustnessPart,
-    StressedPart,
-    TargetPart,
-    UndeclaredPart,
-)
+from trimtab.emit.document import AuditDocument, ComparedPart, UndeclaredPart
+from trimtab.emit.document.bill import OwnedPart, OwnedSpendPart
+from trimtab.emit.document.plan import ActionPart, AlternativePart, LimitPart, PlanPart, RoadmapPart, TargetPart
+from trimtab.emit.document.proof import HeldPart, LawPart, ProofPart, RepairPart, RobustnessPart, StressedPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers import overflow

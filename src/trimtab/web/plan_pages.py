@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab.emit.blocks import Page
-from trimtab.emit.document import AuditDocument, RoadmapPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import RoadmapPart
 from trimtab.emit.from_audit.plan import schedule_part
 from trimtab.emit.html.charts import year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab.emit.blocks import Section
-from trimtab.emit.document import ActionPart, AuditDocument
-from trimtab.emit.document.plan import SwitchedActionPart, SwitchedPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import ActionPart, SwitchedActionPart, SwitchedPart
 from trimtab.emit.html.charts import phone_waterfall, waterfall
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars, percent

@@ -31,7 +31,8 @@ from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Table
-from trimtab.emit.document import ActionPart, AuditDocument
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import ActionPart
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars
 from trimtab.emit.sections.audit import audit_page

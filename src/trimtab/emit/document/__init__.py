@@ -12,45 +12,20 @@ from typing import Literal
 from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
-    FoundPart,
     HygienePart,
     LongTailPart,
     OwnedPart,
     OwnedSpendPart,
     ProductFormPart,
-    SpendPart,
     SpendTables,
     TokenCostPart,
     UnjudgedPart,
     VerdictPart,
     WastePart,
 )
-from trimtab.emit.document.part import EvidencePart, Part, WindowPart
-from trimtab.emit.document.plan import (
-    ActionPart,
-    AlternativePart,
-    ChangePart,
-    EffortSensitivityPart,
-    LimitPart,
-    NotWorthPart,
-    PlanPart,
-    RoadmapPart,
-    SchedulePart,
-    StepPart,
-    TargetPart,
-)
-from trimtab.emit.document.proof import (
-    ActionProofPart,
-    BackTestPart,
-    HeldPart,
-    LawPart,
-    PromisePart,
-    ProofPart,
-    RepairPart,
-    RobustnessPart,
-    StressedPart,
-    StressedTargetPart,
-)
+from trimtab.emit.document.part import Part
+from trimtab.emit.document.plan import ActionPart, PlanPart
+from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
 
 
 class ComparedPart(Part):
@@ -205,53 +180,3 @@ class AuditDocument(Part):
     def action(self, name: str) -> ActionPart | None:
         """Return an action by its id, or None."""
         return next((action for action in self.plan.actions if action.id == name), None)
-
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "ActionPart",
-    "ActionProofPart",
-    "AlternativePart",
-    "AuditDocument",
-    "BackTestPart",
-    "BillByHour",
-    "BrokenPart",
-    "CapacityPart",
-    "ChangePart",
-    "ComparedPart",
-    "CoveragePart",
-    "EffortSensitivityPart",
-    "EvidencePart",
-    "FoundPart",
-    "HeatMapPart",
-    "HeldPart",
-    "HygienePart",
-    "LawPart",
-    "LimitPart",
-    "LongTailPart",
-    "NotWorthPart",
-    "OwnedPart",
-    "OwnedSpendPart",
-    "Pictures",
-    "PlanPart",
-    "ProductFormPart",
-    "PromisePart",
-    "ProofPart",
-    "RepairPart",
-    "RoadmapPart",
-    "RobustnessPart",
-    "SchedulePart",
-    "SpendPart",
-    "SpendTables",
-    "StepPart",
-    "StressedPart",
-    "StressedTargetPart",
-    "TargetPart",
-    "TokenCostPart",
-    "UndeclaredPart",
-    "UnjudgedPart",
-    "VerdictPart",
-    "WastePart",
-    "WhatIfPart",
-    "WindowPart",
-]

@@ -9,7 +9,7 @@ from trimtab.diagnose.findings import Offence, ProductForm, Spend, Unjudged, Ver
 from trimtab.diagnose.long_tail import TailCost
 from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
-from trimtab.emit.document import (
+from trimtab.emit.document.bill import (
     BrokenPart,
     CoveragePart,
     FoundPart,

@@ -8,7 +8,7 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from trimtab.deployment.kept_form import TYPE
-from trimtab.emit.document import (
+from trimtab.emit.document.plan import (
     ActionPart,
     AlternativePart,
     ChangePart,
@@ -19,9 +19,10 @@ from trimtab.emit.document import (
     RoadmapPart,
     SchedulePart,
     StepPart,
+    SwitchedActionPart,
+    SwitchedPart,
     TargetPart,
 )
-from trimtab.emit.document.plan import SwitchedActionPart, SwitchedPart
 from trimtab.emit.from_audit.shared import evidence_parts, known, share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
 from trimtab.emit.words import canary_steps, target_words

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.emit.document import (
+from trimtab.emit.document.plan import TargetPart
+from trimtab.emit.document.proof import (
     ActionProofPart,
     BackTestPart,
     HeldPart,
@@ -15,7 +16,6 @@ from trimtab.emit.document import (
     RobustnessPart,
     StressedPart,
     StressedTargetPart,
-    TargetPart,
 )
 from trimtab.emit.from_audit.plan import target_part
 from trimtab.emit.from_audit.shared import window_part

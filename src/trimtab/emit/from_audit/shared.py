@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from trimtab.emit.document import EvidencePart, WindowPart
+from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.fleet.model import Window
 from trimtab.provenance import Evidence
 

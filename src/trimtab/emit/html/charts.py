@@ -7,16 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from trimtab.emit.document import (
-    ActionPart,
-    AuditDocument,
-    BillByHour,
-    CapacityPart,
-    HeatMapPart,
-    RoadmapPart,
-    SchedulePart,
-    WastePart,
-)
+from trimtab.emit.document import AuditDocument, BillByHour, CapacityPart, HeatMapPart
+from trimtab.emit.document.bill import WastePart
+from trimtab.emit.document.plan import ActionPart, RoadmapPart, SchedulePart
 from trimtab.emit.html.markup import (
     PHONE_WIDTH,
     WIDTH,

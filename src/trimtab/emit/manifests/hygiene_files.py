@@ -15,7 +15,8 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.emit.document import AuditDocument, BrokenPart, HygienePart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.bill import BrokenPart, HygienePart
 from trimtab.emit.manifests.emission import MANAGED_BY, ApplyStage, ManifestFile, Plain, dns_name, node_name, yaml_text
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS, KARPENTER

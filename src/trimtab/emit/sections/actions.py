@@ -14,7 +14,9 @@ from trimtab.emit.blocks import (
     bullets,
     strong,
 )
-from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.part import EvidencePart
+from trimtab.emit.document.plan import ActionPart, TargetPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.words import enabled, risk_meaning, sampled_share
 from trimtab.levers.lever import Risk

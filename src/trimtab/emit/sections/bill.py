@@ -21,7 +21,8 @@ from trimtab.emit.blocks import (
     soft,
     strong,
 )
-from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart, HygienePart, SpendPart
+from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart
+from trimtab.emit.document.bill import HygienePart, SpendPart
 from trimtab.emit.html.charts import capacity, heat_key, heat_map, phone_heat_map, waste_bar, waste_style
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, dollars_and_cents, percent

@@ -28,7 +28,8 @@ from trimtab.emit.blocks import (
     bullets,
     strong,
 )
-from trimtab.emit.document import ActionPart, AuditDocument
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import ActionPart
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import USEFUL, days
 from trimtab.levers.registry import levers, title_of

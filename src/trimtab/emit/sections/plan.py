@@ -24,7 +24,8 @@ from trimtab.emit.blocks import (
     strong,
     table,
 )
-from trimtab.emit.document import ActionPart, AlternativePart, AuditDocument, RoadmapPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import ActionPart, AlternativePart, RoadmapPart
 from trimtab.emit.html.charts import phone_waterfall, waterfall, year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent

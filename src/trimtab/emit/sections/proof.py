@@ -18,7 +18,9 @@ from trimtab.emit.blocks import (
     soft,
     strong,
 )
-from trimtab.emit.document import ActionProofPart, AuditDocument, TargetPart
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.document.plan import TargetPart
+from trimtab.emit.document.proof import ActionProofPart
 from trimtab.emit.html.charts import bill_by_hour
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent
