@@ -195,7 +195,7 @@ EFFECTS = {
         on_demand_micro_usd_hr=st.integers(1, 10**8),
     ),
     ReleaseIdle: st.builds(ReleaseIdle, startup_s=SECONDS),
-    ShortenStart: st.builds(ShortenStart, start_s=SECONDS, before_s=SECONDS),
+    ShortenStart: st.builds(ShortenStart, start_s=SECONDS, before_s=SECONDS, restored=st.booleans()),
     ReleaseNodes: st.builds(ReleaseNodes, nodes=st.lists(st.from_regex(r"node-[0-9]+", fullmatch=True)).map(tuple)),
     BuyCommitment: st.builds(
         BuyCommitment,

@@ -116,6 +116,26 @@ def test_a_start_is_never_shorter_than_its_parts_let_it(parts):
         assert start.before_s == case.workload.start_s
 
 
+@pytest.mark.parametrize(
+    ("pods", "declared", "expected"),
+    [
+        ([(900.0, 10.0)] * 4, {"restore_s": 45.0}, (45.0, 900.0)),
+        ([], {"restore_s": 45.0}, (45.0, 180.0)),  # in place of the start that is assumed
+        ([], {"restore_s": 45.0, "cold_start_s": 60.0}, (45.0, 60.0)),
+        ([], {"restore_s": 55.0, "cold_start_s": 60.0}, None),  # hardly shorter
+        ([(900.0, 10.0)] * 4, None, None),  # nobody measured one
+    ],
+)
+def test_a_snapshot_is_offered_where_its_restore_was_measured(pods, declared, expected):
+    case = case_of(service(*pods, declared=declared))
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(MACHINES, None, FREE))
+
+    found = faster_start.from_snapshot(case)
+
+    assert (None if found is None else (found.start_s, found.before_s)) == expected
+    assert found is None or found in {way.start for way in faster_start.LEVER.ways(Deployment(), ask)}
+
+
 def test_a_start_that_is_stated_for_all_is_not_taken_apart():
     stated = replace(FREE, assumptions=replace(FREE.assumptions, service_cold_start_s=400.0))
 
@@ -167,6 +187,22 @@ def test_a_plan_that_rests_on_it_says_so_in_order_and_is_read_back(tmp_path):
     assert row.off_frac == pytest.approx(0.0, abs=1e-9)
     assert (row.targets_equal, row.targets) == (row.targets, row.targets)
     assert "prod/api" in " ".join(row.by_page)
+
+
+def test_a_plan_that_rests_on_a_snapshot_says_how_and_is_read_back(tmp_path):
+    proved = proved_fleet("restored", service(*[(900.0, 10.0)] * 4, declared={"restore_s": 100.0}), FREE, MACHINES)
+
+    action = next(action for action in proved.planned.plan.actions if action.lever == faster_start.NAME)
+    row = row_of(proved, NodeMaker.KARPENTER, tmp_path)
+    page = (tmp_path / "orders" / "start-prod-api.md").read_text(encoding="utf-8")
+
+    assert (
+        "restore its replicas from a snapshot of its process: replicas start in 100 s"
+        in action.changes[0].effect.describe()
+    )
+    assert "Dynamo Snapshot" in page
+    assert "restore_s" in page
+    assert row.off_frac == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(("took_s", "expected"), [(900.0, 0.0), (500.0, 0.5), (100.0, 1.0), (60.0, 1.0)])

@@ -273,7 +273,7 @@ class SetReplicaPolicy:
 class ShortenStart:
     """Have on each node's disk what a service's replicas start with: its images, and the weights and kernels that they load.
 
-    Both times are from a replica's place on a node to ready.
+    Or restore replicas from a snapshot of one that was ready. Both times are from a replica's place on a node to ready.
     """
 
     start_s: float
@@ -282,6 +282,8 @@ class ShortenStart:
     """Whether nothing is pulled."""
     weights: bool
     """Whether weights and compiled kernels are there, too."""
+    restored: bool = False
+    """Whether its process is restored from a snapshot, whatever else is there."""
 
     @property
     def saved_s(self) -> float:
@@ -290,13 +292,20 @@ class ShortenStart:
 
     @property
     def parts(self) -> str:
-        """Return in words what is to be on the disk."""
+        """Return in words what a replica is to find there."""
+        if self.restored:
+            return "snapshot of its process"
         loaded = "weights and compiled kernels"
         return loaded if not self.images else f"images, {loaded}" if self.weights else "images"
 
     def describe(self) -> str:
         """Describe it in words."""
-        return f"have its {self.parts} on each node's disk: replicas start in {self.start_s:.0f} s, not {self.before_s:.0f} s"
+        how = (
+            f"restore its replicas from a {self.parts}"
+            if self.restored
+            else f"have its {self.parts} on each node's disk"
+        )
+        return f"{how}: replicas start in {self.start_s:.0f} s, not {self.before_s:.0f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

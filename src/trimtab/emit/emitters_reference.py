@@ -61,7 +61,7 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         "under it; a Component that takes `replicas` out of the manifest afterwards",
         SetReplicas: "kustomize Component with `replicas`",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
-        ShortenStart: "a page with what puts images on nodes' disks, by provider, and how to measure a start",
+        ShortenStart: "a page with what fills nodes' disks or restores replicas, by provider, and how to measure a start",
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",

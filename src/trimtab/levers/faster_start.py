@@ -1,9 +1,12 @@
-"""Have on each node's disk what a service's replicas start with, where its own starts tell how long that takes otherwise.
+"""Start a service's replicas with what is on their node's disk, or from a snapshot of one that was ready.
 
 A shorter start bears hotter replicas and a lower floor: peaks are met sooner, and a first request waits for less. It saves
 nothing by itself, so it is offered with each autoscaler. Only what history measured is taken off (`fleet.starts`): the pulls of
 images that kubelets told of, and loads of weights and kernels, where several were far shorter than the others. One or two
 short ones may be chance: these are asked about among what is not declared (`plan.proof.permissions`).
+
+How long a restored process takes depends on its memory, the storage and the node, and no exporter tells it: a snapshot is an
+option where somebody measured that and declares it (`restore_s`), in place of a start as a whole.
 """
 
 from __future__ import annotations
@@ -50,13 +53,21 @@ def as_loaded_before(case: Case) -> ShortenStart | None:
     return None if short_s is None or workload.load_s is None else _shorter(case, load_s=workload.load_s - short_s)
 
 
+def from_snapshot(case: Case) -> ShortenStart | None:
+    """Return a service's start from a snapshot of its process; None where none is declared, or it is hardly shorter."""
+    restore_s, start_s = case.workload.spec.restore_s, planned_start_of(case)
+    if restore_s is None or start_s - restore_s <= LEAST_SHORTER_FRAC * start_s:
+        return None
+    return ShortenStart(start_s=restore_s, before_s=start_s, images=False, weights=False, restored=True)
+
+
 def starts(case: Case) -> tuple[ShortenStart, ...]:
-    """Return each shorter start that history tells of a service, both parts together first."""
+    """Return each shorter start of a service: those that history tells, both parts together first, and a declared one."""
     pulled, loaded = without_pulls(case), as_loaded_before(case)
-    if pulled is None or loaded is None:
-        return tuple(start for start in (pulled, loaded) if start is not None)
-    both = _shorter(case, images_s=pulled.saved_s, load_s=loaded.saved_s)
-    return tuple(start for start in (both, pulled, loaded) if start is not None)
+    both = None
+    if pulled is not None and loaded is not None:
+        both = _shorter(case, images_s=pulled.saved_s, load_s=loaded.saved_s)
+    return tuple(start for start in (both, pulled, loaded, from_snapshot(case)) if start is not None)
 
 
 def _shorter(case: Case, *, images_s: float = 0.0, load_s: float = 0.0) -> ShortenStart | None:
@@ -101,12 +112,22 @@ def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    return usual_reason(NAME, ask, judged) if ask.once(_starts) else None
+    restore_s = ask.case.workload.spec.restore_s
+    if ask.once(_starts):
+        return usual_reason(NAME, ask, judged)
+    if restore_s is not None:
+        return f"restore_s {restore_s:.0f} s is hardly shorter than today's start, {planned_start_of(ask.case):.0f} s"
+    return None
 
 
 def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     workload, start = applied.workload, applied.deployment.start
-    if workload.start_s is None or start is None:
+    if start is not None and start.restored:
+        yield Fact(
+            "start with its process restored from a snapshot", "workloads.yaml, restore_s", f"{start.start_s:.0f} s"
+        )
+        yield Fact("start as it is planned with today", "pods, or as declared or assumed", f"{start.before_s:.0f} s")
+    if workload.start_s is None or start is None or start.restored:
         return
     yield Fact("start on a node that three of four do not exceed", "pods", f"{workload.start_s:.0f} s")
     if start.images and workload.pull_s is not None:
@@ -117,20 +138,24 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
-    start_s, parts, seen = "the planned time", "images", "its events must tell of no pull"
-    if isinstance(effect, ShortenStart):
-        start_s, parts = f"{effect.start_s:.0f} s", effect.parts
-        seen = seen if effect.images else "it must read its weights from there"
+    if not isinstance(effect, ShortenStart):
+        return ()
+    seen = "its events must tell of no pull" if effect.images else "it must read its weights from there"
+    first = f"Make one node with the {effect.parts} on its disk, and start a replica there: {seen}."
+    if effect.restored:
+        first = "Restore one replica on a new node: it must answer as one that started without the snapshot does."
     return (
-        f"Make one node with the {parts} on its disk, and start a replica there: {seen}.",
-        f"From its place on the node to ready it must take no more than {start_s}; then let the autoscaler count on it.",
+        first,
+        f"From its place on the node to ready it must take no more than {effect.start_s:.0f} s; then let the autoscaler count "
+        "on it.",
     )
 
 
 LEVER = Lever(
     name=NAME,
     title="Start replicas faster",
-    meaning="Has images, weights and compiled kernels on each node's disk, so that replicas come sooner and fewer stand by",
+    meaning="Has images, weights and compiled kernels on each node's disk, or replicas restored from a snapshot, so that they "
+    "come sooner and fewer stand by",
     ends="replicas that stand by because a start takes long",
     page="how-to/faster-starts.md",
     stage=CompositionStage.FORM,

@@ -273,6 +273,9 @@ class WorkloadSpec(_Model):
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     """The most requests that a replica works on at once: vLLM's `--max-num-seqs`, a pool's workers. Others wait."""
     cold_start_s: NotNegative | None = None
+    restore_s: NotNegative | None = None
+    """How long a replica takes from its place on a new node to ready where its process is restored from a snapshot, as measured
+    there: an option for plans."""
     checkpoint: DeclaredCheckpoint | None = None
     need_gib: Positive | None = None
     isolation: Literal["hardware", "mps", "time-slicing", "none"] | None = None
@@ -390,6 +393,7 @@ KINDS_OF_FIELD = {
     "max_replicas": _SERVES,
     "max_concurrency": _SERVES,
     "cold_start_s": _SERVES,
+    "restore_s": _SERVES,
     "open_hours": _SERVES,
     "wakes_on": _SERVES,
     "pool": _SERVES,

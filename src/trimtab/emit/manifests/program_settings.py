@@ -175,29 +175,58 @@ that the others had not: only that is known to help.
 """
 
 
+_RESTORED = {
+    "gcp": """GKE Pod snapshots: a cluster with them enabled, a node pool that runs in GKE Sandbox, and two objects, a
+`PodSnapshotStorageConfig` (a Cloud Storage bucket) and a `PodSnapshotPolicy` that selects the pods and says when a snapshot is
+taken. A pod is restored only where its image, command, volumes and ports are those of the snapshot; persistent volumes and open
+connections are not in it ([Pod snapshots](https://docs.cloud.google.com/kubernetes-engine/docs/concepts/pod-snapshots)).""",
+}
+"""What restores a process, by provider."""
+_CRIU = """NVIDIA Dynamo Snapshot (CRIU and `cuda-checkpoint`; a preview): nodes with x86-64 processors and driver 580 or later,
+vLLM or SGLang, a DaemonSet that runs privileged, and a volume for the snapshots that all nodes can read
+([Snapshotting GPU workers](https://docs.nvidia.com/dynamo/v1.2.0/kubernetes-deployment/advanced-platform/snapshot))."""
+
+
 def start_page(action: Action, subject: str, effect: ShortenStart, placed: PlacedWorkload | None) -> str:
-    """Return the page as Markdown: how disks of new nodes come by their content, and how to see that a start is shorter."""
+    """Return the page as Markdown: what a replica is to find on a new node, and how to see that a start is shorter."""
     provider = "" if placed is None else placed.place.pool.provider
-    pulled = """
-A DaemonSet that pulls images is no help on a new node: it pulls beside the replica. Each release of the service needs its
-images there too: build the disk in the same pipeline.
-"""
+    first = " It must answer as others do." if effect.restored else _NO_PULL if effect.images else ""
     return f"""# {action.id}: {subject} starts in {effect.start_s:.0f} s on a node, not {effect.before_s:.0f} s
 
-Three of four of its starts took up to {effect.before_s:.0f} s from a node to ready. {effect.saved_s:.0f} s of that fall away \
-where its {effect.parts} are on the node's disk before.
-
-## Do
-
-{_ON_DISK.get(provider, _IN_THE_IMAGE)}
-{pulled if effect.images else ""}{_LOADED if effect.weights else ""}
+{_restored(effect, provider) if effect.restored else _on_disk(effect, provider)}
 ## Check
 
-1. Let one replica start on a new node.{_NO_PULL if effect.images else ""}
+1. Let one replica start on a new node.{first}
 2. From its place on the node (`PodScheduled`) to `Ready` it must take at most {effect.start_s:.0f} s.
 3. Only then apply its autoscaler, which counts on that: before, replicas would come too late.
 
 Undo: {action.rollback}.
+"""
+
+
+def _on_disk(effect: ShortenStart, provider: str) -> str:
+    pulled = """
+A DaemonSet that pulls images is no help on a new node: it pulls beside the replica. Each release of the service needs its
+images there too: build the disk in the same pipeline.
+"""
+    return f"""Three of four of its starts took up to {effect.before_s:.0f} s from a node to ready. {effect.saved_s:.0f} s of \
+that fall away where its {effect.parts} are on the node's disk before.
+
+## Do
+
+{_ON_DISK.get(provider, _IN_THE_IMAGE)}
+{pulled if effect.images else ""}{_LOADED if effect.weights else ""}"""
+
+
+def _restored(effect: ShortenStart, provider: str) -> str:
+    return f"""Plans take {effect.before_s:.0f} s from a node to ready. Restored from a snapshot of a process that was ready \
+it takes {effect.start_s:.0f} s, as `restore_s` in workloads.yaml says.
+
+## Do
+
+{_RESTORED.get(provider, _CRIU)}
+
+Each release of the service needs a snapshot of its own: take it in the same pipeline. What storing it costs is not in the plan.
 """
 
 
