@@ -1,7 +1,7 @@
 """The facts that a fleet's own history tells are those that its plan was made on."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.placement import HomeNodes, resolve
 from trimtab.emit.manifests.cluster_facts import facts_of_fleet, with_cluster
-from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, KueueFlavor, WorkloadFacts
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
@@ -73,6 +73,31 @@ def test_gpu_series_are_asked_for_by_the_labels_that_they_were_read_with(labels,
     )
 
     assert (told.pod_label, told.namespace_label) == series
+
+
+def test_a_kueue_flavor_has_the_levels_that_all_of_its_nodes_tell():
+    block, rack = "cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"
+    node = {
+        "gpu_count": 8, "end": None, "provider": "aws", "instance_type": "p4d.24xlarge", "region": "us-east-1",
+        "capacity_type": "on-demand",
+    }  # fmt: skip
+    nodes = [
+        {**node, "node": "a", "labels": {"pool": "p4d", block: "1", rack: "1"}},
+        {**node, "node": "b", "labels": {"pool": "p4d", block: "1"}},
+        {**node, "node": "gone", "labels": {"pool": "p4d"}, "end": END - timedelta(days=1)},
+        {**node, "node": "cpu", "labels": {"pool": "cpu"}, "gpu_count": 0},
+    ]
+    queue = {"kind": "ClusterQueue", "name": "research"}
+    queues = [
+        {**queue, "flavor": "p4d", "flavor_labels": {"pool": "p4d"}},
+        {**queue, "flavor": "anywhere", "flavor_labels": {}},
+        {**queue, "flavor": "cpu", "flavor_labels": {"pool": "cpu"}},
+        {**queue, "flavor": None, "flavor_labels": None},
+    ]
+
+    told = with_cluster(EmitFacts(), END, nodes=nodes, held=(), pods=(), scalers=(), queues=queues)
+
+    assert told.kueue_flavors == (KueueFlavor(name="p4d", levels=(block,), nodes=("a", "b")),)
 
 
 def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():

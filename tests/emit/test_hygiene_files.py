@@ -20,6 +20,7 @@ from trimtab.diagnose.findings import Offence, OffenceKind, WasteKind
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence, Untidy
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.manifests.emission import ApplyStage
+from trimtab.emit.manifests.facts import KueueFlavor
 from trimtab.emit.manifests.hygiene_files import SCRIPT, hygiene_files
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.writers import html, markdown
@@ -194,6 +195,27 @@ def test_the_scheduler_fills_nodes_with_gpus_before_it_opens_others():
     assert (configuration["kind"], strategy["type"]) == ("KubeSchedulerConfiguration", "MostAllocated")
     assert strategy["resources"][0] == {"name": "nvidia.com/gpu", "weight": 5}
     assert arguments["PodTopologySpread"]["defaultConstraints"] == []
+
+
+def test_kueue_gets_a_topology_of_the_flavors_whose_nodes_stand_half_empty():
+    block = "cloud.provider.com/topology-block"
+    flavors = (
+        KueueFlavor(name="p4d", levels=(block,), nodes=BARE[:1]),
+        KueueFlavor(name="cpu", levels=(), nodes=("other",)),
+    )
+
+    found = {file.path: file for file in hygiene_files(DOCUMENT, replace(read_facts(), kueue_flavors=flavors))}
+    file = found["hygiene/packing/kueue-p4d.yaml"]
+
+    assert yaml.safe_load(file.text) == {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Topology",
+        "metadata": {"name": "trimtab-p4d"},
+        "spec": {"levels": [{"nodeLabel": block}, {"nodeLabel": "kubernetes.io/hostname"}]},
+    }
+    assert """kubectl patch resourceflavor p4d --type=merge -p '{"spec":{"topologyName":"trimtab-p4d"}}'""" in file.text
+    assert "hygiene/packing/kueue-cpu.yaml" not in found
+    assert "`hygiene/packing/kueue-p4d.yaml`" in found["hygiene/README.md"].text
 
 
 # The reaper is run as the CronJob would run it, against a server that is Prometheus and the API server at once.

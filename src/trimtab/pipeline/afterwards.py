@@ -68,6 +68,7 @@ def emit_facts(
         devices=bundle.table("devices", ["pod_label"]).to_pylist(),
         served=bundle.table("demand", _SERVED).group_by(_SERVED).aggregate([]).to_pylist(),
         scalers=bundle.table("scalers").to_pylist(),
+        queues=bundle.table("queues").to_pylist(),
     )
 
 

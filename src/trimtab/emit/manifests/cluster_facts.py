@@ -26,6 +26,7 @@ from trimtab.emit.manifests.facts import (
     EmitFacts,
     GpuClaim,
     GpuContainer,
+    KueueFlavor,
     NodeFacts,
     NodeMaker,
     PricedPool,
@@ -47,6 +48,18 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 _USUAL_OWNER = {WorkloadKind.SERVING: "Deployment", WorkloadKind.NOTEBOOK: "StatefulSet"}
 _RUNS = "Job"
+_LEVELS = (
+    *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "cloud.provider.com/topology-block",
+    "cloud.provider.com/topology-rack",
+    "nvidia.com/gpu.clique",
+)
+"""Labels of nodes by which they stand together, the widest first: layers of AWS' network (EKS, since 2025), blocks of Google's,
+those of Kueue's own examples, and one NVLink domain (NVIDIA's feature discovery). A zone or region is no level: pods that
+exchange gradients stay within one anyway."""
 
 
 def facts_of_fleet(
@@ -160,6 +173,7 @@ def with_cluster(
     scalers: Iterable[Row],
     served: Iterable[Row] = (),
     devices: Iterable[Row] = (),
+    queues: Iterable[Row] = (),
 ) -> EmitFacts:
     """Return facts with what the rows of a bundle that ends at `end` tell of its cluster."""
     servers = {str(row["workload"]): row for row in served if row["server"]}
@@ -180,6 +194,7 @@ def with_cluster(
         node_maker=NodeMaker.KARPENTER if has_pools else _node_maker(nodes),
         namespace_label=_NAMESPACE_LABELS.get(pod_label, facts.namespace_label),
         nodes=node_facts(nodes, held, end),
+        kueue_flavors=_flavors(queues, [row for row in nodes if _is_there(row, end)]),
         workloads=tuple(
             _with_server(
                 _with_scalers(
@@ -232,8 +247,33 @@ def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tupl
             held_before=tuple(sorted(ever[str(row["node"])])),
         )
         for row in sorted(nodes, key=lambda row: str(row["node"]))
-        if row["gpu_count"] and (row["end"] is None or (isinstance(row["end"], datetime) and row["end"] >= end))
+        if _is_there(row, end)
     )
+
+
+def _is_there(node: Row, end: datetime) -> bool:
+    """Return whether a node has GPUs and was there when the history ended."""
+    if not node["gpu_count"]:
+        return False
+    until = node["end"]
+    return until is None or (isinstance(until, datetime) and until >= end)
+
+
+def _flavors(queues: Iterable[Row], nodes: Iterable[Row]) -> tuple[KueueFlavor, ...]:
+    """Return the flavors of ClusterQueues that have labels, and GPU nodes with these."""
+    named = {
+        str(row["flavor"]): pairs(row["flavor_labels"])
+        for row in queues
+        if row["kind"] == "ClusterQueue" and row["flavor"] and row["flavor_labels"]
+    }
+    labels = {str(row["node"]): pairs(row["labels"]) for row in nodes}
+    found = []
+    for flavor, wanted in sorted(named.items()):
+        mine = sorted(name for name, has in labels.items() if wanted.items() <= has.items())
+        if mine:
+            levels = tuple(level for level in _LEVELS if all(labels[name].get(level) for name in mine))
+            found.append(KueueFlavor(name=flavor, levels=levels, nodes=tuple(mine)))
+    return tuple(found)
 
 
 def _group(labels: Mapping[str, str]) -> tuple[str, str] | None:

@@ -257,6 +257,16 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KueueFlavor:
+    """A ResourceFlavor of a ClusterQueue that rations GPUs, which has GPU nodes of its own."""
+
+    name: str
+    levels: tuple[str, ...]
+    """Labels by which its nodes stand together, the widest first: those that all of them have, single nodes aside."""
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFacts:
     """A workload as the cluster knows it.
 
@@ -392,6 +402,8 @@ class EmitFacts:
     add_only: bool = False
     """Whether autoscalers may only add replicas: the canary of the first day."""
     nodes: tuple[NodeFacts, ...] = ()
+    kueue_flavors: tuple[KueueFlavor, ...] = ()
+    """By name."""
     node_maker: NodeMaker | None = None
     """None where it is not known: assumed to be Karpenter."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.bill import BrokenPart, HygienePart
 from trimtab.emit.manifests.emission import MANAGED_BY, ApplyStage, ManifestFile, Plain, dns_name, node_name, yaml_text
-from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, KueueFlavor, NodeFacts, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS, KARPENTER
 from trimtab.emit.manifests.karpenter import GPU_TAINT
 from trimtab.emit.manifests.kubernetes import disruption_budget
-from trimtab.emit.manifests.workload_patch import patchable, pod_component, tolerates_gpu_nodes
+from trimtab.emit.manifests.workload_patch import HOSTNAME, patchable, pod_component, tolerates_gpu_nodes
 from trimtab.emit.money import dollars
 from trimtab.fleet.owner_kinds import RAY_SERVICE
 from trimtab.fleet.settings import Bands, Hygiene
@@ -194,6 +194,15 @@ _GPU_WEIGHT = 5
 _SCHEDULER_COMMENT = """For a second kube-scheduler (kubernetes.io/docs/tasks/extend-kubernetes/configure-multiple-schedulers),
 which runs with --config on this file, or for the one that you run yourself: give the profile the name default-scheduler then.
 Pods with GPUs name it in schedulerName. On GKE the autoscaling profile optimize-utilization does the same without it."""
+_TOPOLOGY_COMMENT = """Kueue 0.15 or later. Once the flavor names this topology, each run that comes is put on the nodes
+with least room that have enough, so that the others stay whole for large runs:
+
+  kubectl patch resourceflavor {flavor} --type=merge -p '{{"spec":{{"topologyName":"{name}"}}}}'
+
+To take that back, delete the flavor and make it again. It holds for all runs of a ClusterQueue once each of its flavors names
+a topology; Kueue then ignores their affinity to other pods. A run whose pods exchange much asks to have them close together:
+
+  kueue.x-k8s.io/podset-preferred-topology: {level}"""
 _STRAY_COMMENT = """List this folder under `components` beside the workload's manifest. Where it requires nodes by affinity
 already, add the expression to each of its own terms instead: a merge would put this one in their place."""
 
@@ -359,6 +368,14 @@ def _packing(parts: Sequence[HygienePart], facts: EmitFacts) -> Iterator[Made]:
     if any(name in nodes for part in parts for name in part.nodes):
         text = yaml_text(packing_scheduler(), comment=_SCHEDULER_COMMENT)
         yield _file("packing/scheduler.yaml", text, "ConfigMap"), parts[0].subject
+    for flavor in facts.kueue_flavors:
+        groups = {nodes[name].group for name in flavor.nodes if name in nodes}
+        about = [part for part in parts if any(name in nodes and nodes[name].group in groups for name in part.nodes)]
+        if about:
+            yield (
+                _file(f"packing/kueue-{node_name(flavor.name)}.yaml", _topology_text(flavor), "Topology"),
+                about[0].subject,
+            )
 
 
 def moves_script(part: HygienePart, nodes: Sequence[NodeFacts]) -> str:
@@ -442,6 +459,25 @@ def packing_scheduler() -> Mapping[str, Plain]:
     }
 
 
+def _topology_text(flavor: KueueFlavor) -> str:
+    """Return the Topology with which Kueue places the runs of a flavor itself.
+
+    A run without an annotation goes to the nodes of least free capacity (kubernetes-sigs/kueue, keps/2724-topology-aware-
+    scheduling: TASProfileMixed, on by default); fields and what is immutable: apis/kueue/v1beta2, topology_types.go and
+    resourceflavor_types.go.
+    """
+    name = dns_name("trimtab", flavor.name)
+    levels = (*flavor.levels, HOSTNAME)
+    body: Mapping[str, Plain] = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": {"levels": [{"nodeLabel": level} for level in levels]},
+    }
+    comment = _TOPOLOGY_COMMENT.format(flavor=shlex.quote(flavor.name), name=name, level=levels[0])
+    return yaml_text(body, comment=comment)
+
+
 # The page
 
 
@@ -482,6 +518,8 @@ def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterato
         yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
     elif row.kind == _SCATTERED and paths.get(row.subject):
         yield "the script waits for each pod; `packing/scheduler.yaml` keeps new pods from scattering again"
+        if any("/kueue-" in path for path in paths[row.subject]):
+            yield "a Topology has Kueue put new runs on the nodes with least room"
     elif row.kind == _QUEUED:
         yield "no patch: let its ClusterQueue borrow (a cohort without `borrowingLimit`), raise its quota, or end `StrictFIFO`"
         yield "of Slurm: backfill, shorter time limits, or the limits of its partition and QOS"
