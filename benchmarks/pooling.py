@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.traces import RATE_WINDOW_S, Floats, data_argument
+from trimtab.emit.manifests.own_replicas import SEEN_LATE_S
 from trimtab.levers.pooling import (
     ASLEEP_GIB,
     HOST_MEMORY,
@@ -44,7 +45,7 @@ from trimtab.physics.offers import board
 from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import StepTimes, step_times
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
-from trimtab.policies.pooling import LLAMA_SWAP, PoolPolicy
+from trimtab.policies.pooling import LLAMA_SWAP, OWN_REPLICAS, PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests
 from trimtab.units import BYTES_PER_GIB, S_PER_DAY, S_PER_HR
 
@@ -56,7 +57,7 @@ FIRST_TOKEN_S, TOKEN_S, REQUIRED_FRAC = 10.0, 0.1, 0.99
 GPU_GIB = 79.6 * 0.95
 """What an H100 with 80 GB reports, less a twentieth for fragments."""
 START_S = 180.0
-"""From the decision until an own replica serves: a node, an image, weights."""
+"""From the decision until an own replica is ready: a node, an image, weights."""
 MOST_CONTEXT, KV_GIB = 16, (2.0, 12.0)
 MODELS = ("qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b")
 CASES = {"mixed": MODELS, "all 8B": ("qwen3-8b",), "all 32B": ("qwen3-32b",)}
@@ -65,11 +66,8 @@ TOKENS_WINDOW_S = 6 * S_PER_HR
 MOST_CV = 30.0
 UNKNOWN_TOKENS = (1000.0, 200.0)
 """Tokens of the few clients whose lengths are not published."""
-RELIEVED = PoolPolicy(relief_s=8.0, own_hold_s=6 * S_PER_HR, early_sleep_s=2.0)
-ELASTIC = RELIEVED._replace(own_most=16)
-RULES = {"llama-swap": LLAMA_SWAP, "relieved": RELIEVED, "elastic": ELASTIC}
-"""What the emitted files carry out; a router that also makes busy models yield and starts an own replica; and one that starts
-as many as a burst fills."""
+RULES = {"llama-swap": LLAMA_SWAP, "own-replicas": OWN_REPLICAS}
+"""Both are what emitted files carry out: the shared GPU's router alone, or with own replicas that KEDA scales."""
 MARGIN = PoolMargin()
 CHECKPOINT_GIB, CHECKPOINT_WEIGHTS_GIB = 20.1, 6.5
 """Memory of an image server in the same recording, and the weights of a checkpoint of Stable Diffusion XL in 16 bits."""
@@ -201,7 +199,8 @@ def service(client: Client, model: str, kept_frac: float, seed: int) -> PoolServ
         model=PooledModel(
             name=client.name, awake_gib=weights_gib + kv_gib + ASLEEP_GIB + 1.5, asleep_gib=ASLEEP_GIB, wake_s=wake_s,
             sleep_s=wake_s, growth=growth, concurrency=_at_once(kv_gib, context * token_gib),
-            own_concurrency=_at_once(own_kv_gib, context * token_gib), own_start_s=START_S, wait_limit_s=FIRST_TOKEN_S,
+            own_concurrency=_at_once(own_kv_gib, context * token_gib), own_start_s=START_S + SEEN_LATE_S,
+            wait_limit_s=FIRST_TOKEN_S,
         ),
         requests=PoolRequests(arrival_s=arrival_s, prompt_s=prompt * prefill_s, answer_s=answer * alone_s),
         required_frac=REQUIRED_FRAC,
@@ -286,7 +285,7 @@ def diffusion_services(traces: Path) -> list[PoolService]:
         model = PooledModel(
             name=str(name), awake_gib=CHECKPOINT_GIB, asleep_gib=ASLEEP_GIB, wake_s=HOST_MEMORY.wake_s(CHECKPOINT_WEIGHTS_GIB),
             sleep_s=HOST_MEMORY.wake_s(CHECKPOINT_WEIGHTS_GIB), growth=1.0, concurrency=1, own_concurrency=1,
-            own_start_s=START_S, wait_limit_s=FIRST_TOKEN_S,
+            own_start_s=START_S + SEEN_LATE_S, wait_limit_s=FIRST_TOKEN_S,
         )  # fmt: skip
         requests = PoolRequests(
             arrival_s=arrival_s, prompt_s=np.zeros(len(arrival_s)), answer_s=part["exec_time_seconds"].to_numpy(dtype=float)

@@ -72,6 +72,24 @@ def test_the_placement_is_written_as_a_pod_for_each_gpu(tmp_path):
     assert "Build the image first" in said
 
 
+def test_own_replicas_are_replayed_and_written_with_their_router(tmp_path):
+    declared = small_models({**SHARING, "model": "Qwen/Qwen3-4B"})
+    found = pool_report(declared, Settings(), lambda text, share: None, own_replicas=True)
+
+    write_pool_files(found, tmp_path)
+
+    assert "Next, GPU 1: " in "\n".join(found.lines)
+    text = next(tmp_path.glob("pool-*.yaml")).read_text()
+    assert "own replicas, at most 16" in text
+    assert "kind: ScaledObject" in text
+
+
+def test_own_replicas_without_a_pool_are_refused():
+    answer = CliRunner().invoke(command, ["--demo", "three-small-models", "--own-replicas"])
+
+    assert "--own-replicas is a rule of --pool" in str(answer.exception)
+
+
 def test_what_no_file_can_carry_is_named_before_anything_is_written(tmp_path):
     declared = {**SHARING, "model": None, "sleep_level": 2}
     found = pool_report(small_models(declared), Settings(), lambda text, share: None)

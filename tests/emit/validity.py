@@ -15,6 +15,7 @@ CRDS = {
     ("karpenter.azure.com/v1beta1", "AKSNodeClass"): "jsonschema/aksnodeclass_karpenter.azure.com_v1beta1.json",
     ("karpenter.k8s.gcp/v1alpha1", "GCENodeClass"): "jsonschema/gcenodeclass_karpenter.k8s.gcp_v1alpha1.json",
     ("monitoring.coreos.com/v1", "PrometheusRule"): "jsonschema/prometheusrule_monitoring.coreos.com_v1.json",
+    ("monitoring.coreos.com/v1", "PodMonitor"): "jsonschema/podmonitor_monitoring.coreos.com_v1.json",
     ("v1", "ConfigMap"): "core-v1.34-strict/configmap.json",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "core-v1.34-strict/hpa.json",
     ("policy/v1", "PodDisruptionBudget"): "core-v1.34-strict/pdb.json",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from trimtab.levers.pooling import DISK, HOST_MEMORY, PoolMargin, PoolService, choose_pool, replay_daily, warm_frac
-from trimtab.policies.pooling import PoolPolicy
+from trimtab.policies.pooling import OWN_REPLICAS, PoolPolicy
 from trimtab.replay.pooling import PooledModel, PoolRequests, replay_pool
 from trimtab.units import S_PER_DAY
 
@@ -50,15 +49,12 @@ def test_an_idle_model_sleeps_before_another_wakes_if_both_do_not_fit():
     assert in_turns.first_s[1] == pytest.approx([1 + 2.1])
 
 
-def test_a_busy_model_yields_only_to_one_that_has_waited():
+def test_a_busy_model_is_not_interrupted_however_long_another_waits():
     models = [MODEL, replace(MODEL, name="b")]
-    busy = every(0.5, span_s=60)
 
-    patient = replay_pool(models, [busy, requests(10)], PoolPolicy(patience_s=math.inf), memory_gib=40, span_s=100)
-    fair = replay_pool(models, [busy, requests(10)], PoolPolicy(patience_s=2.0), memory_gib=40, span_s=100)
+    replayed = replay_pool(models, [every(0.5, span_s=60), requests(10)], PoolPolicy(), memory_gib=40, span_s=100)
 
-    assert patient.first_s[1][0] > 50
-    assert fair.first_s[1][0] < 10
+    assert replayed.first_s[1][0] > 50
 
 
 def test_servers_that_work_share_the_gpu_evenly():
@@ -71,39 +67,42 @@ def test_servers_that_work_share_the_gpu_evenly():
 
 
 def test_a_crowded_model_gets_a_replica_of_its_own_and_gives_it_back():
-    model = replace(MODEL, growth=1.0, own_start_s=5, own_concurrency=64)
+    # eight requests at once from 5 s on: one replica is asked for at 15 s, and serves from 20 s on
+    model = replace(MODEL, concurrency=4, own_start_s=5, own_concurrency=64)
     policy = PoolPolicy(own_requests=4, own_idle_s=30)
 
-    replayed = replay_pool([model], [every(0.5, span_s=20)], policy, memory_gib=40, span_s=1000)
+    replayed = replay_pool([model], [requests(*[5.0] * 8, answer_s=99.9)], policy, memory_gib=40, span_s=1000)
 
-    assert 30 < replayed.own_s[0] < 100
-    assert np.isfinite(replayed.last_s[0]).all()
+    # four wait for the wake, the other four for their own replica
+    assert sorted(replayed.first_s[0]) == pytest.approx([2.1] * 4 + [15.1] * 4)
+    # the last one ends at 120 s, and 30 s later the replica is given back
+    assert replayed.own_s.tolist() == pytest.approx([120 + 30 - 15])
 
 
-def test_a_request_that_waited_too_long_gives_the_busiest_model_a_replica_of_its_own():
+def test_fewer_requests_than_the_limit_keep_a_replica_that_is_held_but_start_none():
+    model = replace(MODEL, own_start_s=5)
+    crowd, trickle = [0.0] * 8, np.arange(20.0, 200.0, 20.0)
+    policy = PoolPolicy(own_requests=8, own_idle_s=30)
+
+    held = replay_pool([model], [requests(*crowd, *trickle, answer_s=19)], policy, memory_gib=40, span_s=1000)
+    none = replay_pool([model], [requests(*trickle, answer_s=19)], policy, memory_gib=40, span_s=1000)
+
+    # the last request comes at 180 s and takes 19.1
+    assert held.own_s.tolist() == pytest.approx([199.1 + 30 - 15])
+    assert none.own_s.tolist() == [0]
+
+
+def test_models_that_wait_behind_a_busy_one_wake_when_it_moves_to_its_own_replica():
     models = [replace(MODEL, own_start_s=5), replace(MODEL, name="b", own_start_s=5)]
-    busy = every(0.5, span_s=60)
-    stubborn = PoolPolicy(patience_s=math.inf)
+    busy = every(0.1, span_s=60)
 
-    left = replay_pool(models, [busy, requests(10)], stubborn, memory_gib=40, span_s=100)
-    relieved = replay_pool(models, [busy, requests(10)], stubborn._replace(relief_s=3), memory_gib=40, span_s=100)
+    left = replay_pool(models, [busy, requests(10)], PoolPolicy(), memory_gib=40, span_s=100)
+    moved = replay_pool(models, [busy, requests(10)], PoolPolicy(own_requests=8), memory_gib=40, span_s=100)
 
     assert left.first_s[1][0] > 50
-    # 3 s of waiting, 5 s of start, the last answer, 1 s of sleep, 2 s of wake
-    assert relieved.first_s[1][0] == pytest.approx(12, abs=1)
-    assert relieved.own_s[1] == 0
-    assert relieved.own_s[0] > 50
-
-
-def test_a_busy_own_replica_is_given_back_after_its_time():
-    model = replace(MODEL, own_start_s=5)
-    policy = PoolPolicy(own_requests=1, own_hold_s=20)
-
-    replayed = replay_pool([model], [requests(0, *np.arange(20, 30, 0.5))], policy, memory_gib=40, span_s=1000)
-
-    # started at 0 and again at 26.1, when the first was drained; idle from 31.1 on, held for 20 s more
-    assert replayed.own_s[0] < 60
-    assert np.isfinite(replayed.last_s[0]).all()
+    # asked for at 15 s, serving from 20 s on; then the last answer, half a second of idleness, 1 s of sleep, 2 s of wake
+    assert moved.first_s[1][0] == pytest.approx(10 + 1.1 + 0.5 + 1 + 2.1, abs=0.3)
+    assert moved.own_s[1] == 0
 
 
 def test_a_model_that_blocks_another_sleeps_as_soon_as_it_is_idle():
@@ -229,17 +228,18 @@ def test_a_burst_gets_as_many_own_replicas_as_it_fills():
     # ten requests of 100 s at once, one on the shared GPU and two on each replica at a time
     model = replace(MODEL, concurrency=1, own_concurrency=2)
     asked = requests(*np.zeros(10), prompt_s=0.0, answer_s=100.0)
-    policy = PoolPolicy(own_requests=1, own_idle_s=10, relief_s=5)
+    policy = PoolPolicy(own_requests=1, own_idle_s=10)
 
     one = replay_pool([model], [asked], policy, memory_gib=40, span_s=10_000)
     many = replay_pool([model], [asked], policy._replace(own_most=4), memory_gib=40, span_s=10_000)
 
-    # the shared GPU takes two before 120 s; of the other eight two at a time, in four rounds; given back 10 s after the last
-    assert one.last_s[0].max() == pytest.approx(120 + 4 * 100)
-    assert one.own_s.tolist() == pytest.approx([120 + 4 * 100 + 10])
-    # the first request makes one start, and once it serves three more for those that still wait, which take 120 s too
-    assert sorted(many.last_s[0]) == pytest.approx([102, 202, 220, 220, 320, 320, 340, 340, 340, 340])
-    assert many.own_s.tolist() == pytest.approx([120 + 4 * (340 + 10 - 120)])
+    # asked for at 15 s, serving from 135 s on: two are on the shared GPU before; of the other eight two at a time, in four
+    # rounds; given back 10 s after the last
+    assert one.last_s[0].max() == pytest.approx(135 + 4 * 100)
+    assert one.own_s.tolist() == pytest.approx([135 + 4 * 100 + 10 - 15])
+    # the first look asks for one, the second, 15 s later, for as many as ten requests fill: four, of which three start at 30 s
+    assert sorted(many.last_s[0]) == pytest.approx([102, 202, 235, 235, 250, 250, 250, 250, 250, 250])
+    assert many.own_s.tolist() == pytest.approx([250 + 10 - 15 + 3 * (250 + 10 - 30)])
 
 
 def test_services_that_seldom_burst_share_a_gpu_by_number_where_bursts_get_own_replicas():
@@ -249,10 +249,9 @@ def test_services_that_seldom_burst_share_a_gpu_by_number_where_bursts_get_own_r
     burst = [*(5000 + minutes), *(S_PER_DAY + minutes)]
     bursty = [pooled(str(number), requests(*burst, answer_s=30.0)) for number in range(3)]
     busy = pooled("busy", requests(*np.arange(0, span_s, 40), answer_s=20.0))
-    policy = PoolPolicy(relief_s=8, own_most=16)
 
-    warm = choose_pool([*bursty, busy], policy._replace(own_most=1), memory_gib=40, span_s=span_s)
-    elastic = choose_pool([*bursty, busy], policy, memory_gib=40, span_s=span_s)
+    warm = choose_pool([*bursty, busy], PoolPolicy(), memory_gib=40, span_s=span_s)
+    elastic = choose_pool([*bursty, busy], OWN_REPLICAS, memory_gib=40, span_s=span_s)
 
     assert set(warm.alone) == {0, 1, 2, 3}
     assert [(gpu.services, gpu.newcomers) for gpu in elastic.gpus] == [((0, 1, 2), True)]
@@ -263,6 +262,6 @@ def test_a_service_that_is_busy_all_the_time_shares_no_gpu_by_number():
     span_s = 2 * S_PER_DAY
     busy = [pooled(name, requests(*np.arange(0, span_s, 40), answer_s=20.0)) for name in "ab"]
 
-    plan = choose_pool(busy, PoolPolicy(relief_s=8, own_most=16), memory_gib=40, span_s=span_s)
+    plan = choose_pool(busy, OWN_REPLICAS, memory_gib=40, span_s=span_s)
 
     assert all(not gpu.newcomers for gpu in plan.gpus)

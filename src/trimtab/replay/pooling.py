@@ -25,13 +25,9 @@ from trimtab.policies import pooling
 from trimtab.policies.pooling import (
     RETRY_S,
     PoolPolicy,
-    drains_replica,
-    gives_back_replica,
+    gives_back_replicas,
     goes_before,
     may_sleep,
-    must_yield,
-    needs_own_replica,
-    needs_relief,
     own_replicas,
     sleeps_before,
     sleeps_early,
@@ -40,8 +36,7 @@ from trimtab.replay.compiled import admit, compiled, inlined
 
 admit(pooling)
 
-_ASLEEP, _WAKING, _AWAKE, _YIELDING, _FALLING_ASLEEP = range(5)
-_NO_OWN, _OWN_STARTING, _OWN_READY, _OWN_DRAINING = range(4)
+_ASLEEP, _WAKING, _AWAKE, _FALLING_ASLEEP = range(4)
 _NEVER = 1e18
 _TINY = 1e-9
 
@@ -247,17 +242,14 @@ def _loop(
     lanes = 2 * number
     state = np.full(number, _ASLEEP)
     until_s = np.full(number, _NEVER)
-    awake_since_s = np.zeros(number)
     used_s = np.full(number, -_NEVER)
-    own = np.full(number, _NO_OWN)
-    own_from_s, own_until_s, own_used_s = np.zeros(number), np.full(number, _NEVER), np.zeros(number)
-    own_ready_s = np.zeros(number)
-    # replicas that serve and that are starting beside them; until when these start
-    serving, starting, more_until_s = (
-        np.zeros(number, dtype=np.int64),
-        np.zeros(number, dtype=np.int64),
-        np.full(number, _NEVER),
-    )
+    # of each own replica of a model: since when it is held, and from when on it serves
+    held = np.zeros(number, dtype=np.int64)
+    serving = np.zeros(number, dtype=np.int64)
+    own_from_s = np.zeros((number, policy.own_most))
+    ready_s = np.full((number, policy.own_most), _NEVER)
+    ended_s = np.zeros(number)
+    tick_s = _NEVER
     head, tail = starts[:-1].copy(), starts[:-1].copy()
     done_work = np.zeros(lanes)
     in_work = np.zeros(lanes, dtype=np.int64)
@@ -293,13 +285,15 @@ def _loop(
                     speed[lane] /= sharers
                 next_s = min(next_s, now_s + (ends[lane, 0] - done_work[lane]) / speed[lane])
         for model in range(number):
-            next_s = min(next_s, until_s[model], own_until_s[model], more_until_s[model])
-            if own[model] == _OWN_READY:
-                next_s = min(next_s, own_ready_s[model] + policy.own_hold_s)
-                if in_work[number + model] == 0:
-                    next_s = min(next_s, own_used_s[model] + policy.own_idle_s)
-                if head[model] < tail[model] and starting[model] == 0 and serving[model] < policy.own_most:
-                    next_s = min(next_s, arrival_s[head[model]] + policy.relief_s + _TINY)
+            next_s = min(next_s, until_s[model])
+            requests = in_work[model] + in_work[number + model] + tail[model] - head[model]
+            if own_replicas(policy, requests, models.room[number + model], held[model]) > held[model]:
+                next_s = min(next_s, tick_s)
+            if held[model] > 0:
+                for replica in range(serving[model], held[model]):
+                    next_s = min(next_s, ready_s[model, replica])
+                if requests == 0:
+                    next_s = min(next_s, ended_s[model] + policy.own_idle_s)
             if models.blocks[model] and state[model] == _AWAKE and in_work[model] + tail[model] - head[model] == 0:
                 next_s = min(next_s, used_s[model] + policy.early_sleep_s)
         if next_s >= _NEVER:
@@ -317,40 +311,29 @@ def _loop(
                 in_work[lane] -= 1
                 ends[lane, 0], who[lane, 0] = ends[lane, in_work[lane]], who[lane, in_work[lane]]
                 _sift_down(ends[lane], who[lane], in_work[lane])
+                ended_s[model] = now_s
                 if lane < number:
                     used_s[model] = now_s
-                else:
-                    own_used_s[model] = now_s
             if in_work[lane] == 0:
                 done_work[lane] = 0.0
         for model in range(number):
             if until_s[model] <= now_s:
                 until_s[model] = _NEVER
                 if state[model] == _WAKING:
-                    state[model], awake_since_s[model], used_s[model] = _AWAKE, now_s, now_s
+                    state[model], used_s[model] = _AWAKE, now_s
                 else:
                     state[model] = _ASLEEP
                     free_gib += models.awake_gib[model] - models.asleep_gib[model]
-            if own_until_s[model] <= now_s:
-                own_until_s[model], own[model] = _NEVER, _OWN_READY
-                own_used_s[model], own_ready_s[model] = now_s, now_s
-                serving[model], starting[model] = starting[model], 0
-            if more_until_s[model] <= now_s:
-                more_until_s[model] = _NEVER
-                serving[model], starting[model] = serving[model] + starting[model], 0
+            while serving[model] < held[model] and ready_s[model, serving[model]] <= now_s:
+                serving[model] += 1
         while coming < total and arrival_s[order[coming]] <= now_s:
             model = np.searchsorted(starts, order[coming], side="right") - 1
             tail[model] += 1
             coming += 1
-            requests = in_work[model] + tail[model] - head[model]
-            if own[model] == _NO_OWN and needs_own_replica(policy, requests):
-                own[model], own_from_s[model] = _OWN_STARTING, now_s
-                own_until_s[model] = now_s + models.own_start_s[model]
-                starting[model] = own_replicas(policy, requests, models.room[number + model])
         # --- requests are accepted ----------------------------------------------------------------------------------------
         for model in range(number):
             lane = model
-            if own[model] == _OWN_READY:
+            if serving[model] > 0:
                 lane = number + model
             elif state[model] != _AWAKE:
                 continue
@@ -369,51 +352,33 @@ def _loop(
                 who[lane, in_work[lane]] = request
                 _sift_up(ends[lane], who[lane], in_work[lane])
                 in_work[lane] += 1
-        # --- own replicas are joined by others, and given back ------------------------------------------------------------
+        # --- the autoscaler of own replicas, which looks at its own pace ----------------------------------------------------
         for model in range(number):
-            if (
-                own[model] == _OWN_READY
-                and starting[model] == 0
-                and head[model] < tail[model]
-                and needs_relief(policy, now_s - arrival_s[head[model]])
-            ):
-                wanted = own_replicas(
-                    policy, in_work[number + model] + tail[model] - head[model], models.room[number + model]
-                )
-                if wanted > serving[model]:
-                    starting[model] = wanted - serving[model]
-                    more_until_s[model] = now_s + models.own_start_s[model]
-                    own_s[model] += serving[model] * (min(now_s, span_s) - min(own_from_s[model], span_s))
-                    own_from_s[model] = now_s
-        for model in range(number):
-            if own[model] == _OWN_READY and drains_replica(policy, now_s - own_ready_s[model] + _TINY):
-                own[model] = _OWN_DRAINING
-            idle = in_work[number + model] == 0
-            if (own[model] == _OWN_DRAINING and idle) or (
-                own[model] == _OWN_READY
-                and idle
-                and gives_back_replica(policy, tail[model] - head[model], now_s - own_used_s[model] + _TINY)
-            ):
-                own[model] = _NO_OWN
-                held = serving[model] + starting[model]
-                own_s[model] += held * (min(now_s, span_s) - min(own_from_s[model], span_s))
-                # what was still starting is given up
-                serving[model], starting[model], more_until_s[model] = 0, 0, _NEVER
+            requests = in_work[model] + in_work[number + model] + tail[model] - head[model]
+            if now_s >= tick_s:
+                wanted = own_replicas(policy, requests, models.room[number + model], held[model])
+                while held[model] < wanted:
+                    own_from_s[model, held[model]] = now_s
+                    ready_s[model, held[model]] = now_s + models.own_start_s[model]
+                    held[model] += 1
+            if held[model] > 0 and gives_back_replicas(policy, requests, now_s - ended_s[model] + _TINY):
+                for replica in range(held[model]):
+                    own_s[model] += min(now_s, span_s) - min(own_from_s[model, replica], span_s)
+                    ready_s[model, replica] = _NEVER
+                held[model], serving[model] = 0, 0
+        tick_s = (np.floor(now_s / policy.sync_s + _TINY) + 1.0) * policy.sync_s
         # --- who sleeps and who wakes -------------------------------------------------------------------------------------
         for model in range(number):
-            if (state[model] == _YIELDING and in_work[model] == 0) or (
-                state[model] == _AWAKE
-                and sleeps_early(
-                    policy, models.pinned[model], models.blocks[model], in_work[model], tail[model] - head[model],
-                    now_s - used_s[model] + _TINY,
-                )
+            if state[model] == _AWAKE and sleeps_early(
+                policy, models.pinned[model], models.blocks[model], in_work[model], tail[model] - head[model],
+                now_s - used_s[model] + _TINY,
             ):  # fmt: skip
                 state[model], until_s[model] = _FALLING_ASLEEP, now_s + models.sleep_s[model]
         retry_s = _NEVER
         while True:
             chosen, chosen_slack_s = -1, _NEVER
             for model in range(number):
-                if state[model] == _ASLEEP and head[model] < tail[model] and own[model] != _OWN_READY:
+                if state[model] == _ASLEEP and head[model] < tail[model] and serving[model] == 0:
                     waited_s = now_s - arrival_s[head[model]]
                     slack_s = models.wait_limit_s[model] - models.wake_s[model] - waited_s
                     if chosen < 0 or goes_before(slack_s, chosen_slack_s):
@@ -427,67 +392,11 @@ def _loop(
                 wakes[chosen] += 1
                 continue
             retry_s = now_s + RETRY_S
-            _make_room(models, policy, now_s, now_s - arrival_s[head[chosen]], need_gib - free_gib, state, until_s,
-                       awake_since_s, used_s, in_work, head, tail)  # fmt: skip
+            _make_room(models, policy, now_s, need_gib - free_gib, state, until_s, used_s, in_work, head, tail)
             break
-        # after the choice above, so that a model that has just begun to wake counts as helped
-        _relieve(
-            models,
-            policy,
-            now_s,
-            arrival_s,
-            state,
-            own,
-            own_from_s,
-            own_until_s,
-            starting,
-            used_s,
-            in_work,
-            head,
-            tail,
-        )
     for model in range(number):
-        if own[model] != _NO_OWN:
-            own_s[model] += (serving[model] + starting[model]) * max(span_s - own_from_s[model], 0.0)
-
-
-@inlined
-def _relieve(
-    models: _Models,
-    policy: PoolPolicy,
-    now_s: float,
-    arrival_s: FloatArray,
-    state: IntArray,
-    own: IntArray,
-    own_from_s: FloatArray,
-    own_until_s: FloatArray,
-    starting: IntArray,
-    used_s: FloatArray,
-    in_work: IntArray,
-    head: IntArray,
-    tail: IntArray,
-) -> None:
-    """Start an own replica for the busiest model if a request has waited too long and nothing helps it already."""
-    number = len(state)
-    waits = False
-    busiest, most = -1, 0
-    for model in range(number):
-        if own[model] == _OWN_STARTING or state[model] == _WAKING or state[model] == _FALLING_ASLEEP:
-            return
-        if own[model] == _OWN_READY:
-            if in_work[model] > 0 or now_s - used_s[model] < policy.idle_s + RETRY_S:
-                # it is about to leave the shared GPU
-                return
-            continue
-        requests = in_work[model] + tail[model] - head[model]
-        if head[model] < tail[model] and needs_relief(policy, now_s - arrival_s[head[model]]):
-            waits = True
-        if own[model] == _NO_OWN and requests > most:
-            busiest, most = model, requests
-    if waits and busiest >= 0:
-        own[busiest], own_from_s[busiest] = _OWN_STARTING, now_s
-        own_until_s[busiest] = now_s + models.own_start_s[busiest]
-        starting[busiest] = own_replicas(policy, most, models.room[number + busiest])
+        for replica in range(held[model]):
+            own_s[model] += max(span_s - own_from_s[model, replica], 0.0)
 
 
 @inlined
@@ -495,21 +404,19 @@ def _make_room(
     models: _Models,
     policy: PoolPolicy,
     now_s: float,
-    waited_s: float,
     missing_gib: float,
     state: IntArray,
     until_s: FloatArray,
-    awake_since_s: FloatArray,
     used_s: FloatArray,
     in_work: IntArray,
     head: IntArray,
     tail: IntArray,
 ) -> None:
-    """Let idle models sleep, least recently used first, until enough memory comes free; else let a busy one yield."""
+    """Let idle models sleep, least recently used first, until enough memory comes free."""
     number = len(state)
     for model in range(number):
         # memory that comes free already counts
-        if state[model] == _FALLING_ASLEEP or state[model] == _YIELDING:
+        if state[model] == _FALLING_ASLEEP:
             missing_gib -= models.awake_gib[model] - models.asleep_gib[model]
     while missing_gib > _TINY:
         chosen = -1
@@ -525,18 +432,4 @@ def _make_room(
         if chosen < 0:
             break
         state[chosen], until_s[chosen] = _FALLING_ASLEEP, now_s + models.sleep_s[chosen]
-        missing_gib -= models.awake_gib[chosen] - models.asleep_gib[chosen]
-    while missing_gib > _TINY:
-        chosen = -1
-        for model in range(number):
-            if (
-                state[model] == _AWAKE
-                and in_work[model] + tail[model] - head[model] > 0
-                and must_yield(policy, models.pinned[model], now_s - awake_since_s[model], waited_s)
-                and (chosen < 0 or awake_since_s[model] < awake_since_s[chosen])
-            ):
-                chosen = model
-        if chosen < 0:
-            break
-        state[chosen] = _YIELDING
         missing_gib -= models.awake_gib[chosen] - models.asleep_gib[chosen]

@@ -111,6 +111,10 @@ class ReplayOptions:
     pool: bool = option(
         "--pool", help="Replay services that declare `pool: true` taking turns on shared GPUs, instead."
     )
+    own_replicas: bool = option(
+        "--own-replicas",
+        help="With --pool: a model with many requests at once gets replicas on GPUs of its own for a while.",
+    )
     emit_pool: Path | None = option(
         "--emit-pool", type=NEW_FOLDER, metavar="DIR", help="With --pool: write the pods of the shared GPUs here."
     )
@@ -139,7 +143,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay fleet/ --policy hpa:70 --spot one-in-4 --spot all --loss 0.1/hr
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
-      trimtab replay fleet/ --pool --emit-pool pool/
+      trimtab replay fleet/ --pool --own-replicas --emit-pool pool/
     """
     from trimtab.cli.replay.page import capacity_picture, lines, replay_page
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace, spot_asked
@@ -155,6 +159,8 @@ def command(options: ReplayOptions) -> None:
         return
     if options.emit_pool is not None:
         raise UsageError("--emit-pool writes what --pool chooses: add --pool")
+    if options.own_replicas:
+        raise UsageError("--own-replicas is a rule of --pool: add --pool")
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the fleet", 0.0)
         if options.demo_trace is not None and is_short(options.demo_trace):
@@ -187,7 +193,8 @@ def _write_pool(options: ReplayOptions) -> None:
     if options.answer.output_format is not Format.TABLE:
         raise UsageError("--pool is written as text; leave -o out")
     with progress_bar(quiet=options.quiet) as tell:
-        report = pool_report(_opened(options.bundle, options.demo, None), Settings(), tell)
+        bundle = _opened(options.bundle, options.demo, None)
+        report = pool_report(bundle, Settings(), tell, own_replicas=options.own_replicas)
     lines = list(report.lines)
     if options.emit_pool is not None:
         lines.append(write_pool_files(report, options.emit_pool))

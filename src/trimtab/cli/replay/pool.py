@@ -12,7 +12,9 @@ import numpy as np
 
 from trimtab.catalog import Gpu, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.model_pools import PoolMember, SharedGpu, missing_models, pool_files
+from trimtab.emit.manifests.own_replicas import SEEN_LATE_S, OwnReplicas
 from trimtab.errors import InputError, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared_models import need_on, served_model
@@ -33,16 +35,15 @@ from trimtab.levers.pooling import (
     warm_frac,
 )
 from trimtab.pipeline import SEED, split_window
-from trimtab.policies.pooling import LLAMA_SWAP
+from trimtab.policies.pooling import LLAMA_SWAP, OWN_REPLICAS, PoolPolicy, serves_bursts
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import cold_start_of
 from trimtab.replay.pooling import PooledModel, PoolRequests, blocks
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_MO, S_PER_DAY, S_PER_HR, usd
 
-POLICY = LLAMA_SWAP
-"""What the emitted files carry out."""
 _HEADROOM_FRAC = 0.95
 """Of a GPU's memory; the rest is left to fragments."""
 _MOST_AT_ONCE = 256
@@ -52,8 +53,12 @@ _LIMITS = (TargetMetric.TTFT, TargetMetric.LATENCY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReport:
-    """The lines to print, and the shared GPUs of the placement to put in place, with what no file can carry."""
+    """The lines to print, and the shared GPUs of the placement to put in place, with what no file can carry.
 
+    `policy` is what was replayed, and what the files carry out.
+    """
+
+    policy: PoolPolicy
     lines: tuple[str, ...]
     gpus: tuple[SharedGpu, ...]
     not_written: tuple[str, ...]
@@ -71,10 +76,17 @@ class _Part:
     gpu: Gpu
     memory_gib: float
     usd_mo: float
+    policy: PoolPolicy
 
 
-def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float], None]) -> PoolReport:
-    """Return the report: each day of the later window is placed on the history before it, and replayed."""
+def pool_report(
+    bundle: Bundle, settings: Settings, tell: Callable[[str, float], None], *, own_replicas: bool = False
+) -> PoolReport:
+    """Return the report: each day of the later window is placed on the history before it, and replayed.
+
+    With `own_replicas`, models with many requests at once get replicas of their own for a while.
+    """
+    policy = OWN_REPLICAS if own_replicas else LLAMA_SWAP
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     tell("reading the fleet", 0.0)
@@ -98,7 +110,7 @@ def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float],
     gpus: list[SharedGpu] = []
     missing: list[str] = []
     for pool, services in by_pool.items():
-        part = _part(pool, services, fit, rest, market)
+        part = _part(pool, services, fit, rest, market, policy)
         if isinstance(part, str):
             lines.append(part)
             continue
@@ -109,7 +121,7 @@ def pool_report(bundle: Bundle, settings: Settings, tell: Callable[[str, float],
         members = [number for gpu in plan.gpus for number in gpu.services]
         specs = [part.workloads[part.services[number].model.name] for number in members]
         missing += missing_models([(each.name, each.spec.model, each.spec.sleep_level) for each in specs])
-    return PoolReport(lines=tuple(lines), gpus=tuple(gpus), not_written=tuple(missing))
+    return PoolReport(policy=policy, lines=tuple(lines), gpus=tuple(gpus), not_written=tuple(missing))
 
 
 def write_pool_files(report: PoolReport, folder: Path) -> str:
@@ -118,7 +130,8 @@ def write_pool_files(report: PoolReport, folder: Path) -> str:
         raise UsageError("--emit-pool: " + "; ".join(report.not_written))
     if not report.gpus:
         raise UsageError("--emit-pool: no services share a GPU, so there is nothing to write")
-    files = pool_files(report.gpus)
+    own = OwnReplicas(policy=report.policy, facts=EmitFacts()) if serves_bursts(report.policy) else None
+    files = pool_files(report.gpus, own)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -151,7 +164,7 @@ def pool_service(case: Case, market: Market) -> PoolService | str:
     return PoolService(
         model=PooledModel(
             name=workload.name, awake_gib=need_gib + ASLEEP_GIB, asleep_gib=ASLEEP_GIB, wake_s=wake_s, sleep_s=wake_s,
-            growth=growth, concurrency=at_once, own_concurrency=at_once, own_start_s=_ANY_S,
+            growth=growth, concurrency=at_once, own_concurrency=at_once, own_start_s=cold_start_of(case) + SEEN_LATE_S,
             wait_limit_s=min(_limit_s(limits, TargetMetric.TTFT), _limit_s(limits, TargetMetric.LATENCY)),
         ),
         requests=_requests(workload, first_s, request_s),
@@ -193,7 +206,9 @@ def _requests(workload: Workload, first_s: FloatArray, request_s: FloatArray) ->
     return PoolRequests(arrival_s=arrival_s, prompt_s=first_s[at], answer_s=request_s[at] - first_s[at])
 
 
-def _part(pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, market: Market) -> _Part | str:
+def _part(
+    pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, market: Market, policy: PoolPolicy
+) -> _Part | str:
     """Return the services with the requests of both windows on one clock; or why they cannot be replayed."""
     workloads = {workload.name: workload for workload in fit.workloads}
     later = {workload.name: workload for workload in rest.workloads}
@@ -211,6 +226,7 @@ def _part(pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, 
         gpu=gpu,
         memory_gib=gpu.memory_gib * _HEADROOM_FRAC,
         usd_mo=usd(market.rate(pool)) * HR_PER_MO / first.gpus_per_node,
+        policy=policy,
     )
 
 
@@ -236,7 +252,7 @@ def _replayed_days(part: _Part, tell: Callable[[str, float], None]) -> list[Pool
     tell(f"placing {len(part.services)} services on {part.pool}", 0.0)
     for day in replay_daily(
         part.services,
-        POLICY,
+        part.policy,
         memory_gib=part.memory_gib,
         start_s=part.start_s,
         end_s=part.end_s,
@@ -277,7 +293,7 @@ def _newest_plan(part: _Part) -> PoolPlan:
         service.with_requests(service.requests.within(part.end_s - part.start_s, part.end_s))
         for service in part.services
     ]
-    return choose_pool(newest, POLICY, memory_gib=part.memory_gib, span_s=part.start_s)
+    return choose_pool(newest, part.policy, memory_gib=part.memory_gib, span_s=part.start_s)
 
 
 def _plan_lines(part: _Part, plan: PoolPlan) -> Iterator[str]:
@@ -305,7 +321,8 @@ def _shared_gpus(part: _Part, plan: PoolPlan, first_number: int) -> Iterator[Sha
                     awake_gib=model.awake_gib,
                     asleep_gib=model.asleep_gib,
                     at_once=model.concurrency,
-                    sleeps_after_s=max(1, math.ceil(POLICY.early_sleep_s)) if sleeps else None,
+                    own_at_once=model.own_concurrency,
+                    sleeps_after_s=max(1, math.ceil(part.policy.early_sleep_s)) if sleeps else None,
                 )
                 for model, sleeps in zip(models, early, strict=True)
             ),

@@ -102,11 +102,11 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
     if effect.wake is not None:
         demand = _none_without_pods(demand, known)
         yield _waking(effect.wake, facts)
-    yield _prometheus("demand", demand, f"{effect.hpa.target_frac:g}", facts)
+    yield prometheus_trigger("demand", demand, f"{effect.hpa.target_frac:g}", facts)
     if (cache := kv_cache_query(known)) is not None:
-        yield _prometheus(KV_CACHE, cache, "1", facts)
+        yield prometheus_trigger(KV_CACHE, cache, "1", facts)
     for guard in latency_guards(known):
-        yield _prometheus(guard.name, guard_query(known, guard), f"{effect.hpa.target_frac:g}", facts)
+        yield prometheus_trigger(guard.name, guard_query(known, guard), f"{effect.hpa.target_frac:g}", facts)
 
 
 def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
@@ -114,7 +114,7 @@ def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
 
     Where its series is missing it is a fault, and the fallback holds replicas: it never reads as silence.
     """
-    trigger = _prometheus("wake", waking_query(wake), "1", facts)
+    trigger = prometheus_trigger("wake", waking_query(wake), "1", facts)
     return {**trigger, "metadata": {**cast("Mapping[str, Plain]", trigger["metadata"]), "activationThreshold": "0"}}
 
 
@@ -128,7 +128,8 @@ def _none_without_pods(demand: str, known: WorkloadFacts) -> str:
     return f"sum({demand}) or (vector(0) unless on () ({series(READY, known)} > 0))"
 
 
-def _prometheus(name: str, query: str, threshold: str, facts: EmitFacts) -> dict[str, Plain]:
+def prometheus_trigger(name: str, query: str, threshold: str, facts: EmitFacts) -> dict[str, Plain]:
+    """Return a trigger that asks for ceil(query / threshold) replicas."""
     kind, _, auth = facts.prometheus_auth.rpartition("/")
     reference: dict[str, Plain] = {"name": auth, **({"kind": "ClusterTriggerAuthentication"} if kind else {})}
     return {

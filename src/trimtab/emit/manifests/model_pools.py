@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, yaml_text
+from trimtab.emit.manifests.own_replicas import OwnReplicas, RoutedModel, own_replica_objects
 
 IMAGE = "registry.example.com/vllm-llama-swap:set-me"
 PORT, FIRST_SERVER_PORT = 8080, 9001
@@ -44,6 +45,7 @@ class PoolMember:
     awake_gib: float
     asleep_gib: float
     at_once: int
+    own_at_once: int
     sleeps_after_s: int | None = None
 
 
@@ -59,9 +61,12 @@ class SharedGpu:
     members: tuple[PoolMember, ...]
 
 
-def pool_files(gpus: Sequence[SharedGpu]) -> dict[str, str]:
-    """Return the files: name -> text. One file for each GPU, and a Dockerfile for the image that they use."""
-    files = {f"{_name(gpu)}.yaml": _gpu_file(gpu) for gpu in gpus}
+def pool_files(gpus: Sequence[SharedGpu], own: OwnReplicas | None = None) -> dict[str, str]:
+    """Return the files: name -> text. One file for each GPU, and a Dockerfile for the image that they use.
+
+    With `own`, a router and replicas of their own for models with many requests at once.
+    """
+    files = {f"{_name(gpu)}.yaml": _gpu_file(gpu, own) for gpu in gpus}
     return {"Dockerfile": DOCKERFILE, **files} if files else {}
 
 
@@ -69,21 +74,50 @@ def _name(gpu: SharedGpu) -> str:
     return dns_name("pool", gpu.instance_type.replace(".", "-"), str(gpu.number))
 
 
-def _gpu_file(gpu: SharedGpu) -> str:
+def _gpu_file(gpu: SharedGpu, own: OwnReplicas | None) -> str:
     names = ", ".join(member.workload for member in gpu.members)
+    clients = "the Service below" if own is None else "its own Service below, which HAProxy answers"
     comment = (
         f"{len(gpu.members)} models take turns on one {gpu.gpu}: {names}\n"
         "Set the image (see Dockerfile), add the flags that each model needs (--max-model-len, --quantization), and the token\n"
-        "for gated models. Test sleeping with your version of vLLM, then point each service's clients at the Service below."
+        f"for gated models. Test sleeping with your version of vLLM, then point each service's clients at {clients}."
     )
+    if own is not None:
+        comment += (
+            f"\nA model with {own.policy.own_requests:g} requests at once gets own replicas, at most {own.policy.own_most}.\n"
+            "Needs KEDA, the Prometheus operator (PodMonitor) and kube-state-metrics. Set serverAddress to your Prometheus."
+        )
     namespaces = sorted({_namespace(member.workload) for member in gpu.members})
     if len(namespaces) > 1:
         comment += (
             f"\nThe services come from {', '.join(namespaces)}; the pod has the quota and secrets of {namespaces[0]}."
         )
-    return yaml_text(
-        _config_map(gpu, namespaces[0]), _deployment(gpu, namespaces[0]), _service(gpu, namespaces[0]), comment=comment
+    namespace = namespaces[0]
+    objects = [_config_map(gpu, namespace), _deployment(gpu, namespace), _service(gpu, namespace)]
+    if own is not None:
+        objects += own_replica_objects(
+            _routed(gpu), own, pool=_name(gpu), namespace=namespace, pool_port=PORT, image=IMAGE,
+            node_selector=_node_selector(gpu),
+        )  # fmt: skip
+    return yaml_text(*objects, comment=comment)
+
+
+def _routed(gpu: SharedGpu) -> tuple[RoutedModel, ...]:
+    names = _model_names(gpu)
+    return tuple(
+        RoutedModel(
+            workload=member.workload,
+            model=member.model,
+            served_name=names[member.workload],
+            shared_at_once=member.at_once,
+            own_at_once=member.own_at_once,
+        )
+        for member in gpu.members
     )
+
+
+def _node_selector(gpu: SharedGpu) -> dict[str, Plain]:
+    return {_INSTANCE_TYPE: gpu.instance_type}
 
 
 def _namespace(workload: str) -> str:
@@ -195,7 +229,7 @@ def _deployment(gpu: SharedGpu, namespace: str) -> dict[str, Plain]:
             "template": {
                 "metadata": {"labels": _labels(gpu)},
                 "spec": {
-                    "nodeSelector": {_INSTANCE_TYPE: gpu.instance_type},
+                    "nodeSelector": _node_selector(gpu),
                     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                     "containers": [container],
                     "volumes": [
