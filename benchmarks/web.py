@@ -1,7 +1,7 @@
 """The pages of `trimtab serve`: first view, weight, the time a switched plan takes, and requests a second with flat memory.
 
     python -m benchmarks.web [--workloads 100] [--days 30] [--shown 1000] [--seconds 60] [--rate 200] [--demo NAME]
-                             [--cases 10000 [--schemathesis st]]
+                             [--cases 10000 [--operation PATH] [--schemathesis st]]
 
 A server in a process of its own audits a generated fleet (`benchmarks.whole_audit`), or a demonstration, in memory. Each action
 is switched off once. The pages are those of the same audit with its workloads repeated until there are as many as are to be
@@ -256,8 +256,12 @@ def cancelled(client: httpx.Client) -> dict[str, object]:
     }
 
 
-def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int = 4) -> dict[str, object]:
+def fuzzed(
+    address: str, program: str, cases: int, limit_s: float, only: Sequence[str] = (), workers: int = 4
+) -> dict[str, object]:
     """Let Schemathesis send up to `cases` requests to each operation; return answers by status and failed checks.
+
+    `only`: these paths of the description alone (default: all).
 
     Each operation is tested in a run of its own, so that a slow one does not take the time of the others. A run that takes
     longer than `limit_s` is stopped, and what it had sent until then counts. The server itself counts its answers.
@@ -276,7 +280,7 @@ def fuzzed(address: str, program: str, cases: int, limit_s: float, workers: int 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "openapi.json"
         file.write_text(json.dumps(described), encoding="utf-8")
-        for path in described["paths"]:
+        for path in only or described["paths"]:
             found[path] = _fuzzed_operation((file, address), path, program, cases, limit_s, workers)
     return {
         "fuzz_operations": found,
@@ -407,6 +411,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: as fast as they are answered")
     parser.add_argument("--cases", type=int, default=0, help="cases of Schemathesis for each operation; 0: none")
+    parser.add_argument(
+        "--operation", action="append", default=[], help="a path of the API to send them to; default: all"
+    )
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for the cases of one operation")
     parser.add_argument("--schemathesis", default="st", help="its program, which is no requirement of this project")
     parser.add_argument("--demo")
@@ -438,7 +445,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             chromium = shutil.which("chromium")
             answer |= seen(address, chromium) if chromium else {}
             answer |= loaded(address, server.pid, asked.seconds, asked.rate)
-            answer |= fuzzed(address, asked.schemathesis, asked.cases, asked.limit) if asked.cases else {}
+            answer |= (
+                fuzzed(address, asked.schemathesis, asked.cases, asked.limit, asked.operation) if asked.cases else {}
+            )
         finally:
             server.terminate()
     print(json.dumps(answer))

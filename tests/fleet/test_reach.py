@@ -9,7 +9,14 @@ from trimtab.catalog import load_catalog
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.reach import check_reach, offerings_elsewhere, offerings_for, reach_of
+from trimtab.fleet.reach import (
+    check_reach,
+    kept_at_home,
+    offerings_elsewhere,
+    offerings_for,
+    reach_of,
+    with_other_regions,
+)
 from trimtab.fleet.settings import Limits, Settings
 
 SETTINGS = Settings()
@@ -17,10 +24,14 @@ STATED = {"data_gib": 10.0, "traffic_gib_mo": 1.0}
 
 
 def workload(**declared):
+    return fleet_of(**declared).workload("prod/api")
+
+
+def fleet_of(**declared):
     rows = FleetRows(7).node("n", "g5.xlarge", region="eu-central-1").hold("prod/api", "n", [0])
     rows.use("prod/api", "n", 0, range(7 * 24), sm=0.5)
     rows.workloads = {"prod/api": declared}
-    return build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
+    return build_fleet(rows.bundle(), SETTINGS)
 
 
 def market(**limits):
@@ -71,6 +82,18 @@ def test_another_cloud_needs_to_be_asked_for():
 
 def test_a_workload_that_names_its_regions_stays_in_them_whatever_clouds_are_asked_for():
     assert reached({"regions": ["eu-central-1"], **STATED}, providers="gcp") == set()
+
+
+def test_regions_of_a_scenario_open_what_nobody_named_and_say_what_still_keeps_work_at_home():
+    def opened(declared):
+        return with_other_regions(fleet_of(**declared), ["eu-west-1"]).workloads, market()
+
+    stated, unstated = opened(STATED), opened({})
+
+    assert {str(region) for region in reach_of(stated[0][0], stated[1])} == {"aws/eu-west-1"}
+    assert kept_at_home(*stated) == ()
+    (said,) = kept_at_home(*unstated)
+    assert said.startswith("1 of 1 workloads stay where they are: what a move costs is unknown")
 
 
 def test_of_another_cloud_the_regions_of_the_same_continent_are_near():

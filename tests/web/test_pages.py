@@ -21,7 +21,9 @@ from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.comparison import compared
 from trimtab.emit.verify_document import verify_document
+from trimtab.emit.writers.xlsx import WorkbookSheet, write_workbook
 from trimtab.errors import InputError
+from trimtab.levers.registry import title_of
 from trimtab.pipeline import PlanningInput, what_if
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.web import computations as computations_module, tables
@@ -292,6 +294,8 @@ def test_another_world_is_the_one_of_the_command(client):
         "target=prod%2Fchat",
         "target=prod%2Fchat%3Atftt%3D1",
         "budget=nan",
+        "region=US%20West",
+        "cloud=g/cp",
     ],
 )
 def test_a_world_that_cannot_be_read_is_refused(client, query):
@@ -310,6 +314,9 @@ def test_a_world_that_cannot_be_read_is_refused(client, query):
         ("quota", "p5.48xlarge", False),
         ("deadline", "2027-03", True),
         ("deadline", "20270315", False),
+        ("region", "us-west-2, gcp/us-central1", True),
+        ("region", "gcp/", False),
+        ("cloud", "gcp,azure", True),
         ("by", "label:cost-center", True),
         ("by", "label:", False),
     ],
@@ -323,6 +330,16 @@ def test_a_text_is_read_where_its_description_takes_it(client, key, value, taken
     assert bool(re.search(pattern, value)) is taken
     answer = client.get("/api/audits/1/tables/teams", params={key: value})
     assert answer.status_code == (200 if taken else 400)
+
+
+def test_another_region_is_asked_for_and_why_nothing_moves_is_told(client):
+    page = answered(client, "/audits/1/what-if", {"region": "us-west-2"}).text
+
+    assert "us-west-2 as another region" in page
+    assert "state data_gib and traffic_gib_mo in workloads.yaml" in page
+    unknown = answered(client, "/api/audits/1/what-if", {"region": "us-wset-2"})
+    assert unknown.status_code == 409
+    assert "us-west-2" in unknown.json()["error"]
 
 
 def test_a_price_that_nothing_has_is_told(client):
@@ -563,6 +580,57 @@ def test_a_workbook_has_numbers_as_numbers_and_runs_nothing(client):
     assert share.number_format == "0.0%"
 
 
+def test_a_workbook_names_levers_as_people_do_and_csv_as_programs_do(client):
+    book = load_workbook(io.BytesIO(answered(client, "/audits/1/tables/actions.xlsx").content))
+    rows = list(csv.DictReader(io.StringIO(answered(client, "/audits/1/tables/actions.csv").text)))
+    heads = [cell.value for cell in book.active[1]]
+    named = [row[heads.index("lever")].value for row in book.active.iter_rows(min_row=2)]
+
+    assert named == [title_of(row["lever"]) for row in rows]
+    assert named != [row["lever"] for row in rows]
+
+
+def test_rows_of_a_workbook_are_as_high_as_their_words_take():
+    long, short = "word " * 60, "word"
+    sheet = WorkbookSheet(title="t", heads=["a", "b"], formats=["General"] * 2, rows=[[short, 1.0], [long, 2.0]])
+    page = load_workbook(io.BytesIO(write_workbook([sheet]))).active
+
+    per_line = page.column_dimensions["A"].width
+    assert page.row_dimensions[2].height is None  # a line, which is the usual height
+    assert page.row_dimensions[3].height >= len(long) / per_line * page.sheet_format.defaultRowHeight
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "/spend", "/plan", "/plan?off=a1", "/action?id=a1", "/what-if?no_spot=1", "/limits", "/proof", "/verify",
+        "/allocation", "/commitments", "/finance", "/more",
+    ],  # fmt: skip
+)
+def test_every_page_with_a_table_leads_to_its_files(client, path):
+    text = answered(client, f"/audits/1{path}").text
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/audits/1/tables/[^"]*)"', text)]
+
+    assert bool(links) or "<table" not in text
+    for link in links:
+        answer = answered(client, link)
+        assert answer.status_code == 200, link
+        if ".csv" in link:
+            assert answer.text.strip(), link
+        elif ".xlsx" in link:
+            assert load_workbook(io.BytesIO(answer.content)).active.max_row > 1, link
+
+
+def test_tables_of_the_page_for_finance_have_its_figures_as_numbers(client):
+    document = whole()[0]
+    found = answered(client, "/api/audits/1/tables/finance-who").json()
+
+    assert found["columns"] == ["team", "usd_a_month", "of_the_bill"]
+    assert sum(row["usd_a_month"] for row in found["rows"]) == round(document.bill_usd_mo)
+    assert all(0 <= row["of_the_bill"] <= 1 for row in found["rows"])
+    assert answered(client, "/api/audits/1/tables/finance-nothing").status_code == 404
+
+
 @pytest.mark.parametrize("path", ["tables/workloads.xlsx", "tables/verified.xlsx", "workbook.xlsx"])
 def test_a_workbook_opens(client, path):
     answer = answered(client, f"/audits/1/{path}")
@@ -682,6 +750,14 @@ def test_a_scenario_shows_its_four_headline_figures(client):
 
     names = re.findall(r'<div class="name">(.*?)</div>', text)
     assert names == ["Bill as the fleet runs today", "Bill under the plan", "Saving", "Engineer-weeks"]
+
+
+def test_the_picker_takes_a_model_as_the_command_does_and_asks_what_an_unknown_one_means(client):
+    assert "What works" in client.get("/fit", params={"model": "meta-llama/Llama-3.1-8B", "tpot": "60"}).text
+    unknown = client.get("/fit", params={"model": "lama-3-8b"})
+
+    assert unknown.status_code == 400
+    assert "did you mean llama-3-8b" in unknown.text
 
 
 @pytest.mark.parametrize("query", ["rate=0", "rate=nan", "rate=inf", "rate=-1", "input=1e99", "tpot=x", "output=0"])

@@ -390,7 +390,12 @@ class ScenarioOptions:
     )  # fmt: skip
 
     def scenario(
-        self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
+        self,
+        *,
+        quotas: str | None = None,
+        spot_max_frac: float | None = None,
+        clouds: tuple[str, ...] = (),
+        regions: tuple[str, ...] = (),
     ) -> Scenario | None:
         """Return the scenario, or None if nothing is changed. Raises InputError for a price or target that makes no sense."""
         from trimtab.catalog.registry import price_change
@@ -405,6 +410,7 @@ class ScenarioOptions:
             spot_max_frac=spot_max_frac,
             quotas=quotas,
             clouds=clouds,
+            regions=regions,
             budget_usd_mo=self.budget_usd_mo,
             deadline=self.deadline,
         )

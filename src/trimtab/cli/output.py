@@ -45,6 +45,8 @@ class SheetColumn:
     """Never wrapped; numbers never are."""
     repeat: bool = False
     """Repeated in every part when a table is too wide for the screen."""
+    wide_only: bool = False
+    """Left out of pages on a phone."""
     gloss: str = ""
     """Explains the column's values if the title does not."""
 
@@ -73,7 +75,12 @@ class Sheet:
         """Return the sheet as people read it."""
         heads = (
             blocks.TableColumn(
-                title=column.title, right=column.right, whole=column.whole, repeat=column.repeat, gloss=column.gloss
+                title=column.title,
+                right=column.right,
+                whole=column.whole,
+                repeat=column.repeat,
+                wide_only=column.wide_only,
+                gloss=column.gloss,
             )
             for column in self.columns
         )

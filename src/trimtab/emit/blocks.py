@@ -109,6 +109,8 @@ class TableColumn:
     """Repeated in every part when a wide table is split into parts."""
     optional: int = 0
     """Order in which columns are dropped on a narrow screen, highest first. 0 = never dropped."""
+    wide_only: bool = False
+    """Left out of pages on a phone; screens of text have it."""
     readable: int = 20
     """Minimum width in characters while there is still a column that can be dropped."""
     gloss: str = ""

@@ -117,7 +117,7 @@ def compared_notes(found: WhatIf) -> list[str]:
                 f"As the fleet runs today, {found.scenario.demand:g} times the demand is {times:.3g} times the bill, because "
                 "nodes are whole: compare the bills under the plans, not the savings."
             )
-    return notes
+    return [*notes, *(f"{line}." for line in found.stays)]
 
 
 def _plans(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:

@@ -8,8 +8,9 @@ and traffic are not declared.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from trimtab.catalog.kinds import CapacityType, Isolation
@@ -18,7 +19,7 @@ from trimtab.catalog.prices import ANY_REGION
 from trimtab.catalog.providers import continent_of
 from trimtab.errors import InputError, UnknownName, near_matches
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Workload
+from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Limits
 from trimtab.tables.workloads import WorkloadSpec
 
@@ -246,9 +247,33 @@ def is_near(home: Region, other: Region) -> bool:
     return continent is not None and continent == continent_of(other.provider, other.name)
 
 
-def check_reach(workloads: Iterable[Workload], market: Market) -> None:
-    """Refuse names of providers and regions that the price book does not know. Raises UnknownName with near matches."""
+def with_other_regions(fleet: Fleet, regions: Sequence[str]) -> Fleet:
+    """Return the fleet whose workloads may move to these regions too; the very same fleet where there are none."""
+    if not regions:
+        return fleet
+    return replace(fleet, workloads=tuple(_with_other_regions(workload, regions) for workload in fleet.workloads))
+
+
+def _with_other_regions(workload: Workload, regions: Sequence[str]) -> Workload:
+    known = workload.spec.regions or ()
+    return replace(workload, spec=workload.spec.model_copy(update={"regions": (*known, *regions)}))
+
+
+def kept_at_home(workloads: Sequence[Workload], market: Market) -> tuple[str, ...]:
+    """Say how many workloads may not move to any of the places that are asked for, by reason."""
+    refused = Counter(reason for workload in workloads if isinstance(reason := reach_of(workload, market), str))
+    return tuple(
+        f"{count} of {len(workloads)} workloads stay where they are: {reason}" for reason, count in refused.items()
+    )
+
+
+def check_reach(workloads: Iterable[Workload], market: Market, asked: Iterable[str] = ()) -> None:
+    """Refuse names of providers and regions that the price book does not know. Raises UnknownName with near matches.
+
+    `asked` are regions of a scenario.
+    """
     limits: Limits = market.limits
+    _check(named_regions(asked), market, "the scenario's region")
     for provider in listed(limits.providers):
         if provider not in market.catalog.providers:
             raise UnknownName("provider", provider, market.catalog.providers, where="limits.providers")

@@ -32,7 +32,7 @@ from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window, Workload
-from trimtab.fleet.reach import check_reach, quotas_of
+from trimtab.fleet.reach import check_reach, kept_at_home, quotas_of, with_other_regions
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.spot_record import SpotRecord
@@ -256,7 +256,7 @@ def what_if_beside(
     opened = replace(made.opened, store=store)
     refuse_other_limits(opened.fit, scenario.limits)
     _require_names(opened.market.catalog, opened.settings, scenario)
-    check_reach(opened.fit.workloads, replace(opened.market, limits=scenario.settings(opened.settings).limits))
+    check_reach(opened.fit.workloads, _market_of(opened, scenario), scenario.regions)
     return _what_if(opened, scenario, made.planned, made.proven, progress or _silent)
 
 
@@ -278,7 +278,7 @@ def _opened(given: PlanningInput, scenario: Scenario) -> Opened:
     said = (*_said_of_spot(records), *said_of_starts(starts, fit, stated))
     fit = replace(fit, coverage=replace(fit.coverage, notes=(*fit.coverage.notes, *said)))
     require_nodes(bundle, fit)
-    check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
+    check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits), scenario.regions)
     refuse_impossible(fit.workloads)
     refuse_other_limits(fit, scenario.limits)
     carried = carried_at(bundle, market, fit, proof)
@@ -353,7 +353,7 @@ def _planned(
     """
     as_measured = scenario.demand == 1.0
     prospects = judge(
-        with_other_limits(scaled_fleet(opened.fit, scenario.demand), scenario.limits),
+        _fleet_in(opened.fit, scenario),
         _market_of(opened, scenario),
         scenario.settings(opened.settings),
         seed=SEED,
@@ -366,8 +366,13 @@ def _planned(
         explains=explains,
         workers=opened.workers,
     )
-    later = with_other_limits(scaled_fleet(opened.proof, scenario.demand), scenario.limits)
-    return proven_plan(prospects, later, tell, as_measured=as_measured)
+    return proven_plan(prospects, _fleet_in(opened.proof, scenario), tell, as_measured=as_measured)
+
+
+def _fleet_in(fleet: Fleet, scenario: Scenario) -> Fleet:
+    """Return a fleet as it would be in a scenario."""
+    asked = with_other_limits(scaled_fleet(fleet, scenario.demand), scenario.limits)
+    return with_other_regions(asked, scenario.regions)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult, tell: Progress) -> WhatIf:
@@ -378,7 +383,10 @@ def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proof
         other = _outlook(opened, scenario, *_planned(opened, scenario, tell, planned, explains=False))
     except PlanError as error:
         return WhatIf(scenario=scenario, base=base, other=None, refused=str(error))
-    return WhatIf(scenario=scenario, base=base, other=other)
+    moves = scenario.clouds or scenario.regions
+    asked = _fleet_in(opened.fit, scenario).workloads
+    stays = kept_at_home(asked, _market_of(opened, scenario)) if moves else ()
+    return WhatIf(scenario=scenario, base=base, other=other, stays=stays)
 
 
 def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult) -> Outlook:

@@ -23,6 +23,7 @@ from trimtab.web.questions import (
     PATTERNS,
     RULES,
 )
+from trimtab.web.section_tables import NAME_PATTERN
 from trimtab.web.tables import TABLES, DataTable
 
 Schema = dict[str, Any]
@@ -217,7 +218,6 @@ _AUDIT = {
 
 def _paths() -> Schema:
     listed = {"type": "object", "properties": {"audits": _array("AuditRow")}, "required": ["audits"]}
-    off = _parameter("off", "Ids of actions, with commas between them.", {"type": "string"})
     return {
         "/api/audits": _get("The kept audits, the latest first", (), {200: listed}),
         "/api/audits/{audit}": _get(
@@ -225,7 +225,7 @@ def _paths() -> Schema:
         ),
         "/api/audits/{audit}/plan": _get(
             "The best plan that does without some actions: chosen, billed and proved again",
-            (_AUDIT, off),
+            (_AUDIT, _OFF),
             {200: _ref("SwitchedPart"), **_WORKED_OUT},
         ),
         "/api/audits/{audit}/what-if": _get(
@@ -301,6 +301,7 @@ def _paths() -> Schema:
                 *_SCENARIO_PARAMETERS,
                 *_ALLOCATION_PARAMETERS,
                 _ORDER,
+                _OFF,
                 *_SUBJECT_PARAMETERS,
             ),
             {200: _ref("TableRows"), **_WORKED_OUT},
@@ -313,7 +314,11 @@ def _table() -> Schema:
         "name": "table",
         "in": "path",
         "required": True,
-        "schema": {"type": "string", "enum": sorted((*TABLES, *_WORKED_OUT_TABLES))},
+        "description": "A table of an audit, or of a page's section as the page's links name it: `finance-months`.",
+        "schema": {
+            "type": "string",
+            "anyOf": [{"enum": sorted((*TABLES, *_WORKED_OUT_TABLES))}, {"pattern": NAME_PATTERN}],
+        },
     }
 
 
@@ -330,7 +335,10 @@ def _text_or_none(name: str) -> Schema:
     return {**_text(name), "pattern": f"^$|{PATTERNS[name]}"}
 
 
-_WORKED_OUT_TABLES = ("allocation", "capacity", "commitments", "gpus", "limit-prices", "verified", "what-if", "year")
+_WORKED_OUT_TABLES = (
+    "allocation", "capacity", "commitments", "gpus", "limit-prices", "switched", "verified", "what-if", "year",
+)  # fmt: skip
+_OFF = _parameter("off", "Ids of actions, with commas between them.", {"type": "string"})
 _ORDER = _parameter(
     "order",
     "Ids of actions, with commas between them; those left out come last, in the plan's order.",
@@ -352,6 +360,8 @@ _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("spot_max", "Share of node-hours on spot at most.", {"type": "number", "minimum": 0, "maximum": 1}),
     _parameter("target", "`WORKLOAD[:METRIC]=SECONDS`, with commas between them.", _text("target")),
     _parameter("quota", "`TYPE=NODES`, with commas between them.", _text("quota")),
+    _parameter("cloud", "Further providers that work may move to, with commas between them.", _text("cloud")),
+    _parameter("region", "Further regions, `[PROVIDER/]REGION` with commas between them.", _text("region")),
     _parameter("budget", "Dollars a month at most.", {"type": "number", "minimum": 0, "maximum": MOST_USD_MO}),
     _parameter("deadline", "A month, or a day up to its 28th: 2027-03.", _text("deadline")),
 )

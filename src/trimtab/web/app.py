@@ -62,6 +62,7 @@ from trimtab.web.questions import (
 )
 from trimtab.web.replay_pages import GpuHours
 from trimtab.web.reviews import KeptReview, ReviewFolder, review_page, review_table, reviews_page
+from trimtab.web.section_tables import COMMITMENTS, section_tables, sections_of
 from trimtab.web.tables import TABLES, AllocatedBill, DataTable, audit_workbook
 
 MOST_BYTES = 32_000_000
@@ -430,6 +431,9 @@ class Routes:
         split, _ = allocation(query), scenario(query)  # refused wherever they are given, as their description says
         if name in TABLES:
             return TABLES[name](document)
+        page = name.partition("-")[0]
+        if name in (inside := section_tables(page, sections_of(page, document))):
+            return inside[name]
         match name:
             case "verified":
                 found = self.library.verified(entry)
@@ -443,9 +447,18 @@ class Routes:
             case "limit-prices":
                 limits = self.library.limit_prices(entry)
                 return plan_pages.limit_prices_table(limits) if isinstance(limits, tuple) else limits
+            case "switched":
+                switched = self._without(entry, switched_off(query))
+                return switches.switched_table(switched) if isinstance(switched, SwitchedPart) else switched
             case "commitments":
                 commitments = self.library.worked_out(entry, CommitmentsQuestion())
                 return commitments.steps if isinstance(commitments, CommitmentsFound) else _state_of(commitments)
+            case _ if page == COMMITMENTS:
+                shown = self.library.worked_out(entry, CommitmentsQuestion())
+                if not isinstance(shown, CommitmentsFound):
+                    return _state_of(shown)
+                if name in (sold := section_tables(COMMITMENTS, shown.page.filled_sections)):
+                    return sold[name]
             case "gpus":
                 gpus = self._gpu_hours(
                     entry, document, subject(query, "name", [row.name for row in document.spend.by_workload])
@@ -467,7 +480,7 @@ class Routes:
         asked = scenario(query)
         if asked is None:
             raise BadQuestion(
-                "what is different? give demand, price, target, no_spot, spot_max, quota, budget or deadline"
+                "what is different? give demand, price, target, no_spot, spot_max, quota, cloud, region, budget or deadline"
             )
         return self.library.what_if(entry, asked)
 

@@ -217,6 +217,9 @@ def both(wide: Html, on_phone: Html) -> Html:
 
 # Tables
 
+_FEW_ROWS = 7
+"""A table of so many is seen at a glance, and needs no filter."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
@@ -256,7 +259,7 @@ def table_html(
     ]
     return join(
         [
-            _filter(question, place) if filtered else Html(),
+            _filter(question, place) if filtered and (len(table.rows) > _FEW_ROWS or question.words) else Html(),
             _scrolling(head, rows) if rows else tag("p", "Nothing is like that.", class_="soft"),
             _under(asked, question, place),
         ]
@@ -361,15 +364,15 @@ def _under(asked: DataTable, question: TableQuestion, place: TablePlace) -> Html
     return tag("p", *parts, *(tag("span", " ", link) for link in links), class_="under soft")
 
 
-def file_links(address: str, query: Mapping[str, str]) -> Html:
-    """Return links to a table's files: `address` is that of the table, without a suffix."""
+def file_links(address: str, query: Mapping[str, str], about: str = "") -> Html:
+    """Return links to a table's files: `address` is that of the table, without a suffix; `about` says of which."""
     asked = {key: value for key, value in query.items() if value}
     suffix = f"?{urlencode(asked)}" if asked else ""
     links = (
         tag("span", " ", tag("a", title, href=f"{address}.{form}{suffix}"))
         for title, form in (("CSV", "csv"), ("JSON", "json"), ("XLSX", "xlsx"))
     )
-    return tag("p", *links, class_="under soft")
+    return tag("p", about, *links, class_="under soft")
 
 
 def select(title: str, key: str, choices: Iterable[tuple[str, str]], chosen: str) -> Html:

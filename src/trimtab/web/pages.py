@@ -21,9 +21,9 @@ from trimtab.emit.html.charts import (
 )
 from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.sections.audit import audit_figures, audit_headline, audit_sections
+from trimtab.emit.sections.audit import audit_figures, audit_headline
 from trimtab.emit.sections.finance import finance_figures, finance_headline, finance_sections
-from trimtab.emit.writers.html import figures_html, section_html, words_html
+from trimtab.emit.writers.html import coded, figures_html, section_html, words_html
 from trimtab.web import tables
 from trimtab.web.layout import (
     RENEWED_S,
@@ -32,6 +32,7 @@ from trimtab.web.layout import (
     audit_path,
     both,
     facts,
+    file_links,
     listed,
     page,
     panel,
@@ -40,23 +41,12 @@ from trimtab.web.layout import (
     workload_path,
 )
 from trimtab.web.library import AuditEntry, RunningAudit
+from trimtab.web.section_tables import section_with_files, sections_of
 from trimtab.web.tables import DataColumn, DataTable, TableQuestion
 
 _TOP_ACTIONS = 5
 _MOST_LINES = 40
 """Lines of a list and rows of a report's table on a page; the whole stands in the JSON."""
-_PROOF = ("proof", "laws", "robustness")
-_REST = (
-    "roadmap",
-    "closer-look",
-    "undeclared",
-    "not-worth",
-    "unjudged",
-    "limits",
-    "held",
-    "what-if",
-    "method",
-)
 
 
 def overview(name: str, document: AuditDocument) -> str:
@@ -168,7 +158,7 @@ def _by_hour(name: str, document: AuditDocument) -> Html:
         tag("li", tag("span", class_="key key-after"), "with the plan"),
         class_="keys",
     )
-    files = tag("p", tag("a", "CSV", href=f"{audit_path(name)}/tables/hours.csv"), class_="under soft")
+    files = file_links(f"{audit_path(name)}/tables/hours", {})
     return panel(
         "Hour by hour, over the proof window",
         keys,
@@ -287,7 +277,7 @@ def gpus_path(name: str, workload: str) -> str:
 
 def proof(name: str, document: AuditDocument) -> str:
     """Return whether the plan holds: the replay of unseen history, the laws under it, what departures do to it."""
-    return _of_sections(name, document, "Proof and robustness", "/proof", _PROOF)
+    return _of_sections(name, document, "Proof and robustness", "proof")
 
 
 def finance(name: str, document: AuditDocument) -> str:
@@ -298,27 +288,34 @@ def finance(name: str, document: AuditDocument) -> str:
         place,
         figures_html(finance_figures(document)),
         tag("p", words_html(finance_headline(document)), class_="headline"),
-        *(section_html(shortened(section)) for section in finance_sections(document)),
+        *_sections_with_files(name, "finance", finance_sections(document)),
         tag("p", workbook, class_="under soft"),
     )
 
 
 def use(name: str, document: AuditDocument) -> str:
     """Return how the GPUs are used through the week."""
-    return _of_sections(name, document, "Use", "/use", ("use",))
+    return _of_sections(name, document, "Use", "use")
 
 
 def more(name: str, document: AuditDocument) -> str:
     """Return the rest: the year ahead, what was refused, not declared or not judged, limits, the method."""
-    return _of_sections(name, document, "Beside the plan", "/more", _REST)
+    return _of_sections(name, document, "Beside the plan", "more")
 
 
-def _of_sections(name: str, document: AuditDocument, title: str, path: str, only: Sequence[str]) -> str:
-    place = Place(title=title, audit=name, fleet=document.fleet, section=path)
-    sections = [shortened(section) for section in audit_sections(document, only)]
+def _of_sections(name: str, document: AuditDocument, title: str, key: str) -> str:
+    place = Place(title=title, audit=name, fleet=document.fleet, section=f"/{key}")
+    sections = sections_of(key, document)
     contents = (tag("a", section.title, href=f"#{section.name}") for section in sections)
     jump = tag("nav", *contents, class_="jump", aria_label="On this page") if len(sections) > 2 else Html()
-    return page(place, jump, *(map(section_html, sections) if sections else [tag("p", "There is nothing to show.")]))
+    shown = _sections_with_files(name, key, sections)
+    return page(place, jump, *(shown or [tag("p", "There is nothing to show.")]))
+
+
+def _sections_with_files(name: str, key: str, sections: Sequence[Section]) -> list[Html]:
+    """Return sections as a page has room for them, with the files of their tables."""
+    address = f"{audit_path(name)}/tables"
+    return [section_with_files(key, section, shortened(section), address) for section in sections]
 
 
 def shortened(section: Section) -> Section:
@@ -402,7 +399,7 @@ def audits_table(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> D
 
 def message(title: str, words: str, *, renewed_s: int | None = None) -> str:
     """Return a page that says one thing."""
-    return page(Place(title=title, renewed_s=renewed_s), tag("section", tag("p", safe(words))))
+    return page(Place(title=title, renewed_s=renewed_s), tag("section", tag("p", coded(safe(words)))))
 
 
 def login(next_path: str, *, wrong: bool) -> str:

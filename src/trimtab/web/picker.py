@@ -11,9 +11,9 @@ from starlette.datastructures import QueryParams
 from trimtab.emit.fit_document import serving_ways
 from trimtab.emit.html.fit_charts import cost_against_time
 from trimtab.emit.html.markup import Html, tag
-from trimtab.errors import TrimtabError
+from trimtab.errors import TrimtabError, near_matches
 from trimtab.physics.found_ways import ServingOption
-from trimtab.physics.models import known_models
+from trimtab.physics.models import find_model, known_models
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.pipeline.fitting import fit
 from trimtab.units import MS_PER_S
@@ -52,10 +52,14 @@ def wanted(query: QueryParams) -> ServingWanted | None:
     model = word(query, "model")
     if not model:
         return None
-    if model not in known_models():
-        raise BadQuestion("the picker knows the models of its list; `trimtab fit` takes others by their config.json")
+    if (found := find_model(model)) is None:
+        near = near_matches(model, known_models())
+        meant = f"did you mean {', '.join(near)}? " if near else ""
+        raise BadQuestion(
+            f"no model {model!r} in the picker's list; {meant}`trimtab fit` takes others by their config.json"
+        )
     return ServingWanted(
-        model=model,
+        model=found.name,
         rate_req_s=number(query, "rate", 0.001, 100_000.0) or 5.0,
         input_tokens=number(query, "input", 1.0, 1e6) or 1024.0,
         output_tokens=number(query, "output", 1.0, 1e5) or 256.0,

@@ -14,7 +14,7 @@ from trimtab.emit.html.charts import year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
 from trimtab.emit.money import dollars
 from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, undeclared_line
-from trimtab.emit.writers.html import section_html, words_html
+from trimtab.emit.writers.html import words_html
 from trimtab.plan.proof.own_order import OrderedYear, OrderFault
 from trimtab.plan.proof.undeclared import ServiceLimitPrices
 from trimtab.units import HR_PER_MO, HR_PER_WEEK
@@ -33,6 +33,7 @@ from trimtab.web.layout import (
     waiting,
 )
 from trimtab.web.pages import shortened
+from trimtab.web.section_tables import COMMITMENTS, section_with_files
 from trimtab.web.tables import DataColumn, DataTable, Row, TableQuestion
 
 _RULES = "rules"
@@ -206,9 +207,18 @@ def commitments(name: str, document: AuditDocument, found: object) -> str:
     if not isinstance(found, CommitmentsFound):
         return page(place, _planned_purchases(name, document), waiting(found, "The commitments are being worked out"))
     filled = found.page.filled_sections
-    sections = (section_html(shortened(section)) for section in filled if section.name != _RULES)
+    address = f"{audit_path(name)}/tables"
+    sections = (
+        section_with_files(COMMITMENTS, section, shortened(section), address)
+        for section in filled
+        if section.name != _RULES
+    )
     rules = (
-        tag("details", tag("summary", safe(section.title)), section_html(shortened(section)))
+        tag(
+            "details",
+            tag("summary", safe(section.title)),
+            section_with_files(COMMITMENTS, section, shortened(section), address),
+        )
         for section in filled
         if section.name == _RULES
     )
@@ -219,7 +229,6 @@ def commitments(name: str, document: AuditDocument, found: object) -> str:
         _planned_purchases(name, document),
         *sections,
         *rules,
-        file_links(f"{audit_path(name)}/tables/commitments", {}),
         tag("p", tag("a", "JSON of all of it", href=f"/api/audits/{name}/commitments"), class_="under soft"),
     )
 
@@ -255,6 +264,8 @@ def limits(
         services = [waiting(found, "Limits are being priced")]
     else:
         services = [_slider(name, number, service) for number, service in enumerate(found)]
+        if services:
+            services.append(file_links(f"{audit_path(name)}/tables/limit-prices", {}))
     none = tag("p", "Every service has a latency limit, or its latency was not measured.")
     where = TablePlace(path=f"{audit_path(name)}/limits", files=f"{audit_path(name)}/tables/undeclared", kept={})
     said = tables.undeclared(document)

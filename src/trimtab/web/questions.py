@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 
 from trimtab.catalog.registry import price_change
 from trimtab.errors import InputError, UnknownName, UsageError
-from trimtab.fleet.reach import quotas_of
+from trimtab.fleet.reach import listed, quotas_of
 from trimtab.fleet.targets import other_limit
 from trimtab.plan.proof.scenario import Scenario
 from trimtab.web.tables import AllocationQuestion, DataTable, TableQuestion
@@ -22,7 +22,7 @@ MOST_CHARS = 400
 MOST_PAGE = 100_000
 MOST_OFF = 400
 MOST_PRICES = 8
-"""Prices, quotas or targets that change in one scenario."""
+"""Prices, quotas, targets or places that change in one scenario."""
 LEAST_DEMAND, MOST_DEMAND = 0.05, 20.0
 """Times today's."""
 MOST_USD_MO = 1e10
@@ -32,12 +32,16 @@ BASES = ("", "effective", "billed", "list")
 RULES = ("show", "spread", "even")
 _PRICE = r"[A-Za-z][A-Za-z0-9._-]{0,40}(\+[0-9]{1,3}|-[0-9]{1,2})(\.[0-9]{1,2})?%"
 _QUOTA = r"[a-z][a-z0-9.-]{0,40}(@[a-z][a-z0-9-]{0,40})?(:(spot|on-demand))?=[0-9]{1,6}"
+_CLOUD = r"[a-z][a-z0-9-]{0,40}"
+_REGION = r"([a-z][a-z0-9-]{0,40}/)?[a-z][a-z0-9-]{0,60}"
 _LIMIT = r"[a-z0-9][a-z0-9./-]{0,120}(:[a-z_]{3,12})?=[0-9]{1,7}(\.[0-9]{1,4})?"
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
         "price": f"^{_PRICE}(, ?{_PRICE}){{0,{MOST_PRICES - 1}}}$",
         "quota": f"^{_QUOTA}(, ?{_QUOTA}){{0,{MOST_PRICES - 1}}}$",
         "target": f"^{_LIMIT}(, ?{_LIMIT}){{0,{MOST_PRICES - 1}}}$",
+        "cloud": f"^{_CLOUD}(, ?{_CLOUD}){{0,{MOST_PRICES - 1}}}$",
+        "region": f"^{_REGION}(, ?{_REGION}){{0,{MOST_PRICES - 1}}}$",
         "deadline": "^[1-9][0-9]{3}-(0[1-9]|1[0-2])(-(0[1-9]|1[0-9]|2[0-8]))?$",
         "by": f"^({'|'.join(SPLITS)}|label:[A-Za-z0-9._/-]{{1,317}})$",
     }
@@ -47,6 +51,8 @@ _FORMS = {
     "price": "changes such as H100-15%,spot+30%",
     "quota": "TYPE[@REGION][:spot]=NODES, as p5.48xlarge=16",
     "target": "WORKLOAD[:METRIC]=SECONDS, as prod/chat=0.3",
+    "cloud": "names of providers, as gcp",
+    "region": "[PROVIDER/]REGION, as us-west-2 or gcp/us-central1",
     "deadline": "a month or a day up to its 28th, as 2027-03 or 2027-03-15",
     "by": f"one of {', '.join(SPLITS)} or label:KEY",
 }
@@ -141,6 +147,7 @@ def number(query: QueryParams, key: str, least: float, most: float) -> float | N
 def scenario(query: QueryParams) -> Scenario | None:
     """Return the world that is asked about, None where nothing is different; raises BadQuestion."""
     changes, quotas, limits, deadline = (patterned(query, key) for key in ("price", "quota", "target", "deadline"))
+    clouds, regions = (listed(patterned(query, key)) for key in ("cloud", "region"))
     try:
         quotas_of(quotas)
         found = Scenario(
@@ -150,6 +157,8 @@ def scenario(query: QueryParams) -> Scenario | None:
             use_spot=False if choice(query, "no_spot", ("", "1")) else None,
             spot_max_frac=number(query, "spot_max", 0.0, 1.0),
             quotas=quotas or None,
+            clouds=clouds,
+            regions=regions,
             budget_usd_mo=number(query, "budget", 0.0, MOST_USD_MO),
             deadline=date.fromisoformat(f"{deadline}-01" if len(deadline) == len("2027-03") else deadline)
             if deadline

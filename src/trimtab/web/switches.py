@@ -17,7 +17,8 @@ from trimtab.emit.writers.html import section_html
 from trimtab.levers.registry import title_of
 from trimtab.safe_text import for_terminal
 from trimtab.web.computations import Refused, UnderWay
-from trimtab.web.layout import Place, audit_path, both, page, panel, place_of, safe, steer, waiting
+from trimtab.web.layout import Place, audit_path, both, file_links, page, panel, place_of, safe, steer, waiting
+from trimtab.web.tables import LEVER, MONEY, DataColumn, DataTable
 
 
 def plan(name: str, document: AuditDocument, off: Collection[str], found: SwitchedPart | UnderWay | Refused) -> str:
@@ -117,14 +118,28 @@ def _actions(name: str, document: AuditDocument, off: Collection[str], answer: S
         method="get",
         id="switches",
     )
-    files = tag(
-        "p",
-        tag("a", "CSV", href=f"{audit_path(name)}/tables/actions.csv"),
-        " ",
-        tag("a", "JSON of this plan", href=f"/api/audits/{name}/plan?off={','.join(sorted(off))}"),
-        class_="under soft",
+    without = {"off": ",".join(sorted(off))}
+    files = file_links(
+        f"{audit_path(name)}/tables/{'switched' if off and answer else 'actions'}", without if off else {}
     )
-    return panel("What to do, first things first", form, files)
+    whole = tag("a", "JSON of the whole answer", href=f"/api/audits/{name}/plan?off={without['off']}")
+    return panel("What to do, first things first", form, files, tag("p", whole, class_="under soft"))
+
+
+def switched_table(found: SwitchedPart) -> DataTable:
+    """Return the actions of the plan that was chosen again."""
+    columns = (
+        DataColumn(key="id", title="id"),
+        DataColumn(key="lever", title="lever", format=LEVER),
+        DataColumn(key="subject", title="what"),
+        DataColumn(key="effect", title="what to do"),
+        DataColumn(
+            key="saving_usd_mo", title="saves $/month" if found.shares else "lost without it, $/month", format=MONEY
+        ),
+        DataColumn(key="risk", title="risk"),
+    )
+    rows = [{column.key: getattr(action, column.key) for column in columns} for action in found.actions]
+    return DataTable(key="switched", title="Actions of the switched plan", columns=columns, rows=rows)
 
 
 def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, SwitchedActionPart] | None) -> Html:
@@ -229,6 +244,7 @@ def action(name: str, document: AuditDocument, wanted: str) -> str | None:
         tag("p", tag("strong", f"{title_of(found.lever)}: "), safe(found.effect), class_="headline"),
         tag("p", tag("a", "The plan without it", href=without)),
         join(sections),
+        file_links(f"{audit_path(name)}/tables/actions", {}, "All actions:"),
     )
 
 

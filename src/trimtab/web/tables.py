@@ -15,6 +15,7 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import percent
 from trimtab.emit.verify_document import verdict_row
 from trimtab.emit.writers.xlsx import WorkbookSheet, write_workbook
+from trimtab.levers.registry import title_of
 from trimtab.plan.proof.scenario import WhatIf
 from trimtab.plan.verify.verification import Verification
 from trimtab.safe_text import csv_text
@@ -33,6 +34,8 @@ class CellFormat:
     right: bool = False
     in_workbook: str = "General"
     """The number format of a spreadsheet."""
+    shown_in_workbook: bool = False
+    """A workbook has the value as it is shown, since it is a key of programs."""
 
 
 def _number(digits: int, *, dollars: bool = False) -> CellFormat:
@@ -45,6 +48,8 @@ def _number(digits: int, *, dollars: bool = False) -> CellFormat:
 
 
 WORDS = CellFormat(show=lambda value: "" if value is None else str(value))
+LEVER = CellFormat(show=lambda value: title_of(str(value)) if value else "", shown_in_workbook=True)
+"""The title of a lever; CSV and JSON have its key."""
 HEADLINE = CellFormat(show=lambda value: str(value or "").partition(";")[0])
 """What a verdict says first; the workload's page has all of it."""
 KEPT = CellFormat(show=lambda value: "✓ kept" if value else "✗ missed")
@@ -106,7 +111,7 @@ class DataTable:
             title=self.title,
             heads=[column.title or column.key for column in self.columns],
             formats=[column.format.in_workbook for column in self.columns],
-            rows=[[row[column.key] for column in self.columns] for row in self.rows],
+            rows=[[_in_workbook(column, row) for column in self.columns] for row in self.rows],
         )
 
     def plain(self) -> dict[str, object]:
@@ -116,6 +121,11 @@ class DataTable:
     def plain_rows(self) -> list[dict[str, Value]]:
         """Return the rows for JSON."""
         return [{column.key: row[column.key] for column in self.columns} for row in self.rows]
+
+
+def _in_workbook(column: DataColumn, row: Row) -> Value:
+    value = row[column.key]
+    return column.format.show(value) if column.format.shown_in_workbook else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +260,7 @@ def actions(document: AuditDocument) -> DataTable:
         DataColumn(key="effort_weeks", title="engineer-weeks", format=DECIMAL, less=True),
         DataColumn(key="quarter", title="quarter", format=WHOLE, less=True),
         DataColumn(key="risk", title="risk"),
-        DataColumn(key="lever", title="lever", less=True),
+        DataColumn(key="lever", title="lever", format=LEVER, less=True),
     )
     return _table("actions", "Actions", columns, document.plan.actions)
 
@@ -297,7 +307,7 @@ def verified(found: Verification) -> DataTable:
     columns = (
         DataColumn(key="id", title="id", less=True),
         DataColumn(key="subject", title="what"),
-        DataColumn(key="lever", title="lever", less=True),
+        DataColumn(key="lever", title="lever", format=LEVER, less=True),
         DataColumn(key="status", title="status", less=True, whole=True),
         DataColumn(key="enacted_frac", title="enacted", format=SHARE, less=True),
         DataColumn(key="predicted_usd_mo", title="predicted", format=WHOLE_MONEY),
@@ -354,7 +364,7 @@ def undeclared(document: AuditDocument) -> DataTable:
 def not_worth(document: AuditDocument) -> DataTable:
     """Return what was judged and refused, and why."""
     columns = (
-        DataColumn(key="lever", title="lever"),
+        DataColumn(key="lever", title="lever", format=LEVER),
         DataColumn(key="subject", title="on"),
         DataColumn(key="saving_usd_mo", title="would save $/month", format=MONEY),
         DataColumn(key="reason", title="why not", less=True),

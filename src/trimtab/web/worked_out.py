@@ -256,6 +256,8 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
         ("Budget, $ a month", "budget", "number", "100000"),
         ("Done before", "deadline", "text", "2027-03"),
         ("Quotas", "quota", "text", "p5.48xlarge=16"),
+        ("Other regions", "region", "text", "us-west-2"),
+        ("Other clouds", "cloud", "text", "gcp"),
     )
     inputs = (
         tag(

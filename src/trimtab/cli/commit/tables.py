@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import assert_never
 
@@ -149,12 +150,18 @@ def _steps(report: CommitReport) -> Sheet:
         share("discount_frac", "discount"),
         share("used_frac", "in use"),
     ]
-    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=_steps_notes(report))
+    on_phone = ("day", "buy_nodes", "usd_hr", "discount_frac")
+    shown = _with_pool(columns, "source", on_phone=on_phone)
+    return Sheet(columns=shown, rows=rows, section="pool", notes=_steps_notes(report))
 
 
-def _with_pool(columns: Sequence[SheetColumn], *more: str) -> list[SheetColumn]:
-    """Return columns with the pool first and keys for programs last; tables for people show the pool as a heading."""
-    return [text("pool", "pool"), *columns, *(text(key, key) for key in more)]
+def _with_pool(columns: Sequence[SheetColumn], *more: str, on_phone: Collection[str] = ()) -> list[SheetColumn]:
+    """Return columns with the pool first and keys for programs last; tables for people show the pool as a heading.
+
+    A page on a phone has the columns `on_phone`, or all.
+    """
+    shown = [replace(column, wide_only=bool(on_phone) and column.key not in on_phone) for column in columns]
+    return [text("pool", "pool"), *shown, *(text(key, key) for key in more)]
 
 
 def _steps_notes(report: CommitReport) -> list[str]:
@@ -249,7 +256,8 @@ def _returns(report: CommitReport) -> Sheet:
             "loses_below_frac", "loses below", gloss="if in use for a smaller share of the hours, on demand costs less"
         ),
     ]
-    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool")
+    on_phone = ("nodes", "saving_usd", "saving_frac", "loses_below_frac")
+    return Sheet(columns=_with_pool(columns, "source", on_phone=on_phone), rows=rows, section="pool")
 
 
 def _plans(advice: Sequence[SpendAdvice]) -> Sheet:

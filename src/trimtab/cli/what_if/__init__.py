@@ -17,6 +17,7 @@ from trimtab.cli.options import (
     cloud_option,
     demo_option,
     group,
+    option,
     options_from,
     owned_option,
     prices_option,
@@ -40,6 +41,10 @@ class WhatIfOptions:
     clouds: tuple[str, ...] = cloud_option(
         "Scenario: work may move to another cloud: gcp, azure, ...; repeat for several."
     )
+    regions: tuple[str, ...] = option(
+        "--region", metavar="REGION",
+        help="Scenario: work may move to another region: us-west-2, gcp/us-central1; repeat for several.",
+    )  # fmt: skip
     owned: Path | None = owned_option()
     prices: Path | None = prices_option()
     at: date | None = at_option()
@@ -64,6 +69,7 @@ def command(options: WhatIfOptions) -> None:
       trimtab what-if fleet/ --target prod/chat=0.3       another limit, in seconds
       trimtab what-if fleet/ --quota p5.48xlarge=16 --spot-max 0.3
       trimtab what-if fleet/ --cloud gcp                  what moves to another cloud, if it pays
+      trimtab what-if fleet/ --region us-west-2           what moves to another region, if it pays
       trimtab what-if fleet/ --budget 100k                the least work that gets there
       trimtab what-if fleet/ --deadline 2027-03           what fits before March
       trimtab what-if --demo --price H100-15% -o json

@@ -38,7 +38,10 @@ def run_what_if(options: WhatIfOptions) -> None:
 def asked_scenario(options: WhatIfOptions) -> Scenario:
     """Return the scenario. Raises UsageError if nothing is changed, InputError for invalid values."""
     scenario = options.other.scenario(
-        quotas=", ".join(options.quotas) or None, spot_max_frac=options.spot_max, clouds=options.clouds
+        quotas=", ".join(options.quotas) or None,
+        spot_max_frac=options.spot_max,
+        clouds=options.clouds,
+        regions=options.regions,
     )
     if scenario is None:
         raise UsageError(

@@ -119,13 +119,14 @@ def _contents(sections: tuple[Section, ...]) -> Html:
     return tag("nav", tag("ul", *links), class_="contents", aria_label="Contents")
 
 
-def section_html(section: Section) -> Html:
-    """Return a section as an element, for pages that are made of several."""
+def section_html(section: Section, *foot: Html) -> Html:
+    """Return a section as an element, for pages that are made of several; `foot` ends it."""
     return tag(
         "section",
         tag("h2", _safe(section.title), id=section.name),
         tag("p", _sentence(section.gloss), class_="lead") if section.gloss else Html(),
         *map(block_html, section.blocks),
+        *foot,
         aria_labelledby=section.name,
     )
 
@@ -196,7 +197,7 @@ def _paragraph(words: Words) -> Html:
     parts = spans(words)
     if len(parts) == 1 and parts[0].tone in (Tone.SOFT, Tone.WARN):
         style = "soft" if parts[0].tone is Tone.SOFT else "notice"
-        return tag("p", _safe(parts[0].text), class_=style)
+        return tag("p", coded(_safe(parts[0].text)), class_=style)
     return tag("p", words_html(words))
 
 
@@ -227,8 +228,12 @@ def _table(table: Table) -> Html:
 
 def _fits_a_phone(columns: list[TableColumn]) -> bool:
     """Return whether the columns that a phone shows have room there: few, not mostly figures."""
-    shown = [column for column in columns if not column.optional]
+    shown = [column for column in columns if not _left_out_on_a_phone(column)]
     return len(shown) <= _FEW_COLUMNS and sum(column.right for column in shown) <= _FEW_FIGURES
+
+
+def _left_out_on_a_phone(column: TableColumn) -> bool:
+    return bool(column.optional) or column.wide_only
 
 
 def _has_long_words(columns: Sequence[TableColumn]) -> bool:
@@ -279,7 +284,7 @@ def _classes(column: TableColumn) -> str | None:
     names = (
         ("num", column.right),
         ("nowrap", column.whole and not column.right),
-        ("less", bool(column.optional)),
+        ("less", _left_out_on_a_phone(column)),
         ("long", _is_long(column)),
     )
     return " ".join(name for name, holds in names if holds) or None

@@ -13,7 +13,7 @@ from datetime import date
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.registry import PriceChange
-from trimtab.fleet.reach import listed
+from trimtab.fleet.reach import listed, named_regions
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import OtherLimit
 from trimtab.ledger.arrays import IntArray
@@ -37,6 +37,8 @@ class Scenario:
     """In the words of the setting `limits.quotas`, instead of it."""
     clouds: tuple[str, ...] = ()
     """Providers that work may be moved to besides those of the settings."""
+    regions: tuple[str, ...] = ()
+    """Regions that work may be moved to besides those that workloads.yaml names, as `us-west-2` or `gcp/us-central1`."""
     limits: tuple[OtherLimit, ...] = ()
     """Targets of workloads with another limit."""
     budget_usd_mo: float | None = None
@@ -52,6 +54,7 @@ class Scenario:
             (self.spot_max_frac is not None, f"at most {self.spot_max_frac or 0.0:.0%} of node-hours on spot"),
             (self.quotas is not None, f"quotas {self.quotas}"),
             (self.clouds != (), f"{', '.join(self.clouds)} as another cloud"),
+            (self.regions != (), f"{', '.join(self.regions)} as another region"),
             (self.budget_usd_mo is not None, f"budget ${self.budget_usd_mo or 0.0:,.0f} a month"),
             (self.deadline is not None, f"deadline {self.deadline}"),
         ]
@@ -66,13 +69,19 @@ class Scenario:
             limits = replace(limits, spot_max_frac=self.spot_max_frac)
         if self.quotas is not None:
             limits = replace(limits, quotas=self.quotas)
-        if self.clouds:
-            limits = replace(limits, providers=", ".join((*listed(limits.providers), *self.clouds)))
+        # a region of another cloud asks for that cloud too
+        named = dict.fromkeys(region.provider for region in named_regions(self.regions) if region.provider)
+        if self.clouds or named:
+            asked = dict.fromkeys((*listed(limits.providers), *self.clouds, *named))
+            limits = replace(limits, providers=", ".join(asked))
+        if self.regions and limits.regions:
+            limits = replace(limits, regions=", ".join((*listed(limits.regions), *self.regions)))
         return replace(settings, limits=limits)
 
     def plans_as_it_is(self, settings: Settings) -> bool:
         """Return whether its plan is the one for the world as it is, the only one compared with a budget and a deadline."""
-        return self.demand == 1 and not self.prices and not self.limits and self.settings(settings) == settings
+        other = self.demand != 1 or self.prices or self.limits or self.regions
+        return not other and self.settings(settings) == settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +133,8 @@ class WhatIf:
     """None where no plan exists in the other world."""
     refused: str = ""
     """Why there is none."""
+    stays: tuple[str, ...] = ()
+    """Which workloads may not move to the places that were asked for, and why."""
 
 
 def outlook(
