@@ -217,7 +217,7 @@ def both(wide: Html, on_phone: Html) -> Html:
 
 # Tables
 
-_FEW_ROWS = 7
+_FEW_ROWS = 3
 """A table of so many is seen at a glance, and needs no filter."""
 
 
