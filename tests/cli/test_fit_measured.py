@@ -81,7 +81,8 @@ def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
         (("sdxl", "--serve", "--format", "bf16"), Unpredictable, "in fp8 only"),
         (("bge-large", "--serve", "--input", "2000"), Unpredictable, "its speed on 2000 tokens is unknown"),
         (("bert-base", "--serve"), Unpredictable, "of others it is unknown"),
-        (("whisper-small", "--serve"), InputError, "did you mean whisper-large-v3"),
+        (("whisper-small", "--serve"), InputError, "is another network than whisper-large-v3"),
+        (("stabilityai/sdxl-turbo", "--serve"), InputError, "is another network than stable-diffusion-xl"),
     ],
 )
 def test_what_nobody_measured_is_said_to_be_unknown(arguments, error, words):
@@ -137,3 +138,18 @@ def test_one_s_own_card_is_answered_too():
     document = answer("sdxl", "--serve", "--on", "rtx4090")
 
     assert [row["gpu"] for row in document["rows"]] == [board("rtx4090").name]
+
+
+def test_a_gpu_that_works_in_one_format_is_not_among_the_rejected():
+    text = run("bge-reranker-large", "--offline", "10M/day").output
+
+    rejected = [line for line in " ".join(text.split()).split("rejected: ")[1:] if "no arithmetic" in line]
+    assert "A30" in text
+    assert not any("A30" in line.split("not supported")[0] for line in rejected)
+
+
+def test_help_names_every_model():
+    text = " ".join(run("--help").output.split())
+
+    assert "whisper-large-v3, stable-diffusion-xl" in text
+    assert "llama-3.1-405b" in text

@@ -86,6 +86,11 @@ def test_a_misspelt_provider_is_told_with_near_matches():
         tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, provider="awss"))
 
 
+def test_a_provider_under_another_of_its_names_is_told_by_the_one_in_price_lists():
+    with pytest.raises(MissingPrice, match=r"provider 'Amazon'.*did you mean aws\?"):
+        tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, provider="Amazon"))
+
+
 def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
     with pytest.raises(Unpredictable, match="speed_ratio"):
         tt.fit("bert-large", serve=CHAT)

@@ -20,7 +20,7 @@ from trimtab.errors import UnknownName
 from trimtab.fleet.model import ServiceObservation, Workload
 from trimtab.physics.footprint import Parallel, Serving, inference_footprint
 from trimtab.physics.formats import WeightFormat, weight_format
-from trimtab.physics.measured_models import find_measured_model
+from trimtab.physics.measured_models import find_measured_model, relative_of
 from trimtab.physics.models import Architecture, resolve_model
 from trimtab.physics.predict import calibrated, coefficients_of, predict_training, times_of
 from trimtab.physics.search_training import FINETUNE_FRAMEWORK
@@ -138,7 +138,7 @@ def _architecture(name: str, params_b: float | None) -> Architecture | str:
     try:
         return resolve_model(name, params_b)
     except UnknownName as error:
-        if find_measured_model(name) is not None:
+        if find_measured_model(name) is not None or relative_of(name) is not None:
             return f"{name} generates no text: its speed elsewhere has to be measured"
         return f"{error}; declare params_b: for its size"
 

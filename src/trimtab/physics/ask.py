@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu
+from trimtab.catalog.providers import provider_of_bill
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.notebook import ShownInNotebook
 from trimtab.physics.benchmark_results import figures_of
@@ -106,7 +107,8 @@ def _known_provider(catalog: Catalog, provider: str | None) -> None:
     """Raise MissingPrice, with near matches, for a provider that no price list has."""
     known = {price.provider for price in catalog.prices.prices}
     if provider is not None and provider not in known:
-        near = near_matches(provider, known)
+        meant = provider_of_bill(provider)
+        near = (meant,) if meant in known else near_matches(provider, known)
         cure = f"did you mean {', '.join(near)}?" if near else "`trimtab prices` lists all"
         raise MissingPrice(f"no price of provider {provider!r}: no list has it; {cure}")
 

@@ -102,6 +102,13 @@ def find_measured_model(name: str) -> MeasuredModel | None:
     return measured_models()[known] if known else None
 
 
+def relative_of(name: str) -> MeasuredModel | None:
+    """Return the model whose name, with a suffix more, is this one: another network of its kind (`sdxl-turbo` of `sdxl`)."""
+    folded = _folded(name)
+    nearest = max((alias for alias in _by_alias() if folded.startswith(f"{alias}-")), key=len, default=None)
+    return None if nearest is None else measured_models()[_by_alias()[nearest]]
+
+
 def _folded(name: str) -> str:
     return name.rsplit("/", 1)[-1].strip().casefold().replace("_", "-")
 

@@ -196,13 +196,24 @@ class FitOptions:
     )
 
 
-@click.command()
+class _FitCommand(click.Command):
+    """The command, whose help ends with the names of all models, read only where help is asked for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from trimtab.physics.measured_models import measured_models
+        from trimtab.physics.models import known_models
+
+        with formatter.section("Models known by name (--list-models also has their size, and their id on the hub)"):
+            formatter.write_text(", ".join(dict.fromkeys((*measured_models(), *known_models()))))
+
+
+@click.command(cls=_FitCommand)
 @options_from(FitOptions)
 def command(options: FitOptions) -> None:
     """Find which GPU a model needs, how many, and what it costs.
 
-    MODEL is a name (meta-llama/Llama-3.1-8B, openai/whisper-large-v3; --list-models lists all), or the path of a config.json.
-    Besides language models: speech, images, vision, encoders, rerankers and recommenders whose speed was measured in public.
+    MODEL is a name (meta-llama/Llama-3.1-8B, openai/whisper-large-v3; all are below), or the path of a config.json. Besides
+    language models: speech, images, vision, encoders, rerankers and recommenders whose speed was measured in public.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ from trimtab.inputs.files import read_text
 from trimtab.physics.ask import FitMarket, Measured, measured_point
 from trimtab.physics.benchmark_results import figures_of_loadgen
 from trimtab.physics.fabrics import stated
-from trimtab.physics.measured_models import measured_models
+from trimtab.physics.measured_models import measured_models, relative_of
 from trimtab.physics.models import Architecture, architecture_from_config, generic_model, known_models, model_named
 from trimtab.physics.offers import Caveat, Interruptions
 from trimtab.physics.search_training import Stack, TrainingDemand
@@ -96,6 +96,11 @@ def _named(name: str) -> Architecture:
     try:
         return model_named(name)
     except UnknownName as error:
+        if (relative := relative_of(name)) is not None:
+            raise InputError(
+                f"{name} is another network than {relative.name} ({relative.kind}), and its speed was not measured in public; "
+                f"`trimtab fit {relative.name}` tells that one"
+            ) from error
         raise InputError(
             f"{_unknown(name)}; --list-models lists all. A language model: give its config.json, or --params such as 7B. "
             "Of any other kind nothing was measured under this name, so its speed is unknown"

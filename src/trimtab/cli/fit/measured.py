@@ -78,7 +78,9 @@ def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assump
         "rejected": reject_rows(found.rejected),
         "remarks": remarks,
     }
-    notes = [*_unknown_lines(found.rejected), *remarks]
+    # a GPU that works in one format was not rejected, whatever it lacks for another
+    works = {way.gpu.name for way in found.found}
+    notes = [*_unknown_lines([reject for reject in found.rejected if reject.gpu not in works]), *remarks]
     return MeasuredPresentation(
         sheet=Sheet(columns=columns, rows=[_row(way) for way in shown], notes=notes), document=document
     )

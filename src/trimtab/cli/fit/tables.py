@@ -199,7 +199,7 @@ def serving_row(way: ServingOption) -> dict[str, Cell]:
         "replicas": way.replicas,
         "format": way.stored.value,
         "usd_per_mtok": round(way.usd_per_mtok.value, 4),
-        "usd_per_mtok_interval": _interval(way.usd_per_mtok, 2),
+        "usd_per_mtok_interval": _interval(way.usd_per_mtok, 3),
         "usd_hr": round(way.usd_hr, 4),
         "tok_s": round(way.tok_s.value * way.replicas, 1),
         "ttft_ms": round(way.ttft_s.value * MS_PER_S, 1),
