@@ -35,9 +35,9 @@ def line(usd, *, meter="", said="", resource="i-1", region="us-east-1", quantity
     } | more  # fmt: skip
 
 
-def volume(name, workload=None, namespace="prod", phase="Bound", gib=100.0, created=None):
+def volume(name, workload=None, namespace="prod", phase="Bound", gib=100.0, created=None, storage_class=None):
     stated = {"namespace": namespace, "name": name, "workload": workload, "capacity_gib": gib, "phase": phase}
-    return stated | {"created": created}
+    return stated | {"created": created, "storage_class": storage_class}
 
 
 def found(lines=(), volumes=(), starts=None, usd_gpu_hr=None, read=("prod", "else")):
@@ -150,3 +150,23 @@ def test_gpus_that_wait_for_images_cost_their_time():
 
     assert row.micro_usd == pytest.approx(2 * 600 / 3600 * 3.0 * 1e6, abs=1)
     assert "2 pulls" in row.evidence
+
+
+@pytest.mark.parametrize(
+    ("mounted", "expected"),
+    [
+        ([volume("weights", f"prod/else,{WORKLOAD}", storage_class="efs"), volume("logs", WORKLOAD)], "efs, no class"),
+        ([volume("weights", "prod/else", storage_class="efs")], None),  # it loads from elsewhere
+    ],
+)
+def test_gpus_that_load_from_volumes_cost_their_time_and_name_the_storage_class(mounted, expected):
+    again = OwnStart(all_s=3300.0, setup_s=100.0)  # became ready once more, an hour later
+    usual = OwnStart(all_s=400.0, setup_s=100.0)
+    starts = MeasuredStarts(own={WORKLOAD: (usual, usual, again)})
+
+    rows = found(volumes=mounted, starts=starts, usd_gpu_hr={WORKLOAD: 3.0}, read=())
+
+    assert [row.kind for row in rows] == [TailKind.LOADS] * (expected is not None)
+    if expected is not None:
+        assert rows[0].micro_usd == pytest.approx(3 * 300 / 3600 * 3.0 * 1e6, abs=1)
+        assert f"volumes of {expected}" in rows[0].evidence

@@ -1,7 +1,7 @@
-"""What stands beside the GPUs on a bill: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images.
+"""What stands beside the GPUs on a bill: traffic of their nodes, volumes that nothing mounts, GPUs that wait for data.
 
-Each row is measured or left out: traffic by the bill's own lines, volumes at the bill's own price of a GiB-month, pulls by what
-the cluster told. None of it is part of the bill of nodes, except for pulls, whose GPU time is paid with the node.
+Each row is measured or left out: traffic by the bill's own lines, volumes at the bill's own price of a GiB-month, pulls and
+loads by what the cluster told. None of it is part of the bill of nodes, except for these two, which are paid with the node.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trimtab.diagnose.billed import cost_within, use_in_dollars
 from trimtab.diagnose.cluster_records import counted
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.starts import MeasuredStarts
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, S_PER_HR, hours_between, micro_usd
 
 TAIL_COLUMNS = (
@@ -28,7 +29,7 @@ TAIL_COLUMNS = (
     "CommitmentDiscountStatus", "ResourceId", "RegionId", "ServiceName", "SkuMeter", "ChargeDescription",
     "PricingQuantity", "PricingUnit",
 )  # fmt: skip
-VOLUME_COLUMNS = ("namespace", "name", "workload", "capacity_gib", "phase", "created")
+VOLUME_COLUMNS = ("namespace", "name", "workload", "storage_class", "capacity_gib", "phase", "created")
 _NAMED = 3
 
 
@@ -41,6 +42,7 @@ class TailKind(Enum):
     EGRESS = "traffic to the internet"
     IDLE_VOLUMES = "volumes that no pod mounts"
     IMAGE_PULLS = "GPUs that wait for images"
+    LOADS = "GPUs that load from volumes"
 
 
 _ADVICE = {
@@ -50,6 +52,7 @@ _ADVICE = {
     TailKind.EGRESS: "serve callers from their own cloud, or through a private link or a content network",
     TailKind.IDLE_VOLUMES: "ask its owner (a service scaled to zero mounts nothing either), take a snapshot, delete the claim",
     TailKind.IMAGE_PULLS: "smaller images, pre-pulled or streamed ones",
+    TailKind.LOADS: "weights on the node's disk, streamed, or in a faster storage class; compiled kernels kept",
 }
 _LINES: Mapping[TailKind, str] = {
     TailKind.NAT: r"nat ?gateway|cloud nat\b",
@@ -102,6 +105,7 @@ def long_tail(
         *_traffic(rows, resources, fleet),
         *_idle_volumes(volumes, rows, {str(space) for space in pods["namespace"].to_pylist()}, fleet),
         *_pulls(starts, fleet, usd_gpu_hr),
+        *_loads(starts, volumes, fleet, usd_gpu_hr),
     ]
     return tuple(
         sorted(found, key=lambda row: (row.micro_usd is None, -(row.micro_usd or 0), row.kind.value, row.subject))
@@ -228,4 +232,33 @@ def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]
             tied=True,
             evidence=f"{counted(len(pulls_s), 'pull')} that the cluster still told of when it was read, no "
             f"earlier ones{size}, {np.median(pulls_s):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
+        )
+
+
+def _loads(
+    starts: MeasuredStarts, volumes: pa.Table, fleet: Fleet, usd_gpu_hr: Mapping[str, float]
+) -> Iterator[TailCost]:
+    """Yield the GPU time of services from their containers' start to ready, with the storage classes that they mount.
+
+    Each load counts as the one in the middle: a pod that became ready again later looks like a slow one.
+    """
+    classes: dict[str, set[str]] = defaultdict(set)
+    for volume in volumes.to_pylist():
+        for name in str(volume["workload"] or "").split(","):
+            classes[name].add(str(volume["storage_class"] or "no class"))
+    for workload in fleet.workloads:
+        loads_s = [load_s for load_s in starts.loads_s(workload.name) if load_s > 0]
+        price, mounted = usd_gpu_hr.get(workload.name), classes.get(workload.name)
+        if workload.kind is not WorkloadKind.SERVING or not loads_s or price is None or not mounted:
+            continue
+        middle_s = float(np.median(loads_s))
+        loaded_hr = len(loads_s) * middle_s * workload.gpus_per_pod / S_PER_HR
+        yield TailCost(
+            kind=TailKind.LOADS,
+            subject=workload.name,
+            micro_usd=micro_usd(loaded_hr * price),
+            tied=True,
+            evidence=f"{counted(len(loads_s), 'start')} of pods that the cluster still knew, {middle_s:.0f} s in the middle "
+            f"from their containers' start to ready (weights, compilation, warm-up): {loaded_hr:.1f} GPU-hours; volumes of "
+            f"{', '.join(sorted(mounted))}",
         )

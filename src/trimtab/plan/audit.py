@@ -62,7 +62,7 @@ class Audit(ShownInNotebook):
     untidy: Untidy = field(default_factory=Untidy)
     """What was broken and untidy over the whole history, with what it cost."""
     long_tail: tuple[TailCost, ...] = ()
-    """What stands beside the GPUs: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images."""
+    """What stands beside the GPUs: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images or load."""
     what_if: WhatIf | None = None
     """A scenario beside the world as it is, where one was asked for."""
 

@@ -170,7 +170,7 @@ class HygienePart(FoundPart):
 
 
 class LongTailPart(Part):
-    """A cost beside the GPUs: traffic of their nodes, volumes that no pod mounts, GPUs that wait for images."""
+    """A cost beside the GPUs: traffic of their nodes, volumes that no pod mounts, GPUs that wait for images or load."""
 
     kind: str
     """What it is."""

@@ -174,7 +174,7 @@ def long_tail_blocks(document: AuditDocument) -> list[Block]:
         of="costs",
     )
     advice: dict[str, None] = dict.fromkeys(f"{row.kind}: {row.advice}" for row in rows)
-    note = "None of it is in the bill above or in the plan's saving, except for GPUs that wait for images."
+    note = "None of it is in the bill above or in the plan's saving, except for GPUs that wait for images or load."
     return [table, bullets([*advice]), Paragraph(words=soft(note))]
 
 
