@@ -193,6 +193,22 @@ def test_claims_without_slices_are_taken_as_the_devices_are_named():
     assert found.meta.counts["claimed GPUs that no ResourceSlice describes, taken as they are named"] == 2
 
 
+def test_a_node_of_claimed_gpus_has_those_of_its_type_where_no_slice_was_read():
+    found = collected(claim_node(), claiming_pod("m-0", made="a"), claim("a", results=[result()], pods=["m-0"]))
+
+    (row,) = rows(found, "nodes")
+    assert (row["node"], row["gpu_count"], row["gpu"]) == ("gpu-a", 8, "A100-SXM4-40GB")
+    assert gpus_of(found) == {"m-0": 1.0}
+    assert any("counted by their type: add resourceslices" in reason for reason in found.meta.counts)
+
+
+def test_a_node_of_that_type_that_nothing_claims_has_no_gpus():
+    found = collected(node(), claim_node("gpu-b"))
+
+    assert [row["node"] for row in rows(found, "nodes")] == ["gpu-a"]
+    assert found.meta.counts["nodes without GPUs, left out"] == 1
+
+
 def test_a_claim_tells_of_a_holder_that_was_not_read():
     found = collected(claim_node(), BOARDS, claim("c", results=[result("gpu-2")], pods=["lost-0"]))
 

@@ -351,6 +351,12 @@ def device_key(result: Object) -> DeviceKey:
     return text(result, "driver"), text(result, "pool"), text(result, "device")
 
 
+def claimed_nodes(objects: Objects) -> frozenset[str]:
+    """Return the nodes of which claims hold GPUs, as far as pools are named after them: NVIDIA's and AMD's drivers do that."""
+    keys = (device_key(result) for claim in objects.of("ResourceClaim") for result in _results(claim))
+    return frozenset(pool for driver, pool, _ in keys if driver in GPU_DRIVERS)
+
+
 def profile_of(body: object) -> str:
     """Return the MIG profile that the selectors of a request or a class ask for by name; empty where they name none."""
     expressions = " ".join(text(selector, "cel", "expression") for selector in listed(body, "selectors"))

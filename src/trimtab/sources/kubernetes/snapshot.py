@@ -7,7 +7,7 @@ before it are not seen, and it has no readings of what the GPUs did: activity co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -52,7 +52,7 @@ from trimtab.sources.kubernetes.pods import (
     pod_row,
     shares_of_a_board,
 )
-from trimtab.sources.kubernetes.resource_claims import ResourceClaims, resource_claims
+from trimtab.sources.kubernetes.resource_claims import ResourceClaims, claimed_nodes, resource_claims
 from trimtab.sources.kubernetes.resource_slices import ClaimableGpus, claimable_gpus
 from trimtab.sources.prometheus.fleet_rows import allocation_rows, board_gib, gpu_name, product_of_type, typed
 from trimtab.sources.prometheus.gpu_series import Tally
@@ -64,6 +64,7 @@ _ROUNDING = 1e-9
 _STALE_COUNT = (
     "nodes whose kubelet reports more GPUs than their label nvidia.com/gpu.count says: counted as the kubelet does"
 )
+_BY_TYPE = "nodes whose claimed GPUs no ResourceSlice tells, counted by their type: add resourceslices to the dump"
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -131,7 +132,8 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
     tally = Tally(counts=dict(objects.counts))
     facts = catalog or load_catalog()
     gpus = claimable_gpus(objects, tally)
-    nodes = [_node(node, gpus) for node in objects.of("Node")]
+    claimed_on = claimed_nodes(objects)
+    nodes = [_node(node, gpus, claimed_on) for node in objects.of("Node")]
     if not nodes:
         raise InputError(
             f"{source}: no nodes among its {objects.kept} objects; write them with: kubectl get nodes,pods,... -A -o json"
@@ -193,11 +195,11 @@ def _of_no_device(pods: Sequence[PlacedPod], holds: Sequence[Hold]) -> Iterable[
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
     """Return the nodes of a snapshot, with and without GPUs."""
-    gpus = claimable_gpus(objects, Tally())
-    return [_node(node, gpus) for node in objects.of("Node")]
+    gpus, claimed_on = claimable_gpus(objects, Tally()), claimed_nodes(objects)
+    return [_node(node, gpus, claimed_on) for node in objects.of("Node")]
 
 
-def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
+def _node(node_object: Object, gpus: ClaimableGpus, claimed_on: Container[str]) -> KubeNode:
     raw = mapping(node_object, "metadata", "labels")
     created = moment_at(node_object, "metadata", "creationTimestamp")
     taints = {
@@ -220,6 +222,11 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
     machine = catalog.instance_table.get((provider, node.instance_type))
     boards, label_is_stale = _boards(node_object, raw, None if machine is None else machine.gpu_count)
     notes = tuple(NO_TYPE_LABEL if note == NO_TYPE else note for note in node.notes)
+    notes += (_STALE_COUNT,) if label_is_stale else ()
+    boards = boards or gpus.boards_on(name)
+    if not boards and machine is not None and name in claimed_on:
+        # something runs on it: without its slices it would be in no bill
+        boards, notes = machine.gpu_count, (*notes, _BY_TYPE)
     product = node.product or gpus.product_on(name)
     capacity = mapping(node_object, "status", "capacity")
     memory = quantity(capacity.get("memory"))
@@ -227,9 +234,9 @@ def _node(node_object: Object, gpus: ClaimableGpus) -> KubeNode:
         node,
         provider=provider,
         product=product,
-        gpu_count=boards or gpus.boards_on(name),
+        gpu_count=boards,
         labels={**raw, **own},
-        notes=(*notes, _STALE_COUNT) if label_is_stale else notes,
+        notes=notes,
         vcpus=quantity(capacity.get("cpu")),
         memory_gib=None if memory is None else memory / BYTES_PER_GIB,
     )
