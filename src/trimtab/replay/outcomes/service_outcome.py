@@ -184,10 +184,8 @@ def _on_two_pools(
     return (model, first), (replace(model, gpus_per_node=overflow.further.gpus_per_node), held - first)
 
 
-def seconds_placed(
-    case: Case, place: Placement, replays: ServiceReplays, *, kept_s: float, spreads: bool, moves: bool
-) -> IntArray | None:
-    """Return the node-seconds by hour of `service_outcome`'s replicas on nodes that are kept, filled and drained in other ways.
+def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> tuple[ServiceModel, CountArray] | None:
+    """Return a service as it is replayed there, and its replicas, ready and starting, at each decision (n_decisions,).
 
     None for a hedged service.
     """
@@ -195,10 +193,20 @@ def seconds_placed(
         return None
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     world = _world(case, place, targets, replays, stressed=False)
-    held = replays.expected(world.history, world.model, world.policy, _replicas(case, place), None).held
-    pools: tuple[tuple[ServiceModel, CountArray], ...] = ((world.model, held),)
-    if place.overflow is not None:
-        pools = _on_two_pools(place, place.overflow, world.model, held)
+    return world.model, replays.expected(world.history, world.model, world.policy, _replicas(case, place), None).held
+
+
+def seconds_placed(
+    case: Case, place: Placement, replays: ServiceReplays, *, kept_s: float, spreads: bool, moves: bool
+) -> IntArray | None:
+    """Return the node-seconds by hour of `service_outcome`'s replicas on nodes that are kept, filled and drained in other ways.
+
+    None for a hedged service.
+    """
+    found = replicas_held(case, place, replays)
+    if found is None:
+        return None
+    pools = (found,) if place.overflow is None else _on_two_pools(place, place.overflow, *found)
     each = [
         seconds_held(as_billed(case, model, moves=moves), on, kept_s=kept_s, spreads=spreads, moves=moves)[0]
         for model, on in pools
