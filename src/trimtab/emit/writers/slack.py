@@ -7,20 +7,14 @@ https://docs.slack.dev/reference/block-kit/blocks/rich-text-block), so that no n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
 
 from pydantic import JsonValue
 
 from trimtab.emit.blocks import (
-    Block,
     Bullets,
-    Chart,
-    Code,
-    Drawing,
     Figure,
-    Folded,
     Page,
-    Paragraph,
+    Section,
     StyledText,
     Table,
     Tone,
@@ -41,7 +35,7 @@ from trimtab.emit.writers.pieces import (
     fitted,
     item_words,
     left_out_words,
-    shown_sections,
+    pieces_of,
 )
 from trimtab.safe_text import for_terminal
 
@@ -66,7 +60,7 @@ _TABLE_WIDTH = 66
 
 def write_page(page: Page) -> str:
     """Return the message as JSON text; what exceeds a limit of Slack is left out, and counted."""
-    blocks = fitted(list(_pieces(page)), fits_slack, _left_out)
+    blocks = fitted(list(pieces_of(page, _Slack())), fits_slack, _left_out)
     said = cut(_escaped(f"{page.heading}: {plain(page.headline)}"), MOST_TEXT)
     return compact_json({"text": said, "blocks": list(blocks)})
 
@@ -90,71 +84,47 @@ def texts_in(value: JsonValue) -> Iterator[int]:
                 yield from texts_in(part)
 
 
-def _pieces(page: Page) -> Iterator[Piece]:
-    title: JsonValue = {"type": "plain_text", "text": cut(for_terminal(page.heading), MOST_HEADER), "emoji": False}
-    yield Piece(content={"type": "header", "text": title}, lines=0)
-    if page.headline:
-        yield _section_piece(page.headline)
-    if page.figures:
-        fields: list[JsonValue] = [_field(figure) for figure in page.figures[:_MOST_FIELDS]]
-        yield Piece(content={"type": "section", "fields": fields}, lines=len(fields))
-    for line in (page.seen, *page.warnings, *page.notes):
-        if line:
-            yield _section_piece(soft(line))
-    for section, blocks in shown_sections(page):
+class _Slack:
+    """The parts of a page in Block Kit."""
+
+    def heading(self, text: str) -> JsonObject:
+        title: JsonValue = {"type": "plain_text", "text": cut(for_terminal(text), MOST_HEADER), "emoji": False}
+        return {"type": "header", "text": title}
+
+    def figures(self, figures: Sequence[Figure]) -> Piece:
+        fields: list[JsonValue] = [_field(figure) for figure in figures[:_MOST_FIELDS]]
+        return Piece(content={"type": "section", "fields": fields}, lines=len(fields))
+
+    def section(self, section: Section) -> JsonObject:
         gloss = (soft(f"\n{section.gloss}"),) if section.gloss else ()
-        yield Piece(content=_rich(_run((strong(section.title), *gloss))), lines=0)
-        for block in blocks:
-            yield from _block(block)
+        return self.text((strong(section.title), *gloss))
 
+    def text(self, words: Words) -> JsonObject:
+        return _rich(_run(words))
 
-def _block(block: Block) -> Iterator[Piece]:
-    if block.title:
-        yield Piece(content=_rich(_run(strong(block.title))), lines=0)
-    match block:
-        case Table():
-            yield from _fixed_width(_table_lines(block))
-        case Bullets():
-            yield from _list(block)
-        case Paragraph():
-            yield _section_piece(block.words)
-        case Code():
-            yield from _fixed_width(for_terminal(block.text).splitlines())
-            if block.gloss:
-                yield _section_piece(soft(block.gloss))
-        case Folded():
-            for inner in block.blocks:
-                yield from _block(inner)
-        case Chart() | Drawing():
-            return
-        case _:
-            assert_never(block)
+    def table(self, table: Table) -> Iterator[Piece]:
+        written = terminal.write_table(brief_table(table), width=_TABLE_WIDTH, colour=False)
+        return _fixed_width(written.splitlines())
 
+    def bullets(self, block: Bullets) -> Iterator[Piece]:
+        for index, item in enumerate(block.items):
+            listed: JsonObject = {
+                "type": "rich_text_list",
+                "style": "ordered" if block.numbered else "bullet",
+                "elements": [_run(item_words(item))],
+            }
+            if block.numbered and index:
+                listed["offset"] = index
+            yield Piece(content=_rich(listed), lines=1)
 
-def _table_lines(table: Table) -> list[str]:
-    return terminal.write_table(brief_table(table), width=_TABLE_WIDTH, colour=False).splitlines()
+    def code(self, text: str) -> Iterator[Piece]:
+        return _fixed_width(for_terminal(text).splitlines())
 
 
 def _fixed_width(lines: Iterable[str]) -> Iterator[Piece]:
     for run in chunks((line.rstrip() for line in lines), MOST_TEXT):
         text: JsonValue = {"type": "text", "text": "\n".join(run) or " "}
         yield Piece(content=_rich({"type": "rich_text_preformatted", "elements": [text]}), lines=len(run))
-
-
-def _list(block: Bullets) -> Iterator[Piece]:
-    for index, item in enumerate(block.items):
-        listed: JsonObject = {
-            "type": "rich_text_list",
-            "style": "ordered" if block.numbered else "bullet",
-            "elements": [_run(item_words(item))],
-        }
-        if block.numbered and index:
-            listed["offset"] = index
-        yield Piece(content=_rich(listed), lines=1)
-
-
-def _section_piece(words: Words) -> Piece:
-    return Piece(content=_rich(_run(words)), lines=1)
 
 
 def _rich(element: JsonObject) -> JsonObject:

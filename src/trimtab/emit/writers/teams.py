@@ -8,20 +8,14 @@ name becomes a link or bold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
 
 from pydantic import JsonValue
 
 from trimtab.emit.blocks import (
-    Block,
     Bullets,
-    Chart,
-    Code,
-    Drawing,
     Figure,
-    Folded,
     Page,
-    Paragraph,
+    Section,
     StyledText,
     Table,
     TableColumn,
@@ -43,7 +37,7 @@ from trimtab.emit.writers.pieces import (
     fitted,
     item_words,
     left_out_words,
-    shown_sections,
+    pieces_of,
 )
 from trimtab.safe_text import for_terminal
 
@@ -58,7 +52,7 @@ _COLOURS = {Tone.ACCENT: "Accent", Tone.GOOD: "Good", Tone.WARN: "Warning", Tone
 
 def write_page(page: Page) -> str:
     """Return the message as JSON text; what exceeds the limit of Teams is left out, and counted."""
-    body = fitted(list(_pieces(page)), lambda parts: _fits(page, parts), _left_out)
+    body = fitted(list(pieces_of(page, _Teams())), lambda parts: _fits(page, parts), _left_out)
     return compact_json(_message(page, body))
 
 
@@ -89,46 +83,33 @@ def _message(page: Page, body: Sequence[JsonObject]) -> JsonObject:
     }
 
 
-def _pieces(page: Page) -> Iterator[Piece]:
-    yield Piece(content=_text(strong(page.heading), size="Large"), lines=0)
-    if page.headline:
-        yield _line(page.headline)
-    if page.figures:
-        columns: list[JsonValue] = [_figure(figure) for figure in page.figures]
-        yield Piece(content={"type": "ColumnSet", "columns": columns}, lines=len(columns))
-    for line in (page.seen, *page.warnings, *page.notes):
-        if line:
-            yield _line(soft(line))
-    for section, blocks in shown_sections(page):
+class _Teams:
+    """The parts of a page as elements of an Adaptive Card."""
+
+    def heading(self, text: str) -> JsonObject:
+        return _text(strong(text), size="Large")
+
+    def figures(self, figures: Sequence[Figure]) -> Piece:
+        columns: list[JsonValue] = [_figure(figure) for figure in figures]
+        return Piece(content={"type": "ColumnSet", "columns": columns}, lines=len(columns))
+
+    def section(self, section: Section) -> JsonObject:
         gloss = (soft(f"  {section.gloss}"),) if section.gloss else ()
         title = _text((strong(section.title, Tone.ACCENT), *gloss))
-        yield Piece(content={**title, "separator": True, "spacing": "Medium"}, lines=0)
-        for block in blocks:
-            yield from _block(block)
+        return {**title, "separator": True, "spacing": "Medium"}
 
+    def text(self, words: Words) -> JsonObject:
+        return _text(words)
 
-def _block(block: Block) -> Iterator[Piece]:
-    if block.title:
-        yield Piece(content=_text(strong(block.title)), lines=0)
-    match block:
-        case Table():
-            yield from _tables(brief_table(block))
-        case Bullets():
-            for index, item in enumerate(block.items, 1):
-                yield _line((f"{index}. " if block.numbered else "• ", *item_words(item)))
-        case Paragraph():
-            yield _line(block.words)
-        case Code():
-            yield _line(StyledText(block.text, code=True))
-            if block.gloss:
-                yield _line(soft(block.gloss))
-        case Folded():
-            for inner in block.blocks:
-                yield from _block(inner)
-        case Chart() | Drawing():
-            return
-        case _:
-            assert_never(block)
+    def table(self, table: Table) -> Iterator[Piece]:
+        return _tables(brief_table(table))
+
+    def bullets(self, block: Bullets) -> Iterator[Piece]:
+        for index, item in enumerate(block.items, 1):
+            yield _line((f"{index}. " if block.numbered else "• ", *item_words(item)))
+
+    def code(self, text: str) -> Iterator[Piece]:
+        yield _line(StyledText(text, code=True))
 
 
 def _tables(table: Table) -> Iterator[Piece]:
