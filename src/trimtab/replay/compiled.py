@@ -30,8 +30,9 @@ _one_at_a_time = Lock()
 class _Loop:
     """A loop that is made ready at its first call. Numba is imported then: that alone takes longer than a cheap command."""
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., object], *, counts_references: bool = True) -> None:
         self.py_func = function
+        self._counts_references = counts_references
         self._ready: Callable[..., object] | None = None
         update_wrapper(self, function)
 
@@ -47,7 +48,7 @@ class _Loop:
 
     def _made_ready(self) -> Callable[..., object]:
         with _one_at_a_time:
-            self._ready = self._ready or _compiling(self.py_func)
+            self._ready = self._ready or _compiling(self.py_func, self._counts_references)
             return self._ready
 
 
@@ -56,7 +57,16 @@ def compiled(function: Function) -> Function:
     return cast(Function, _Loop(function))
 
 
-def _compiling(function: Callable[..., object]) -> Callable[..., object]:
+def compiled_in_place(function: Function) -> Function:
+    """Compile a loop that makes no array and only changes those that it is given, often many in a record.
+
+    Numba counts references to each array of a record at each step that takes it, which made the steps of a pool three times as
+    slow. A loop that makes none needs no counts; one that does is refused by Numba when it is compiled.
+    """
+    return cast(Function, _Loop(function, counts_references=False))
+
+
+def _compiling(function: Callable[..., object], counts_references: bool) -> Callable[..., object]:
     """Return a loop as Numba takes it, which knows of all functions that it may call by now."""
     import numba
     from numba.core import config
@@ -71,8 +81,9 @@ def _compiling(function: Callable[..., object]) -> Callable[..., object]:
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = folder or before
     try:
-        compile_loop = numba.njit(cache=folder is not None, error_model="numpy", nogil=True)
-        return cast(Callable[..., object], compile_loop(function))
+        # Numba's published types leave out `_nrt`
+        njit: Callable[..., Callable[..., Callable[..., object]]] = numba.njit
+        return njit(cache=folder is not None, error_model="numpy", nogil=True, _nrt=counts_references)(function)
     finally:
         settings["CACHE_DIR"] = before
 
