@@ -80,6 +80,7 @@ def test_a_rate_is_told_by_compute_by_bandwidth_and_with_its_network(run):
     assert row["usd_mo_per_tflops"] == pytest.approx(5.08, abs=0.005)
     assert row["usd_mo_per_gb_s"] == pytest.approx(1.50, abs=0.005)
     assert row["network_gbit_s"] == 3200
+    assert row["network_kind"] == "EFA x32"
     assert "karpenter" in row["network_source"]
 
 

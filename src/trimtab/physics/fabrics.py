@@ -1,7 +1,9 @@
 """How fast two nodes exchange data: the published network bandwidth of an instance type, and within a node NVLink or PCIe.
 
 Anything that crosses nodes (a cache handed from prefill to decode, tensor or expert parallelism over nodes) is predicted only
-where the bandwidth is published or stated. `data/fabrics.csv` has it by instance type, with its source.
+where the bandwidth is published or stated. `data/fabrics.csv` has it by instance type, with its source; what kind of network it
+is on AWS is the number of EFA devices that the same commit of Karpenter lists (website/content/en/docs/reference/
+instance-types.md, `vpc.amazonaws.com/efa`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ class Fabric:
     node_byte_s: float
     label: str
     """The figure in words: how fast, of what."""
+    kind: str = ""
+    """EFA and how many of them, or InfiniBand; empty where it is not known."""
     source: str = ""
     """Where it was published; empty for a figure of the catalog or the user's own."""
 
@@ -42,6 +46,7 @@ def _published() -> Mapping[tuple[str, str], Fabric]:
         (row["provider"], row["instance_type"]): Fabric(
             node_byte_s=float(row["gbit_s"]) * BYTES_PER_GB / BITS_PER_BYTE,
             label=f"{row['gbit_s']} Gbit/s of {row['instance_type']}",
+            kind=row["kind"],
             source=f"{row['source']}, {row['as_of']}",
         )
         for row in csv.DictReader(text.splitlines())

@@ -109,11 +109,13 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
         SheetColumn(key="saving_frac", title="off", right=True, show=percent(0)),
         SheetColumn(key="usd_mo_per_tflops", title="$ per TFLOPS, a month", right=True, show=_rate_two),
         SheetColumn(key="usd_mo_per_gb_s", title="$ per GB/s, a month", right=True, show=_rate_two),
+        SheetColumn(key="interconnect", title="GPUs linked by"),
         SheetColumn(key="network_gbit_s", title="network Gbit/s", right=True, show=_dollars),
+        SheetColumn(key="network_kind", title="by"),
         SheetColumn(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     if not for_people:
-        more = ("gpu", "gpu_count", "nodes", "interconnect", "network_source", "option", "basis", "source", "note")
+        more = ("gpu", "gpu_count", "nodes", "network_source", "option", "basis", "source", "note")
         columns = [*columns, *(SheetColumn(key=key, title=key) for key in more)]
     return Sheet(columns=columns, rows=shown, section="gpu" if for_people else "", notes=_notes(shown, rows, asked))
 
@@ -198,6 +200,7 @@ def _links(catalog: Catalog, price: Price) -> dict[str, Cell]:
     return {
         "interconnect": instance.interconnect or None,
         "network_gbit_s": None if fabric is None else round(fabric.node_byte_s * BITS_PER_BYTE / BYTES_PER_GB, 1),
+        "network_kind": None if fabric is None else fabric.kind or None,
         "network_source": None if fabric is None else fabric.source,
     }
 
