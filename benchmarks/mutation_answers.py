@@ -24,7 +24,7 @@ from tests.sources.answering_server import Asked
 from tests.sources.clouds import test_azure_monitor, test_google_monitoring, test_quotas
 from tests.sources.price_lists.test_aws import history_page
 from tests.sources.recorded_cloudwatch import START_S, cloudwatch
-from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, everything
+from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, PLAN_CSV, PLAN_INDEX, everything
 
 from benchmarks.fuzz import ANSWER
 from benchmarks.fuzz_places import DUMP
@@ -55,6 +55,7 @@ from trimtab.sources.price_lists.aws import (
     read_bulk,
     term_rates,
 )
+from trimtab.sources.price_lists.aws_savings_plans import read_savings_plans
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp import read_gcp
 from trimtab.sources.prometheus.client import Prometheus
@@ -370,6 +371,11 @@ def _price_lists() -> list[Kind]:
         derived_spot(read_advisor(server), tuple(reading.prices), _TODAY, reading)
         return reading
 
+    def plans(server: WebServer) -> PriceReading:
+        reading = PriceReading()
+        read_savings_plans(server, types, ("us-east-1",), _TODAY, reading)
+        return reading
+
     def history(url: str) -> object:
         reading = PriceReading()
         entries = aws_items(_ec2(url), "describe_spot_price_history", "SpotPriceHistory")
@@ -401,6 +407,14 @@ def _price_lists() -> list[Kind]:
         _exchange(
             "AWS offer file, cells", (rows.encode(),), everything, _ends_with("index.csv"), through(bulk), wound=in_cells,
             cost=20,
+        ),
+        _exchange(
+            "AWS index of savings plans", (json.dumps(PLAN_INDEX).encode(),), everything, _ends_with("region_index.json"),
+            through(plans), cost=20,
+        ),
+        _exchange(
+            "AWS savings plans, cells", (PLAN_CSV[PLAN_CSV.index("SKU,") :].encode(),), everything, _ends_with("index.csv"),
+            through(plans), wound=in_cells, cost=20,
         ),
         _exchange(
             "AWS Spot Advisor", (everything(_asked("/spot-advisor-data.json"))[2],), everything,

@@ -154,8 +154,49 @@ ADVISOR = {
 }
 
 
+PLAN_INDEX = {
+    "regions": [
+        {
+            "regionCode": "us-east-1",
+            "versionUrl": "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261101/us-east-1/index.json",
+        }
+    ]
+}
+PLAN_COLUMNS = (
+    "SKU", "RateCode", "Unit", "EffectiveDate", "DiscountedRate", "Currency", "DiscountedSKU", "DiscountedServiceCode",
+    "DiscountedUsageType", "DiscountedOperation", "PurchaseOption", "LeaseContractLength", "LeaseContractLengthUnit",
+    "ServiceCode", "UsageType", "Operation", "Description", "Instance Family", "Location", "Location Type", "Granularity",
+    "Product Family", "DiscountedRegionCode", "DiscountedInstanceType",
+)  # fmt: skip
+
+
+def plan_row(rate, years="1", **other):
+    """Return a row of a savings plans' file: a Linux hour of a p5.48xlarge under a Compute Savings Plan."""
+    row = dict.fromkeys(PLAN_COLUMNS, "")
+    row |= {
+        "SKU": "PLAN", "Unit": "Hrs", "DiscountedRate": rate, "Currency": "USD", "DiscountedServiceCode": "AmazonEC2",
+        "DiscountedUsageType": "BoxUsage:p5.48xlarge", "DiscountedOperation": "RunInstances", "PurchaseOption": "No Upfront",
+        "LeaseContractLength": years, "LeaseContractLengthUnit": "year", "Product Family": "ComputeSavingsPlans",
+        "DiscountedRegionCode": "us-east-1", "DiscountedInstanceType": "p5.48xlarge",
+    }  # fmt: skip
+    return ",".join({**row, **other}.values())
+
+
+PLAN_CSV = "\n".join(
+    ["FormatVersion,v1.0", "Disclaimer,for information only", "Publication Date,2026-11-01T00:00:00Z", "Version,20261101",
+     "OfferCode,AmazonComputeSavingsPlan", ",".join(PLAN_COLUMNS),
+     plan_row("41.5"), plan_row("29.25", "3"),
+     plan_row("38.0", **{"Product Family": "EC2InstanceSavingsPlans"}), plan_row("36.0", PurchaseOption="All Upfront"),
+     plan_row("77.0", DiscountedOperation="RunInstances:0002"), plan_row("41.5", DiscountedUsageType="UnusedBox:p5.48xlarge"),
+     plan_row("n/a"), plan_row("0"), "PLAN,cut,short"]
+)  # fmt: skip
+
+
 def aws_lists(asked):
-    """Answer the index of regions, the offer file of one and the Spot Advisor."""
+    """Answer the index of regions, the offer file of one, its savings plans and the Spot Advisor."""
+    if asked.path.startswith("/savingsPlan"):
+        body = json.dumps(PLAN_INDEX) if asked.path.endswith("region_index.json") else PLAN_CSV
+        return 200, {}, body.encode()
     if asked.path.endswith("region_index.json"):
         return 200, {}, json.dumps(AWS_INDEX).encode()
     if asked.path.endswith("us-east-1/index.csv"):

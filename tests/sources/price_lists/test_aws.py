@@ -20,6 +20,7 @@ from trimtab.sources.price_lists.aws import (
     read_query,
     term_rates,
 )
+from trimtab.sources.price_lists.aws_savings_plans import plan_rates, read_savings_plans
 
 TODAY = date(2026, 11, 20)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -210,3 +211,41 @@ def test_an_item_that_is_nested_without_end_is_counted():
 
     assert list(item_lines(["[" * 100_000], "us-east-1", reading)) == []
     assert reading.skipped["aws: item that is not a product with terms"] == 1
+
+
+@pytest.fixture
+def plans():
+    reading = PriceReading()
+    with answering(aws_lists) as (_, url), WebServer(url) as server:
+        read_savings_plans(server, TYPES, ("us-east-1", "eu-west-9"), TODAY, reading)
+    return reading
+
+
+def test_savings_plans_give_what_a_linux_hour_takes_of_a_plan_for_all_instances(plans):
+    assert rates(plans) == {
+        ("p5.48xlarge", BuyingOption.SAVINGS_PLAN_1Y): 41.5,
+        ("p5.48xlarge", BuyingOption.SAVINGS_PLAN_3Y): 29.25,
+    }
+    assert {price.basis for price in plans.prices} == {PriceBasis.LISTED}
+
+
+def test_rows_of_savings_plans_that_are_left_out_are_counted_with_the_reason(plans):
+    assert plans.skipped == {
+        "aws savings plan: a plan of one instance family": 1,
+        "aws savings plan: paid upfront": 1,
+        "aws savings plan: another operating system": 1,
+        "aws savings plan: not an hour on shared hardware": 1,
+        "aws savings plan: price that is not a number": 1,
+        "aws savings plan: price of 0, or no number": 1,
+        "aws savings plan: type that the catalog does not know": 1,
+        "aws: no savings plans in a region": 1,
+    }
+
+
+def test_something_else_than_a_list_of_savings_plans_is_an_error():
+    for lines, said in (
+        (["<html>"], "no line that begins with SKU"),
+        (["SKU,Unit"], "lacks the columns Currency, Disc"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            list(plan_rates(lines, "us-east-1", TYPES, TODAY, "somewhere", PriceReading()))

@@ -9,12 +9,13 @@ from datetime import date
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
+from tests.sources.recorded_prices import AWS_COLUMNS, AWS_CSV, AZURE_ITEMS, GCP_SKUS, PLAN_CSV, azure
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
 from trimtab.sources.price_lists import PriceReading
 from trimtab.sources.price_lists.aws import csv_lines, item_lines, term_rates
+from trimtab.sources.price_lists.aws_savings_plans import plan_rates
 from trimtab.sources.price_lists.azure import azure_rates
 from trimtab.sources.price_lists.gcp import part_prices
 
@@ -71,6 +72,9 @@ def test_no_rate_is_made_of_what_is_no_price(price):
     azure_rates([azure(retailPrice=price)], TYPES, (), TODAY, reading)
     row = AWS_CSV.replace("21.9576", price)
     term_rates(csv_lines(row.splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
+    reading.prices += plan_rates(
+        PLAN_CSV.replace("41.5", price).splitlines(), "us-east-1", TYPES, TODAY, "a file", reading
+    )
     check(reading)
     assert not any(one.provider == "azure" for one in reading.prices)
 

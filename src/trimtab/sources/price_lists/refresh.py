@@ -12,7 +12,7 @@ from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.providers import is_region
 from trimtab.errors import SourceError, UsageError
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import PriceReading, aws, azure, gcp
+from trimtab.sources.price_lists import PriceReading, aws, aws_savings_plans, azure, gcp
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp import read_gcp
 
@@ -91,12 +91,14 @@ def _aws(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     types = frozenset(machine.name for machine in catalog.instance_types if machine.provider == "aws")
     regions = asked.of("aws") or known_regions(catalog, "aws")
     today = asked.now.date()
+    options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
     if asked.aws_via is AwsVia.BULK:
         with asked.server("aws-bulk") as server:
             reading = aws.read_bulk(server, types, regions, today)
+            aws_savings_plans.read_savings_plans(server, types, regions, today, reading)
+        options += [BuyingOption.SAVINGS_PLAN_1Y, BuyingOption.SAVINGS_PLAN_3Y]
     else:
         reading = aws.read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
-    options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
     if asked.spot_via is not SpotVia.NONE:
         _aws_spot(asked, types, regions, reading)
         options.append(BuyingOption.SPOT)
