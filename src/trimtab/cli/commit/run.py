@@ -33,6 +33,7 @@ from trimtab.plan.commitments.commit_report import (
     AFTER_PLAN_QUOTED,
     AS_IT_WAS,
     CommitReport,
+    CommittedUse,
     Question,
     commit_report,
     pools_by_type,
@@ -87,10 +88,10 @@ def reported(options: CommitOptions, tell: Tell) -> CommitReport:
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
     carried = carried_at(bundle, market, fleet)
     (fleet,), market = carried.fleets, carried.market
-    usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
-    ordered, notes = None, tuple[str, ...]()
-    _check_type(usage, options.instance_type)
-    quotes = [quoted_offer(text, pools_by_type(usage)) for text in options.quotes]
+    use = CommittedUse(usage=fleet.usage, window=fleet.window, basis=AS_IT_WAS, as_it_was=fleet.usage)
+    notes = tuple[str, ...]()
+    _check_type(fleet.usage, options.instance_type)
+    quotes = tuple(quoted_offer(text, pools_by_type(fleet.usage)) for text in options.quotes)
     if not options.as_it_was or options.after_plan:
         allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
         with outcome_cache() as store:
@@ -104,32 +105,33 @@ def reported(options: CommitOptions, tell: Tell) -> CommitReport:
                 progress=tell,
             )
             made = plan_and_prove(given)
-        usage, window, notes = usage_after(made.planned), made.opened.fit.window, made.opened.degraded
-        basis = AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN
-        ordered = None if options.quotes else ordered_layers(made.planned, day)
+        notes = made.opened.degraded
+        use = CommittedUse(
+            usage=usage_after(made.planned),
+            window=made.opened.fit.window,
+            basis=AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN,
+            as_it_was=fleet.usage,
+            ordered=None if options.quotes else ordered_layers(made.planned, day),
+        )
     return commit_report(
-        usage,
-        window,
+        use,
         market,
         Question(
+            day=day,
             terms_years=terms,
             instance_type=options.instance_type,
+            quotes=quotes,
+            cover_most_frac=settings.planning.commitment_coverage_max_frac,
             nodes=options.nodes,
             hours_mo=options.hours_mo,
         ),
-        basis=basis,
-        day=day,
-        owned=held.owned,
-        quotes=quotes,
+        held.owned,
         held_beside=[
             *carried.said,
             *(f"left out: {line}" for line in held.left_out),
             *not_running(held.owned, day),
             *(note for note in notes if "no commitment is advised" in note),
         ],
-        seen=fleet.usage,
-        cover_most_frac=settings.planning.commitment_coverage_max_frac,
-        ordered=ordered,
     )
 
 

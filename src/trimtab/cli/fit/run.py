@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.cli.fit import FitOptions
-from trimtab.cli.fit.caches_and_drafts import assumed_lines, serve_flags
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
 from trimtab.cli.fit.pools import PoolsBeside, pools_beside, pools_document, pools_lines, pools_paste, write_pools
@@ -74,6 +73,7 @@ from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand, context_of, query_of
+from trimtab.physics.serving_query import adapters_bytes, serving_columns
 from trimtab.pipeline.fitting import (
     SPEED_STEPS,
     ReplayedLoad,
@@ -83,7 +83,7 @@ from trimtab.pipeline.fitting import (
     usd_per_mtok_all_told,
 )
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
-from trimtab.units import MS_PER_S
+from trimtab.units import BYTES_PER_GIB, MS_PER_S
 
 PLACEHOLDER_ID = "YOUR_ORG/YOUR_MODEL"
 """Pasted where the model has no id on the hub."""
@@ -287,7 +287,7 @@ def _serving_page(found: _FoundServing, rejected: Sequence[Rejected], total: Tot
     request, demand, first = found.request, found.demand, found.first
     options, pasted = request.options, request.pasted
     apart = pools_paste(found.pools, pasted, found.context, asked=options.disaggregated)
-    served = vllm_serve(first, pasted, found.context, serve_flags(demand))
+    served = vllm_serve(first, pasted, found.context, _serve_flags(demand))
     faster = faster_ways(
         first,
         request.model,
@@ -318,7 +318,7 @@ def _serving_remarks(found: _FoundServing) -> Iterator[str]:
         yield request.mix.summary
     yield size_line(first, demand)
     yield memory_line(first)
-    yield from assumed_lines(first, demand, request.options)
+    yield from _assumed_lines(first, demand, request.options)
     yield from replayed_lines(found.loads[0], demand)
     yield from pools_lines(found.pools)
     yield from model_lines(request.model, found.scale)
@@ -354,6 +354,57 @@ def _default_lines(options: FitOptions, demand: Demand, context: int) -> list[st
             f"--max-model-len {context:,} is assumed, {times:.0f} times the mean request; --longest or --trace sets it"
         )
     return found
+
+
+def _assumed_lines(way: ServingOption, demand: Demand, options: FitOptions) -> list[str]:
+    """Say what was assumed of networks, caches, drafts and adapters, and what it means for the first row."""
+    lines = []
+    if way.network_gb_s:
+        nodes = way.replica_gpus // way.offer.gpus
+        lines.append(
+            f"each replica spans {nodes} nodes ({way.layout}), {way.network_gb_s:,.3g} GB/s a GPU between them; no public run "
+            "over several nodes without NVLink was fitted on, so measure one before you rely on it"
+        )
+    if demand.cached_frac:
+        origin = "as measured" if options.prefix_hit == "measured" else "as stated"
+        lines.append(f"prefix cache: {demand.cached_frac:.0%} of the prompt tokens are not computed ({origin})")
+    if demand.loaded_frac:
+        load_s = float(serving_columns([query_of(way, demand, options.engine)])["load_s"][0])
+        lines.append(
+            f"KV offload: {demand.loaded_frac:.0%} of the prompt tokens are loaded from host memory, "
+            f"{load_s * MS_PER_S:,.3g} ms a prompt; vLLM needs a KV connector for it"
+        )
+    if demand.speculation is not None:
+        draft = demand.speculation
+        lines.append(
+            f"speculative decoding: {draft.draft_tokens} drafted and {draft.acceptance_frac:.0%} accepted give "
+            f"{draft.step_tokens:.2f} tokens a step, which takes {draft.draft_tokens * draft.draft_cost_frac:.0%} longer for "
+            "the draft; acceptance falls where requests differ from those it was measured on"
+        )
+    if demand.adapters is not None:
+        held = adapters_bytes(way.model, demand.adapters) / BYTES_PER_GIB
+        longer = demand.adapters.steps_longer
+        measured = f"; steps take {longer.value - 1:.0%} longer " + (
+            f"(published: {longer.low - 1:.0%} to {longer.high - 1:.0%}, by engine and year): measure yours and state "
+            "--adapter-slowdown"
+            if demand.adapters.slowdown_frac is None
+            else "beyond reading them, as stated"
+        )
+        lines.append(
+            f"{demand.adapters.number} adapters of rank {demand.adapters.rank} hold {held:,.2f} GiB on a replica{measured}"
+        )
+    return lines
+
+
+def _serve_flags(demand: Demand) -> list[str]:
+    """Return vLLM's flags for adapters and drafts."""
+    flags = []
+    if demand.adapters is not None:
+        flags += ["--enable-lora", f"--max-loras {demand.adapters.number}", f"--max-lora-rank {demand.adapters.rank}"]
+    if demand.speculation is not None:
+        settings = json.dumps({"model": "DRAFT_MODEL", "num_speculative_tokens": demand.speculation.draft_tokens})
+        flags.append(f"--speculative-config '{settings}'")
+    return flags
 
 
 def _training(request: _Request) -> FitPresentation:

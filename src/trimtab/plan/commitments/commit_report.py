@@ -248,34 +248,43 @@ class CommitReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked: the terms allowed, one instance type or all, and the size of the return table where it is stated."""
+    """What is asked: on which day, for which terms, with which quotes, how much to cover, and the size of the return table."""
 
+    day: date
     terms_years: tuple[int, ...] = (1,)
     instance_type: str | None = None
+    """None: every one."""
+    quotes: tuple[CommitmentPrice, ...] = ()
+    """Offers beside the list's."""
+    cover_most_frac: float = 1.0
+    """Of the use, the most that may be committed to."""
     nodes: int | None = None
+    """Nodes of the return table, and their hours below; None: those advised, and the hours that these were in use."""
     hours_mo: float | None = None
 
 
-def commit_report(
-    usage: Usage,
-    window: Window,
-    market: Market,
-    question: Question,
-    *,
-    basis: str,
-    day: date,
-    owned: Sequence[Owned],
-    quotes: Sequence[CommitmentPrice],
-    held_beside: Sequence[str] = (),
-    seen: Usage | None = None,
-    cover_most_frac: float = 1.0,
-    ordered: Mapping[Pool, tuple[Layer, ...]] | None = None,
-) -> CommitReport:
-    """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedUse:
+    """The use that commitments would cover, over a window: as history had it, or as a plan leaves it."""
 
-    What commitments to spend that are held already cover is no demand for reservations. What is held is judged on the use
-    `seen` where that is another. `ordered` is what a plan orders, by pool: then that is the answer, and nothing else is bought.
+    usage: Usage
+    window: Window
+    basis: str
+    """Which of them it is, in words."""
+    as_it_was: Usage
+    """By which commitments that are held already are judged."""
+    ordered: Mapping[Pool, tuple[Layer, ...]] | None = None
+    """What a plan orders, by pool: then that is the answer, and nothing else is bought."""
+
+
+def commit_report(
+    use: CommittedUse, market: Market, question: Question, owned: Sequence[Owned], *, held_beside: Sequence[str] = ()
+) -> CommitReport:
+    """Return what to commit to for a fleet's use; raises MissingPrice for a pool without a rate.
+
+    What commitments to spend that are held already cover is no demand for reservations.
     """
+    usage, day, cover_most_frac = use.usage, question.day, question.cover_most_frac
     pools = [
         pool
         for pool in usage.pools
@@ -289,22 +298,22 @@ def commit_report(
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
     advice, returns = [], []
     for pool in pools:
-        offers = offers_for(pool, market, quotes)
+        offers = offers_for(pool, market, question.quotes)
         usd_hr = rates[pool] / MICRO_PER_USD
         allowed = [offer for offer in offers if offer.term_years in question.terms_years]
         demand = usage.node_seconds[row_of[pool]] - spent[row_of[pool]]
         found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0), cover_most_frac=cover_most_frac)
         if found:
-            if ordered is not None:
-                found = replace(found, layers=ordered.get(pool, ()))
+            if use.ordered is not None:
+                found = replace(found, layers=use.ordered.get(pool, ()))
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
     return CommitReport(
-        window=window,
-        basis=basis,
+        window=use.window,
+        basis=use.basis,
         advice=tuple(advice),
         returns=tuple(returns),
-        held=inventory(owned, seen or usage, market, day),
+        held=inventory(owned, use.as_it_was, market, day),
         spend=advise_spend(
             usage,
             market,
@@ -314,7 +323,7 @@ def commit_report(
             pools=pools,
             cover_most_frac=cover_most_frac,
         ),
-        wanted_rates=wanted_rates(pools, market, quotes),
+        wanted_rates=wanted_rates(pools, market, question.quotes),
         held_beside=(*unpriced(owned, usage.pools, market, day), *held_beside),
     )
 
