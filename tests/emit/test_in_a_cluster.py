@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
 import re
+import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -132,15 +135,83 @@ def orders(*nodes, plan=None):
     return {file.path: file.text for file in emission.files if file.path.startswith("orders/give-back")}
 
 
+def ended(page):
+    """Return the nodes that a page's last shell block drains and ends, as the shell reads them."""
+    block = re.findall(r"```sh\n(.*?)```", page.partition("## 3.")[2], flags=re.DOTALL)[-1]
+    (names,) = re.findall(r"^for node in (.*); do$", block, flags=re.MULTILINE)
+    return shlex.split(names)
+
+
+GROUPS = {
+    "aws": [("eks.amazonaws.com/nodegroup", "gpu"), ("node.kubernetes.io/instancegroup", "gpu"), None],
+    "gcp": [("cloud.google.com/gke-nodepool", "gpu"), None],
+    "azure": [("kubernetes.azure.com/agentpool", "gpu")],
+}
+
+
+@pytest.mark.parametrize(("provider", "group"), [(name, one) for name, all_of in GROUPS.items() for one in all_of])
+def test_a_node_that_goes_is_ended_by_name_because_a_group_that_is_resized_may_end_another(provider, group, tmp_path):
+    """gcloud's reference of `container clusters resize`: "Resize will pick instances to remove at random"."""
+    pool = replace(P4D, provider=provider)
+    leaving, staying = (
+        replace(node(name, holder, group=group), pool=pool)
+        for name, holder in (("n1", CHAT), ("n2", "ml/ranker-train"))
+    )
+    (text,) = orders(leaving, staying).values()
+    (block,) = re.findall(r"```sh\n(.*?)```", text.partition("## 3.")[2], flags=re.DOTALL)
+
+    said = run_with_stand_ins(block, tmp_path)
+    assert [line for line in said if "n1" in line or "i-of-n1" in line], said
+    assert any(what in said[-1] for what in ("terminate-instance", "delete-instances", "delete-machines"))
+    assert not any("n2" in line or "resize" in line for line in said)
+
+
+@pytest.mark.parametrize("provider", GROUPS)
+def test_a_node_that_cannot_be_drained_is_not_ended_nor_the_next(provider, tmp_path):
+    pool = replace(P4D, provider=provider)
+    nodes = [replace(node(name, CHAT, group=GROUPS[provider][0]), pool=pool) for name in ("n1", "n2")]
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", next(iter(orders(*nodes).values())).partition("## 3.")[2], flags=re.DOTALL
+    )
+
+    said = run_with_stand_ins(block, tmp_path, drains=False)
+    assert [line for line in said if "drain" in line] == ["kubectl drain n1 --ignore-daemonsets --delete-emptydir-data"]
+    assert not any(
+        what in line for line in said for what in ("terminate-instance", "delete-instances", "delete-machines")
+    )
+
+
+def run_with_stand_ins(block, folder, *, drains=True):
+    """Run a shell block with programs that only say how they were called, and answer what a node is; return what they said."""
+    said = folder / "said"
+    for program in ("kubectl", "aws", "gcloud", "az"):
+        stand_in = folder / program
+        stand_in.write_text(
+            f"""#!/bin/sh
+echo "{program} $*" >> {said}
+case "$*" in
+  drain*) exit {0 if drains else 1} ;;
+  *providerID*) echo "aws:///us-east-1a/i-of-$3" ;;
+  *zone}}*) echo us-central1-a ;;
+  *created-by*) echo projects/1/zones/us-central1-a/instanceGroupManagers/mig-of-gpu ;;
+esac
+""",
+            encoding="utf-8",
+        )
+        stand_in.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", block], env=environment, check=False, capture_output=True)
+    return said.read_text(encoding="utf-8").splitlines()
+
+
 def test_every_node_that_its_holders_leave_is_given_back_by_name():
     (text,) = orders(
         node("n1", CHAT), node("n2", CHAT, "prod/search-rank"), node("n3", CHAT, "ml/ranker-train")
     ).values()
 
-    drained = [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")]
-    assert drained == ["n1", "n2"], "n3 is held by one that stays"
+    assert ended(text) == ["n1", "n2"], "n3 is held by one that stays"
     assert "minSize=1" in text
-    assert text.count("terminate-instance-in-auto-scaling-group") == 2, "a drained node is billed on"
+    assert "terminate-instance-in-auto-scaling-group" in text, "a drained node is billed on"
     assert "--nodegroup-name 'gpu p4d'" in text
 
 
@@ -150,7 +221,7 @@ def test_a_node_that_nobody_holds_any_more_goes_with_those_who_held_it_before():
     )
     (text,) = orders(idle, others, node("n3", CHAT)).values()
 
-    assert [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")] == ["n1", "n3"]
+    assert ended(text) == ["n1", "n3"]
     assert f"| `n1` | none; before by `{CHAT}` |" in text
     assert "| `n2` | none; before by `lab/nb` |" in text.partition("## What stays")[2]
 
@@ -159,7 +230,7 @@ def test_an_old_karpenter_pool_makes_no_node_for_what_has_left_it():
     (text,) = orders(node("n1", CHAT, group=("karpenter.sh/nodepool", "gpu"))).values()
 
     assert """kubectl patch nodepool gpu --type merge -p '{"spec":{"limits":{"nodes":"0"}}}'""" in text
-    assert "kubectl delete node n1" in text
+    assert 'kubectl delete node "$node"' in text
 
 
 def test_a_node_that_is_in_the_new_pool_already_stays():
@@ -171,7 +242,7 @@ def test_a_node_that_is_in_the_new_pool_already_stays():
 def test_names_of_nodes_are_quoted_for_the_shell():
     (text,) = orders(node("n1; reboot", CHAT)).values()
 
-    assert "kubectl drain 'n1; reboot' " in text
+    assert ended(text) == ["n1; reboot"]
 
 
 def test_a_workload_whose_nodes_nobody_knows_is_left_to_a_person():

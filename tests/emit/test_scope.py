@@ -87,10 +87,10 @@ def test_nothing_that_a_cluster_reads_names_a_cluster():
 def test_a_node_is_drained_by_the_name_that_its_cluster_knows():
     pages = [file.text for file in BOTH.files if file.path.startswith("clusters/west/orders/give-back-gpu-p4d")]
 
-    assert [line.split()[2] for page in pages for line in page.splitlines() if line.startswith("kubectl drain")] == [
-        "ip-10-0-1-1",
-        "ip-10-0-1-2",
+    loops = [
+        found for page in pages for found in re.findall(r"^for node in (.*); do\n  kubectl drain", page, re.MULTILINE)
     ]
+    assert loops == ["ip-10-0-1-1 ip-10-0-1-2"]
 
 
 def test_what_is_bought_is_ordered_once():

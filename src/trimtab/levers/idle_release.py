@@ -62,7 +62,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
     if isinstance(effect, ReleaseNodes):
         return ("Cordon the nodes for a day; if nothing asks for them, delete them.",)
     return (
-        "Set the scale-down delay to one hour on one node first.",
+        "Let empty nodes stay for an hour at first (Karpenter: `consolidateAfter: 1h`).",
         "Check for a day that nothing that was queued waited longer than its target.",
     )
 
@@ -83,7 +83,7 @@ LEVER = Lever(
         EffortStep("the rest, and the delays set", 1.0),
     ),
     risk=Risk.LOW,
-    rollback="set the node pool's minimum back to its number before",
+    rollback="give the old node group its minimum and size back (a NodePool of Karpenter: its limits); empty nodes stay then",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -126,7 +126,7 @@ def give_back_order(group: EmptiedGroup) -> str:
     names = " ".join(shlex.quote(node.name) for node in group.goes)
     return f"""# Give back {_nodes(len(group.goes))} of {group.title}
 
-{", ".join(group.actions)} moves their workloads to other nodes. Until these are gone the bill holds both, and the saving is \
+Their workloads move to other nodes ({", ".join(group.actions)}). Until these are gone the bill holds both, and the saving is \
 not there.{_bound(group.pool)}
 
 Only when the workloads have run on their new nodes for as long as the canary of each decision record asks.
@@ -191,71 +191,88 @@ def _bound(pool: Pool) -> str:
     return ""
 
 
-def _drain(node: str) -> str:
-    return f"kubectl drain {shlex.quote(node)} --ignore-daemonsets --delete-emptydir-data"
+def _ended(nodes: Sequence[str], *ends: str) -> list[str]:
+    """Return shell lines that drain nodes one by one and then end each; they stop at one that cannot be drained."""
+    return [
+        f"for node in {' '.join(map(shlex.quote, nodes))}; do",
+        '  kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data || break',
+        *(f"  {line}" for line in ends),
+        "done",
+    ]
+
+
+_ENDS: Mapping[str, tuple[str, ...]] = {
+    "aws": (
+        "id=\"$(kubectl get node \"$node\" -o jsonpath='{.spec.providerID}' | sed 's|.*/||')\"",
+        "aws autoscaling terminate-instance-in-auto-scaling-group --region REGION --should-decrement-desired-capacity "
+        '--instance-id "$id"',
+    ),
+    "gcp": (
+        'zone="$(kubectl get node "$node" -o jsonpath=' r"'{.metadata.labels.topology\.kubernetes\.io/zone}'" ')"',
+        'made_by="$(gcloud compute instances describe "$node" --zone "$zone" --format='
+        "'value[](metadata.items.created-by)'"
+        ')"',
+        'gcloud compute instance-groups managed delete-instances "${made_by##*/}" --instances "$node" --zone "$zone"',
+    ),
+}
+"""What ends a node by its name, with its place in the group: `--should-decrement-desired-capacity` of EC2 Auto Scaling, and
+`instanceGroupManagers.deleteInstances` of Compute Engine, which reduces the target size by the instances deleted. A group that
+is only made smaller chooses itself: "resize will pick instances to remove at random" (cloud.google.com/sdk/gcloud/reference/
+container/clusters/resize)."""
 
 
 def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
     """Return how the group is made smaller, by who made it."""
     key, name = group.group or ("", "")
     said, region = shlex.quote(name), shlex.quote(group.pool.region)
-    drains = [_drain(node.name) for node in group.goes]
+    nodes = [node.name for node in group.goes]
+    ends = [line.replace("REGION", region) for line in _ENDS.get(group.pool.provider, ())]
     if key == KARPENTER:
         lines = [
             f"# no new node, so that nothing moves back: it holds {_nodes(before)} today",
             f"kubectl get nodepool {said} -o jsonpath='{{.spec.limits}}'   # note it down for the way back",
             f'kubectl patch nodepool {said} --type merge -p \'{{"spec":{{"limits":{{"nodes":"{after}"}}}}}}\'',
-            *(
-                line
-                for node in group.goes
-                for line in (_drain(node.name), f"kubectl delete node {shlex.quote(node.name)}   # ends its NodeClaim")
-            ),
+            *_ended(nodes, 'kubectl delete node "$node"   # ends its NodeClaim'),
         ]
     elif key == _EKS:
         lines = [
             f"aws eks update-nodegroup-config --region {region} --cluster-name CLUSTER --nodegroup-name {said} "
             f"--scaling-config minSize={after}",
-            *(
-                line
-                for node, drain in zip(group.goes, drains, strict=True)
-                for line in (
-                    drain,
-                    f"aws autoscaling terminate-instance-in-auto-scaling-group --region {region} "
-                    "--should-decrement-desired-capacity --instance-id "
-                    f"\"$(kubectl get node {shlex.quote(node.name)} -o jsonpath='{{.spec.providerID}}' | sed 's|.*/||')\"",
-                )
-            ),
+            *_ended(nodes, *ends),
         ]
     elif key == _GKE:
         lines = [
-            *drains,
+            "# where the pool scales by itself; totals are of all its zones",
             f"gcloud container node-pools update {said} --cluster CLUSTER --location {region} "
-            f"--enable-autoscaling --min-nodes {after} --max-nodes {max(1, before)}",
-            f"gcloud container clusters resize CLUSTER --node-pool {said} --num-nodes {after} --location {region}",
+            f"--enable-autoscaling --total-min-nodes {after} --total-max-nodes {before}",
+            *_ended(nodes, *ends),
         ]
     elif key in _AKS:
-        lines = [
-            *drains,
-            f"az aks nodepool delete-machines --resource-group GROUP --cluster-name CLUSTER --name {said} "
-            f"--machine-names {' '.join(shlex.quote(node.name) for node in group.goes)}",
-        ]
+        delete = "az aks nodepool delete-machines --resource-group GROUP --cluster-name CLUSTER"
+        lines = _ended(nodes, f'{delete} --name {said} --machine-names "$node"')
     else:
-        lines = drains
-    return "```sh\n" + "\n".join(lines) + "\n```" + _by_hand(group, before, after)
+        lines = _ended(nodes, *ends)
+    return _by_hand(group, before, after) + "```sh\n" + "\n".join(lines) + "\n```"
 
 
 def _by_hand(group: EmptiedGroup, before: int, after: int) -> str:
     """Return what a person must do to the group where no command here does it; empty where one does."""
-    if group.group is None:
-        return (
-            "\n\nNobody told which group these nodes are of (their labels were not collected): lower its minimum and its size "
-            f"by {len(group.goes)}, from {before} to {after} of what was seen. A drained node is still billed."
-        )
-    key, name = group.group
+    key, name = group.group or ("", "")
     if key in {KARPENTER, _EKS, _GKE, *_AKS}:
         return ""
+    count = len(group.goes)
+    minimum = (
+        f"Lower the minimum of `{name}` from {before} to {after} first"
+        if name
+        else "Nobody told which group these nodes are of (their labels were not collected): lower its minimum by "
+        f"{count} first, from {before} to {after} of what was seen"
+    )
+    if group.pool.provider in _ENDS:
+        return f"{minimum}: below it no node can be ended.\n\n"
+    chosen = f" A group whose size is only lowered chooses itself which of its {before} nodes go." if after else ""
     return (
-        f"\n\nThen lower the minimum and the size of `{name}` from {before} to {after}: a drained node is still billed."
+        f"{minimum}. A drained node is still billed: once it is drained, have its provider delete it by name and lower the "
+        f"group's size with it.{chosen}\n\n"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from trimtab.deployment.effects import (
@@ -200,17 +201,19 @@ def _tranches(tranches: Sequence[Tranche], quantity: Callable[[int], str]) -> st
 
 def release_order(action: Action, effect: ReleaseNodes) -> str:
     """Return the steps that give back nodes that no workload held."""
-    nodes = "\n".join(f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data" for node in effect.nodes)
+    nodes = "\n".join(
+        f"kubectl drain {shlex.quote(node)} --ignore-daemonsets --delete-emptydir-data" for node in effect.nodes
+    )
     return f"""# {action.id}: give back {len(effect.nodes)} node{"s" if len(effect.nodes) != 1 else ""}
 
-No workload held a GPU of these nodes in the whole window. Drain them, then lower the node group's size (a node that is only \
-drained is still billed):
+No workload held a GPU of these nodes in the whole window. A node that is only drained is still billed:
 
 ```sh
 {nodes}
 ```
 
-Then remove each from its node group, or delete its NodeClaim where Karpenter runs: `kubectl delete nodeclaim NAME`.
+Then have its provider delete each by name, with its place in its node group (a group whose size is only lowered chooses \
+itself which node goes), or delete its NodeClaim where Karpenter runs: `kubectl delete nodeclaim NAME`.
 
 Undo: {action.rollback}.
 """

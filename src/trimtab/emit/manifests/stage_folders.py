@@ -116,6 +116,16 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
         )
     if "NodePool" in kinds:
         yield from _of_karpenter(scope)
+        yield (
+            "NVIDIA's device plugin, or its GPU operator, with no node selector that keeps it off new nodes and a toleration "
+            "of `nvidia.com/gpu` (the charts' defaults): without it a new node shows no GPU, and is billed while its pods stay "
+            "pending: `kubectl get daemonset -A`"
+        )
+    if any("matchLabelKeys" in file.text for file in files if file.kind == "Component"):
+        yield (
+            "Kubernetes 1.31 or later (`matchLabelKeys` in pod affinity): an earlier one drops the field, so that replicas "
+            "prefer nodes with any pod of their namespace"
+        )
     if "NodeOverlay" in kinds:
         yield (
             "Karpenter with the feature gate `NodeOverlay=true` (off by default; Helm `settings.featureGates.nodeOverlay`): "

@@ -374,7 +374,7 @@ def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
             path=f"templates/{node_name(node_class.kind, node_class.name)}.yaml",
             text=yaml_text(
                 body,
-                comment=f"only where `kubectl get {node_class.kind.lower()}s` shows no {node_class.name}: replace each "
+                comment=f"only where `kubectl get {node_class.kind.lower()}` shows no {node_class.name}: replace each "
                 f"{_FILL_IN}, then\n"
                 "apply it before the node pools; with another class, say so in `node_classes` of the cluster file",
             ),
