@@ -82,7 +82,7 @@ def outputs() -> list[tuple[str, Files, EmitFacts]]:
     bundle = open_demo(DEMO)
     made = plan_and_prove(PlanningInput(bundle=bundle))
     planned, opened = made.planned, made.opened
-    facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
+    facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings, later=opened.proof)
     facts = replace(facts, workloads=tuple(replace(one, pod_labels={"app": one.short_name}) for one in facts.workloads))
     keda, hpa = (replace(facts, autoscaler=each) for each in (Autoscaler.KEDA, Autoscaler.HPA))
     more = _more(planned.plan, keda)
@@ -249,7 +249,7 @@ def _alarms(catalog: Catalog) -> None:
         bundle = open_demo(demo)
         made = plan_and_prove(PlanningInput(bundle=bundle))
         planned, opened = made.planned, made.opened
-        facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
+        facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings, later=opened.proof)
         for autoscaler in Autoscaler:
             files = {
                 file.path: file.text for file in emit_plan(planned.plan, replace(facts, autoscaler=autoscaler)).files

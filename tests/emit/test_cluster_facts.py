@@ -187,6 +187,20 @@ def test_runs_that_meet_after_the_plans_window_count_too(fleet):
     assert [facts.pods_if_none_waited for facts in known] == [4, 12]
 
 
+def test_replicas_of_the_whole_history_are_those_that_an_autoscaler_falls_back_to(fleet):
+    market = Market(catalog=load_catalog(), at=END.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    one = next(workload for workload in fleet.workloads if workload.service is not None)
+    grown = replace(one, service=replace(one.service, replicas=one.service.replicas * 3))
+    fleets = [replace(fleet, workloads=(workload,)) for workload in (one, grown)]
+
+    known = [
+        facts_of_fleet(fleets[0], SETTINGS, market, owner_kinds={}, pools=(), later=after).workloads[0].replicas
+        for after in (None, fleets[1])
+    ]
+
+    assert known[1] == 3 * known[0] > 0
+
+
 def test_a_pool_for_runs_holds_all_that_may_start_at_once():
     home = HomeNodes(pool=P4D, gpu="A100-SXM4-40GB", gpus_per_node=8, gpus_per_pod=8.0)
     known = WorkloadFacts(name="ml/train", owner_kind="Job", pool=P4D, gpus_per_node=8, gpus_per_pod=8.0, replicas=4)

@@ -178,6 +178,14 @@ def test_nodes_stay_through_the_hours_in_which_none_may_go():
     assert kept_longer(np.array([5.0, 4.0, 1.0, 2.0, 1.0, 1.0]), 0, held).tolist() == [5, 4, 4, 4, 1, 1]
 
 
+@pytest.mark.parametrize("kept_hr", [0.0, 0.25, 0.5, 1.0, 2.75])
+def test_a_node_that_is_kept_for_part_of_an_hour_is_billed_for_that_part(kept_hr):
+    used = np.array([0.0, 3600.0, 0.0, 0.0, 0.0, 0.0])
+
+    kept = kept_longer(used, kept_hr, np.zeros(6, dtype=np.bool_))
+    assert kept.sum() == used.sum() + kept_hr * 3600
+
+
 TWO = """
 ---
 apiVersion: karpenter.sh/v1

@@ -5,6 +5,7 @@ Two sets of manifests, or manifests and history, are replayed side by side: what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -238,14 +239,14 @@ class _Bills:
         evaluator = self.enacted.evaluators[index]
         total: dict[Pool, FloatArray] = {}
         kept_s = RUN_NODES_KEPT_S if evaluator.case.workload.kind in RUN_KINDS else SERVICE_NODES_KEPT_S
-        kept_hr = 0 if proposed.kept_s is None else round((proposed.kept_s - kept_s) / S_PER_HR)
+        kept_hr = 0.0 if proposed.kept_s is None else max(0.0, proposed.kept_s - kept_s) / S_PER_HR
         for factor, deployment in proposed.mix or ((1.0, proposed.deployment),):
             place, outcome = evaluator.place(deployment), self.enacted.outcome(index, deployment)
             used = outcome.usage(place)
             times = np.ones(self.enacted.fleet.window.hours)
             stands_s = _each_node(evaluator, deployment, proposed)
             if stands_s is not None:
-                times, kept_hr = stands_s / np.maximum(1, sum(used.values(), np.zeros_like(times))), 0
+                times, kept_hr = stands_s / np.maximum(1, sum(used.values(), np.zeros_like(times))), 0.0
             for pool, seconds in used.items():
                 total[pool] = total.get(pool, np.zeros(len(seconds))) + factor * times * seconds
         held = np.isin(evaluator.case.window.week_hours(), list(proposed.held_hours))
@@ -268,18 +269,27 @@ def _each_node(evaluator: Evaluator, deployment: Deployment, proposed: Proposed)
     return evaluator.node_seconds(deployment, kept_s=kept_s, spreads=proposed.spreads, moves=proposed.moved)
 
 
-def kept_longer(seconds: FloatArray, kept_hr: int, held: Flags) -> FloatArray:
+def kept_longer(seconds: FloatArray, kept_hr: float, held: Flags) -> FloatArray:
     """Return node-seconds by hour where nodes stay `kept_hr` hours longer than needed, and in the hours `held` all of them do.
 
-    >>> kept_longer(np.array([3.0, 1.0, 1.0, 1.0]), 1, np.array([False, False, False, True])).tolist()
-    [3.0, 3.0, 1.0, 1.0]
+    Parts of an hour lie in proportion between whole ones: half an hour more keeps half of the nodes for an hour more.
+
+    >>> kept_longer(np.array([3.0, 1.0, 1.0, 1.0]), 1.5, np.array([False, False, False, True])).tolist()
+    [3.0, 3.0, 2.0, 2.0]
     """
-    kept = seconds.copy()
-    for back in range(1, min(kept_hr, len(seconds) - 1) + 1):
-        kept[back:] = np.maximum(kept[back:], seconds[:-back])
+    whole_hr = math.floor(kept_hr)
+    kept, longer = (_kept_whole(seconds, hours) for hours in (whole_hr, whole_hr + 1))
+    kept += (kept_hr - whole_hr) * (longer - kept)
     for hour in range(1, len(kept)):
         if held[hour]:
             kept[hour] = max(kept[hour], kept[hour - 1])
+    return kept
+
+
+def _kept_whole(seconds: FloatArray, hours: int) -> FloatArray:
+    kept = seconds.copy()
+    for back in range(1, min(hours, len(seconds) - 1) + 1):
+        kept[back:] = np.maximum(kept[back:], seconds[:-back])
     return kept
 
 

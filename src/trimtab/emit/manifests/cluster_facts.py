@@ -74,12 +74,13 @@ def facts_of_fleet(
 ) -> EmitFacts:
     """Return the facts of a fleet; `owner_kinds` by workload, where known, and every pool that the plan may use.
 
-    `later` is the fleet in the rest of the history: runs that met there count among those that may meet again.
+    `later` is the fleet in the rest of the history: replicas and runs that were there at once may be so again.
     Laws of cases that were `learnt` on the same fleet are not learnt again.
     """
-    cases, met = learnt or {}, defaultdict[str, int](int)
+    cases, met, most = learnt or {}, defaultdict[str, int](int), defaultdict[str, int](int)
     for workload in (*fleet.workloads, *(() if later is None else later.workloads)):
         met[workload.name] = max(met[workload.name], 0 if workload.jobs is None else workload.jobs.most_pods())
+        most[workload.name] = max(most[workload.name], _replicas(workload))
     workloads = tuple(
         replace(
             _workload(
@@ -90,6 +91,7 @@ def facts_of_fleet(
                 owner_kinds.get(workload.name, ""),
             ),
             pods_if_none_waited=met[workload.name],
+            replicas=most[workload.name],
         )
         for workload in fleet.workloads
     )
