@@ -1,11 +1,15 @@
 """A service's law says what was measured, and promises nothing beyond it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.fleet.build import build_fleet
+from trimtab.fleet.law_evidence import Bound, LawEvidence
+from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.service_law import activity_as_demand, as_seen_in, service_law
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import bucket_quantile, share_within
@@ -142,6 +146,34 @@ def test_beyond_the_loads_of_another_window_nothing_is_faster_than_within():
     assert quiet.seen_load == law.seen_load
     assert (np.diff(quiet.ok_frac(0.1)) <= 1e-12).all()
     assert (quiet.ok_frac(0.1) <= law.ok_frac(0.1) + 1e-12).all()
+
+
+def answered_in_turn(takes_s):
+    """Four replicas that answer one request at a time, of so many seconds, 8 of them in each minute."""
+    steps = 24 * 60
+    return ServiceObservation(
+        step_s=60.0,
+        arrivals=np.full(steps, 8.0),
+        replicas=np.full(steps, 4.0),
+        running=np.full(steps, 8.0 * takes_s / 60.0),
+        waiting=np.full(steps, 0.1),
+        latency_le_s=np.zeros(0),
+        latency_count=np.zeros((steps, 0)),
+    )
+
+
+def test_replicas_that_answer_one_request_at_a_time_serve_fewer_of_a_windows_longer_ones_and_rules_count_as_before():
+    evidence = LawEvidence(bound=Bound.ONE_BY_ONE, activity_req_s=0.2, shown_req_s=0.15, back_test="not made")
+    learnt = service_law(service(counts=slower_with_load), 0.8)
+    law = replace(learnt, capacity_req_s=0.2, tested=evidence)
+
+    longer = as_seen_in(law, answered_in_turn(10.0))
+    assert longer.capacity_req_s == longer.full_req_s == pytest.approx(0.1)
+    assert longer.rule_req_s == law.rule_req_s == 0.2
+    assert longer.load == pytest.approx(2 * law.load)
+
+    several = replace(law, tested=replace(evidence, bound=Bound.GPU))
+    assert as_seen_in(several, answered_in_turn(10.0)).capacity_req_s == several.capacity_req_s
 
 
 def test_a_window_without_latencies_leaves_a_law_as_it_is():

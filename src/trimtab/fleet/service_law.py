@@ -88,6 +88,8 @@ class ServiceLaw:
     """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
     tested: LawEvidence | None = None
     """What its capacity rests on; None if it was not compared with the rest of history."""
+    learnt_req_s: float | None = None
+    """The capacity in the window that the law was learnt on, where another window's requests take longer or less."""
     tokens: TokenWork | str = "its requests were never compared with tokens"
     """What tokens take of a replica, where its loads are of their work in mean requests; else why they are of requests."""
 
@@ -95,6 +97,11 @@ class ServiceLaw:
     def counted(self) -> TokenWork | None:
         """Return the work per token, if demand is counted in tokens; None if it is counted in requests."""
         return self.tokens if isinstance(self.tokens, TokenWork) else None
+
+    @property
+    def rule_req_s(self) -> float:
+        """Return what rules count a replica to serve: what was learnt, however long requests take since."""
+        return self.capacity_req_s if self.learnt_req_s is None else self.learnt_req_s
 
     @property
     def seen_activity_load(self) -> float:
@@ -277,10 +284,12 @@ def service_law(workload: Workload, healthy_frac: float, most_req_s: float = mat
 
 
 def as_seen_in(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
-    """Return a law of the same capacity with the latencies that another window measured; the same law where it measured none.
+    """Return a law with the latencies that another window measured; the same law where it measured none.
 
     At loads beyond those of that window the law's own times stand, but none is faster than what the window saw at less load.
+    The capacity is the same, unless replicas answer one request at a time: then the window tells how long its requests took.
     """
+    law = _taking_as_long(law, service)
     service = in_tokens(service, law.counted)
     whole = _as_seen(law, law.latency(), service, service.latency_le_s, service.latency_count)
     first, per_token = law.first_token, law.per_token
@@ -289,6 +298,25 @@ def as_seen_in(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
     if per_token is not None:
         per_token = _as_seen(law, per_token, service, service.tpot_le_s, service.tpot_count)
     return replace(law, load=whole.load, share=whole.share, le_s=whole.le_s, first_token=first, per_token=per_token)
+
+
+def _taking_as_long(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
+    """Return a law whose requests take as long as a window's; the same law where replicas answer several at a time."""
+    in_turn = law.tested is not None and law.tested.bound is Bound.ONE_BY_ONE
+    took_s = seconds_one_by_one(service) if in_turn else None
+    if took_s is None or law.tested is None:
+        return law
+    times = took_s * law.capacity_req_s
+    return replace(
+        law,
+        capacity_req_s=law.capacity_req_s / times,
+        learnt_req_s=law.capacity_req_s,
+        # the same requests are so much more load
+        load=law.load * times,
+        first_token=None if law.first_token is None else replace(law.first_token, load=law.first_token.load * times),
+        per_token=None if law.per_token is None else replace(law.per_token, load=law.per_token.load * times),
+        tested=replace(law.tested, activity_req_s=law.tested.activity_req_s / times),
+    )
 
 
 def _as_seen(

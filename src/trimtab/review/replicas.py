@@ -266,7 +266,7 @@ def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
     """
     workload = case.workload
     place = resolve(workload, Deployment.of(*found.changes))
-    capacity = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
+    capacity = place.replica_req_s(law.rule_req_s, faster_counts=law.faster_counts)
     service = workload.service
     per_request = None if service is None else gpu_seconds_per_request(service, workload.activity.busy_gpus)
     full_frac = capacity / place.replica_req_s(workload.gpus_per_pod / per_request) if per_request else 1.0

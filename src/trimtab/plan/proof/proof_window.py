@@ -1,9 +1,9 @@
 """Prove a plan, whole and action by action: replay the proof window, which the planner never saw, under it, and bill both.
 
-Laws and targets come from the fit window, but for latencies by load: those that the proof window measured are what its
-requests take, so that a plan is not proved on requests that have become longer since. A workload that the fit window did not
-have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that no workload holds
-any more is given back with the workloads that held it in the fit window.
+Laws and targets come from the fit window, but for how long requests take: latencies by load, and the time in work where
+replicas answer one at a time, are what the proof window measured. Rules go on counting with the capacity that was learnt. A
+workload that the fit window did not have stays as history ran it; one that vanished uses nothing; commitments are paid all the
+same. A node that no workload holds any more is given back with the workloads that held it in the fit window.
 
 Action by action: shares as in the plan (Shapley) where the actions that touch one another are few enough to enumerate on a
 second window as well; else what is lost when an action alone is left out, on both sides. Either way the predicted and the
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -166,6 +166,7 @@ def prove(
             notes=(
                 *_notes(planned, proof_fleet),
                 *_over_quota(enacted.usage(in_force, planned.released), settings),
+                *_other_lengths(evaluators[index].case for index in in_force),
                 *(
                     note
                     for index, deployment in in_force.items()
@@ -236,7 +237,7 @@ def _type_speeds(learnt: Case, workload: Workload, market: Market) -> Mapping[st
 
 
 def _as_seen(law: ServiceLaw | None, workload: Workload) -> ServiceLaw | None:
-    """Return the law that proves a plan: its capacity, which rules rest on, and the latencies that this window measured."""
+    """Return the law that proves a plan: the capacity learnt, which rules rest on, and the times that this window measured."""
     return law if law is None or workload.service is None else as_seen_in(law, workload.service)
 
 
@@ -289,6 +290,22 @@ def _over_quota(usage: Mapping[Pool, IntArray], settings: Settings) -> Iterator[
             peak = float(usage[pool].max()) / S_PER_HR
             hours = f"{len(over)} hour{'s' if len(over) != 1 else ''}"
             yield f"in {hours} the plan asks for up to {peak:.1f} x {pool}, and the quota is {most}: what asks last must wait"
+
+
+_OTHER_LENGTH_FRAC = 0.05
+"""Requests whose length changed by less are not worth a word: readings are no better."""
+
+
+def _other_lengths(cases: Iterable[Case]) -> Iterator[str]:
+    """Say where replicas that answer one request at a time had longer or shorter ones than when the plan was made."""
+    for case in cases:
+        law = case.law
+        if law is None or abs(law.rule_req_s / law.capacity_req_s - 1) <= _OTHER_LENGTH_FRAC:
+            continue
+        yield (
+            f"{case.workload.name}: a request took a replica {1 / law.capacity_req_s:.3g} s, {1 / law.rule_req_s:.3g} s in the "
+            "history that the plan was made on; its autoscaler counts with the latter"
+        )
 
 
 def _refusals(case: Case, deployment: Deployment) -> Iterator[str]:

@@ -361,7 +361,7 @@ def _world(
     )
     model = service_model(case, law, place, targets_at(targets, place), low=stressed)
     # the number that is written into the manifest, whichever speed is tried here
-    emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
+    emitted_req_s = place.replica_req_s(law.rule_req_s, faster_counts=law.faster_counts)
     policy = as_emitted(_policy(place, _replicas(case, place)), emitted_req_s / model.capacity_req_s)
     return _World(history=history, model=model, policy=policy)
 
