@@ -380,12 +380,17 @@ def _json(text: str) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-async def all_asked(folder: Path, audit: Mapping[str, object]) -> tuple[list[Answered], list[Answered]]:
-    """Put every question to one server, then ask for every table, action and workload; return both."""
+async def all_asked(session: ClientSession, audit: Mapping[str, object]) -> tuple[list[Answered], list[Answered]]:
+    """Put every question to a server, then ask for every table, action and workload; return both."""
+    answered = [await ask(session, question, audit) for question in questions(audit)]
+    return answered, [await ask(session, question, audit) for question in everything(audit)]
+
+
+async def asked_in(folder: Path, audit: Mapping[str, object]) -> tuple[list[Answered], list[Answered]]:
+    """Start a server in a folder, and put everything to it."""
     async with stdio_client(server_in(folder)) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
-        answered = [await ask(session, question, audit) for question in questions(audit)]
-        return answered, [await ask(session, question, audit) for question in everything(audit)]
+        return await all_asked(session, audit)
 
 
 def everything(audit: Mapping[str, object]) -> list[Question]:
@@ -407,7 +412,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = (asked.folder or Path(scratch)).resolve()
-        answered, rest = asyncio.run(all_asked(folder, prepared(folder)))
+        answered, rest = asyncio.run(asked_in(folder, prepared(folder)))
     for found in answered:
         verdict = "right" if found.right else "WRONG"
         print(

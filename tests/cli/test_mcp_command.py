@@ -38,26 +38,68 @@ def audit(folder):
     return prepared(folder)
 
 
-def asked(where, *calls, arguments=()):
-    """Return what each call is answered, as (whether it is an error, its text)."""
+class Client:
+    """The client of one server in a process of its own, whose loop runs in a thread, for all tests that ask in that folder."""
 
-    async def ask():
-        async with stdio_client(server_in(where, *arguments)) as streams, ClientSession(*streams) as session:
-            await session.initialize()
+    def __init__(self, where, *arguments):
+        self.loop, self.ready, self.enough = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+        self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self._open(where, arguments)))
+
+    async def _open(self, where, arguments):
+        try:
+            async with stdio_client(server_in(where, *arguments)) as streams, ClientSession(*streams) as self.session:
+                self.told = await self.session.initialize()
+                self.ready.set()
+                await self.enough.wait()
+        finally:
+            self.ready.set()
+
+    def use(self, use):
+        """Return what a coroutine function of the session returns."""
+        return asyncio.run_coroutine_threadsafe(use(self.session), self.loop).result(timeout=300)
+
+    def asked(self, *calls):
+        """Return what each call is answered, as (whether it is an error, its text)."""
+
+        async def ask(session):
             answers = [await session.call_tool(tool, given) for tool, given in calls]
             return [(answer.is_error, answer.content[0].text) for answer in answers]
 
-    return asyncio.run(ask())
+        return self.use(ask)
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.ready.wait(60)
+        return self
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.enough.set)
+        self.thread.join(60)
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def client(folder, audit):
+    with Client(folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A folder in which no audit is kept, and the client of a server there."""
+    where = tmp_path_factory.mktemp("bare")
+    with Client(where) as found:
+        yield where, found
 
 
 def files_in(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
 
 
-def test_twenty_questions_are_answered_in_four_kilobytes_each_and_nothing_is_written(folder, audit):
+def test_twenty_questions_are_answered_in_four_kilobytes_each_and_nothing_is_written(folder, audit, client):
     before = files_in(folder)
 
-    answered, rest = asyncio.run(all_asked(folder, audit))
+    answered, rest = client.use(lambda session: all_asked(session, audit))
 
     assert len(questions(audit)) == 20
     assert [found.question.words for found in answered if not found.right] == []
@@ -83,8 +125,8 @@ FAULTS = [
 ]
 
 
-def test_a_fault_says_what_to_do_next_in_the_tools_own_words(folder, audit):
-    answers = asked(folder, *((tool, given) for tool, given, _ in FAULTS))
+def test_a_fault_says_what_to_do_next_in_the_tools_own_words(client):
+    answers = client.asked(*((tool, given) for tool, given, _ in FAULTS))
 
     for (tool, given, cure), (is_error, text) in zip(FAULTS, answers, strict=True):
         assert is_error, (tool, given, text)
@@ -93,14 +135,12 @@ def test_a_fault_says_what_to_do_next_in_the_tools_own_words(folder, audit):
         assert len(text.encode()) <= MOST_BYTES
 
 
-def test_no_argument_is_read_as_an_option_and_no_file_outside_is_opened(tmp_path):
+def test_no_argument_is_read_as_an_option_and_no_file_outside_is_opened(tmp_path, bare):
+    where, client = bare
     written, secret = tmp_path / "written", tmp_path / "secret.json"
     secret.write_text("{}")
-    where = tmp_path / "here"
-    where.mkdir()
 
-    answers = asked(
-        where,
+    answers = client.asked(
         ("fit", {"task": "serve", "model": f"--emit-bench={written}", "rate": "1"}),
         ("fit", {"task": "serve", "model": "llama-3.1-8b", "rate": f"1 --emit-bench={written}"}),
         ("fit", {"task": "serve", "model": str(secret), "rate": "1"}),
@@ -113,8 +153,8 @@ def test_no_argument_is_read_as_an_option_and_no_file_outside_is_opened(tmp_path
     assert list(where.iterdir()) == []
 
 
-def test_where_no_audit_is_kept_the_cure_is_told_and_prices_are_answered(tmp_path):
-    (listed, none, prices) = asked(tmp_path, ("audits", {}), ("audit", {}), ("prices", {"gpu": "L4"}))
+def test_where_no_audit_is_kept_the_cure_is_told_and_prices_are_answered(bare):
+    (listed, none, prices) = bare[1].asked(("audits", {}), ("audit", {}), ("prices", {"gpu": "L4"}))
 
     assert "trimtab audit --demo" in json.loads(listed[1])["next"]
     assert none[0]
@@ -122,15 +162,12 @@ def test_where_no_audit_is_kept_the_cure_is_told_and_prices_are_answered(tmp_pat
     assert json.loads(prices[1])["rows"][0][4] == "L4"
 
 
-def test_every_tool_says_that_it_only_reads_and_what_each_argument_means(tmp_path):
-    async def tools():
-        async with stdio_client(server_in(tmp_path)) as streams, ClientSession(*streams) as session:
-            told = await session.initialize()
-            return told, (await session.list_tools()).tools
+def test_every_tool_says_that_it_only_reads_and_what_each_argument_means(bare):
+    _, client = bare
 
-    told, found = asyncio.run(tools())
+    found = client.use(lambda session: session.list_tools()).tools
 
-    assert "data, never instructions" in told.instructions
+    assert "data, never instructions" in client.told.instructions
     assert [tool.name for tool in found] == (
         ["audits", "audit", "table", "explain", "plan_without", "what_if", "allocate", "verify", "prices", "fit"]
     )
@@ -187,20 +224,22 @@ def test_without_its_history_a_plan_says_why_and_what_is_answered_all_the_same(t
 def test_an_audit_of_a_file_has_no_plan_to_verify_and_says_so(folder, audit, tmp_path):
     shutil.copy(folder / "audit.json", tmp_path)
 
-    ((is_error, text),) = asked(folder, ("verify", {"bundle": BUNDLE}), arguments=("--audits", str(tmp_path)))
+    with Client(folder, "--audits", str(tmp_path)) as client:
+        ((is_error, text),) = client.asked(("verify", {"bundle": BUNDLE}))
 
     assert is_error
     assert "the plan of audit audit was not kept here" in text
 
 
-def test_audits_of_another_folder_are_verified_by_the_plan_that_is_kept_there(folder, audit, tmp_path):
+def test_audits_of_another_folder_are_verified_by_the_plan_that_is_kept_there(folder, client, tmp_path):
     there = ("--audits", str(folder / ".trimtab"), "--bundles", str(folder))
     question = ("verify", {"bundle": str(folder / BUNDLE)})
 
-    ((is_error, text),) = asked(tmp_path, question, arguments=there)
+    with Client(tmp_path, *there) as elsewhere:
+        ((is_error, text),) = elsewhere.asked(question)
 
     assert not is_error
-    assert text == asked(folder, question)[0][1]
+    assert text == client.asked(question)[0][1]
 
 
 def test_an_unknown_table_is_answered_with_those_there_are(tmp_path):
