@@ -202,6 +202,19 @@ def test_spend_is_advised_with_and_without_reservations_where_a_plans_rates_are_
     assert "g5.12xlarge" in " ".join(line for line in document["wanted_rates"] if "a savings plan" in line)
 
 
+def test_the_part_of_the_use_for_which_no_rate_is_known_is_said_to_be_unjudged(run, tmp_path):
+    # AWS lists no reservation of a p5.48xlarge
+    rows = FleetRows(42).node("n0", "p4d.24xlarge").node("n1", "p5.48xlarge")
+    shown = rows.bundle()
+    write_bundle(tmp_path / "fleet", {name: shown.table(name) for name in shown.tables}, shown.meta, shown.workloads)
+
+    document = json.loads(run("-o", "json", fleet=tmp_path / "fleet")[1])
+    text = " ".join(run(fleet=tmp_path / "fleet")[1].split())
+
+    assert 0 < document["unjudged_usd_mo"] < document["on_demand_usd_mo"]
+    assert "a month, could not be judged: no committed rate is known for it" in text
+
+
 def test_without_a_plans_rates_no_spend_is_advised(run):
     _, out, _ = run("-o", "json")
 

@@ -11,6 +11,8 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.spot_record import SpotRecord
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.levers.lever import software_fact
+from trimtab.physics.offers import board
 from trimtab.replay.outcomes.outcome import Case
 
 SETTINGS = Settings()
@@ -215,3 +217,12 @@ def test_serving_from_spot_is_offered_where_it_was_declared_and_with_every_floor
 
     assert {offer.one_in for offer in offers} == ({0, 4, 2} if interruptible else set())
     assert spot.propose(workload, market, SETTINGS.assumptions) == ()
+
+
+def test_another_architecture_is_told_with_the_cuda_and_driver_that_it_needs():
+    a100, ada, t4 = board("A100-SXM4-40GB"), board("L4"), board("T4")
+
+    assert [fact.value for fact in software_fact(a100, ada)] == ["CUDA 11.8 and driver 520.61 or newer"]
+    assert [fact.value for fact in software_fact(None, t4)] == ["CUDA 10.0 and driver 410.48 or newer"]
+    assert list(software_fact(a100, board("A10G"))) == []
+    assert list(software_fact(a100, None)) == []

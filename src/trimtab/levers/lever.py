@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar, cast
 
+from trimtab.catalog import Gpu
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, WorkloadEffect
@@ -23,6 +24,7 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Effort, Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.ledger.arrays import IntArray
+from trimtab.physics.formats import oldest_software
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -295,6 +297,15 @@ def is_candidate(lever: str, judged: JudgedWays) -> bool:
 def speed_fact(what: str, speed: Estimate) -> Fact:
     """Return a speed relative to the present one, with its interval and what it is known from."""
     return Fact(what, speed.because, f"x{speed.value:.2f} ({speed.low:.2f}-{speed.high:.2f})")
+
+
+def software_fact(home: Gpu | None, there: Gpu | None) -> Iterator[Fact]:
+    """Yield what image and nodes must have to run on another architecture; nothing where it is today's, or not known."""
+    if there is None or (home is not None and home.architecture == there.architecture):
+        return
+    oldest = oldest_software(there)
+    if oldest is not None:
+        yield Fact(f"needed of image and nodes on {there.name}", "CUDA release notes, table 3", oldest)
 
 
 def memory_peak(workload: Workload, threshold: str = "", what: str = "memory peak") -> Fact:

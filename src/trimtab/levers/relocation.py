@@ -24,6 +24,7 @@ from trimtab.levers.lever import (
     LeverRequest,
     Risk,
     is_candidate,
+    software_fact,
     speed_fact,
     usual_reason,
 )
@@ -148,6 +149,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for move in applied.effects:
         if isinstance(move, Relocate):
             yield from _facts(move)
+            yield from software_fact(applied.market.gpu(applied.workload.gpu), applied.market.gpu(move.to.gpu))
 
 
 def _facts(move: Relocate) -> Iterator[Fact]:

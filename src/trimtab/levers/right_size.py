@@ -22,6 +22,7 @@ from trimtab.levers.lever import (
     LeverRequest,
     Risk,
     memory_peak,
+    software_fact,
     speed_fact,
     usual_reason,
 )
@@ -68,6 +69,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
         if isinstance(size, UseOffering):
             yield memory_peak(applied.workload, size.gpu)
             yield speed_fact(f"speed on {size.gpu}", size.speed)
+            yield from software_fact(applied.market.gpu(applied.workload.gpu), applied.market.gpu(size.gpu))
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

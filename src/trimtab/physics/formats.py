@@ -176,10 +176,17 @@ def notes(gpu: Gpu) -> tuple[str, ...]:
     found = []
     if gpu.compute_capability is not None and gpu.compute_capability < FLASH_ATTENTION_CAPABILITY:
         found.append("no FlashAttention-2 (needs compute capability 8.0): attention runs on slower kernels")
-    if gpu.architecture in CUDA_BY_ARCHITECTURE:
-        cuda, driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
-        found.append(f"CUDA {cuda} and driver {driver} or newer")
+    if (oldest := oldest_software(gpu)) is not None:
+        found.append(oldest)
     return tuple(found)
+
+
+def oldest_software(gpu: Gpu) -> str | None:
+    """Return the oldest CUDA and driver that run a GPU, in words; None where they are not known."""
+    if gpu.architecture not in CUDA_BY_ARCHITECTURE:
+        return None
+    cuda, driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
+    return f"CUDA {cuda} and driver {driver} or newer"
 
 
 def is_four_bit(stored: WeightFormat) -> bool:

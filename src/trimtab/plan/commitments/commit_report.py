@@ -242,6 +242,10 @@ class CommitReport:
     spend: tuple[SpendAdvice, ...]
     wanted_rates: tuple[str, ...]
     """Rates that no table has and that a person is asked for."""
+    on_demand_usd_mo: float
+    """What the use would cost on demand."""
+    unjudged_usd_mo: float
+    """The part of that on pools of which no committed rate is known, neither of nodes nor of spend: nothing is said of it."""
     held_beside: tuple[str, ...] = ()
     """What is held beside commitments to machines, and what of an inventory was left out, with why."""
 
@@ -308,6 +312,12 @@ def commit_report(
                 found = replace(found, layers=use.ordered.get(pool, ()))
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
+    on_demand = {
+        pool: per_month(
+            float(usage.node_seconds[row_of[pool]].sum()) / S_PER_HR * rates[pool] / MICRO_PER_USD, use.window.hours
+        )
+        for pool in pools
+    }
     return CommitReport(
         window=use.window,
         basis=use.basis,
@@ -324,6 +334,12 @@ def commit_report(
             cover_most_frac=cover_most_frac,
         ),
         wanted_rates=wanted_rates(pools, market, question.quotes),
+        on_demand_usd_mo=sum(on_demand.values()),
+        unjudged_usd_mo=sum(
+            usd_mo
+            for pool, usd_mo in on_demand.items()
+            if not offers_for(pool, market, question.quotes) and not _plan_rate_is_known(pool, market)
+        ),
         held_beside=(*unpriced(owned, usage.pools, market, day), *held_beside),
     )
 
@@ -337,6 +353,10 @@ def offers_for(pool: Pool, market: Market, quotes: Sequence[CommitmentPrice]) ->
     )
 
 
+def _plan_rate_is_known(pool: Pool, market: Market) -> bool:
+    return any(market.plan_rates([pool], option) for option in BuyingOption if option.commits_spend)
+
+
 def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[CommitmentPrice]) -> tuple[str, ...]:
     """Name the rates that are not known: a term of a pool, its price with something paid upfront, or under a savings plan."""
     wanted = []
@@ -346,7 +366,7 @@ def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Commitm
         missing = [f"{years} year{'s' if years > 1 else ''}" for years in TERMS_YEARS if years not in terms]
         if not any(offer.upfront_usd > 0 for offer in known):
             missing.append("anything paid upfront")
-        if not any(market.plan_rates([pool], option) for option in BuyingOption if option.commits_spend):
+        if not _plan_rate_is_known(pool, market):
             missing.append("a savings plan")
         if missing:
             wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
