@@ -23,7 +23,7 @@ from trimtab.fleet.reach import quotas_of
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import replica_count
 from trimtab.plan.options.workload_options import options_of
-from trimtab.plan.planner import judge, plan_of
+from trimtab.plan.planner import EarlierWork, judge, plan_of
 from trimtab.replay.outcomes import service_replays
 from trimtab.replay.outcomes.evaluate import Evaluator
 
@@ -182,7 +182,9 @@ def test_at_other_prices_and_limits_nothing_is_replayed_twice_and_the_plan_is_th
     with counting() as afresh:
         alone = plan_of(judge(fleet, market, at, seed=7, progress=silent), silent)
     with counting() as again:
-        beside = plan_of(judge(fleet, market, at, seed=7, progress=silent, replayed=base.prospects), silent)
+        beside = plan_of(
+            judge(fleet, market, at, seed=7, progress=silent, earlier=EarlierWork(replayed=base.prospects)), silent
+        )
 
     assert parts(beside.plan) == parts(alone.plan)
     assert beside.deployments == alone.deployments
@@ -194,7 +196,9 @@ def test_the_same_world_once_more_replays_nothing():
     base = plan_of(prospects_of(fleet), silent)
 
     with counting() as again:
-        judged = judge(fleet, market_of(), SETTINGS, seed=7, progress=silent, replayed=base.prospects)
+        judged = judge(
+            fleet, market_of(), SETTINGS, seed=7, progress=silent, earlier=EarlierWork(replayed=base.prospects)
+        )
         assert parts(plan_of(judged, silent).plan) == parts(base.plan)
 
     assert sum(again.replays.values()) == 0

@@ -50,7 +50,7 @@ from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
 from trimtab.plan.model import Plan
 from trimtab.plan.needed_replays import Workers
-from trimtab.plan.planner import Planned, judge
+from trimtab.plan.planner import EarlierWork, Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_window import ProofResult, proof_by_action
 from trimtab.plan.proof.repair import proven_plan
@@ -359,10 +359,12 @@ def _planned(
         seed=SEED,
         progress=tell,
         owned=opened.owned,
-        laws=opened.fit,
+        earlier=EarlierWork(
+            laws=opened.fit,
+            learnt=None if base is None or base.prospects is None else base.prospects.cases,
+            replayed=base.prospects if base is not None and as_measured else None,
+        ),
         store=opened.store,
-        learnt_before=None if base is None or base.prospects is None else base.prospects.cases,
-        replayed=base.prospects if base is not None and as_measured else None,
         explains=explains,
         workers=opened.workers,
     )

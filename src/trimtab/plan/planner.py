@@ -183,6 +183,18 @@ class Prospects:
         return LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EarlierWork:
+    """What was done with a history before it is judged, so that nothing is learnt or replayed twice."""
+
+    laws: Fleet | None = None
+    """The fleet on which services' laws are learnt, where another is judged."""
+    learnt: Mapping[str, Case | str] | None = None
+    """The cases that were learnt on it already, whose laws are kept."""
+    replayed: Prospects | None = None
+    """The same fleet's prospects at other prices or under other limits: only workloads with other targets are replayed."""
+
+
 def judge(
     fleet: Fleet,
     market: Market,
@@ -191,23 +203,21 @@ def judge(
     seed: int,
     progress: Progress,
     owned: tuple[Commitment, ...] = (),
-    laws: Fleet | None = None,
+    earlier: EarlierWork | None = None,
     store: OutcomeStore | None = None,
-    learnt_before: Mapping[str, Case | str] | None = None,
-    replayed: Prospects | None = None,
     explains: bool = True,
     workers: Workers | None = None,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window.
 
-    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given, or those of
-    the cases that were `learnt_before` there. Replays are looked up in `store` first. What was `replayed` for the same fleet at
-    other prices, or under other limits, is not again, but for workloads that have other targets now.
-    Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be done elsewhere; under
-    limits, and of what was `replayed` already, nothing is.
+    `owned` commitments are paid whatever is planned. What `earlier` work knows is not worked out again, and replays are looked
+    up in `store` first. Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be
+    done elsewhere; under limits, and of what was replayed already, nothing is.
     """
+    earlier = earlier or EarlierWork()
+    laws, replayed = earlier.laws, earlier.replayed
     if replayed is None:
-        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store, learnt_before=learnt_before)
+        cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store, learnt_before=earlier.learnt)
         evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
     else:
         evaluators = replayed.evaluators_under(settings)
