@@ -127,8 +127,8 @@ def matched_boards(gpu: Gpu) -> tuple[Gpu, ...]:
 def _matches(gpu: Gpu, other: Gpu) -> bool:
     # what is not stated of the other is no fact to match; what is not stated of the board itself matches nothing stated
     facts = [
-        (one.memory_gib, one.mem_bw_gb_s, one.tdp_w, one.nvlink_gb_s, one.pcie_gen, one.sm_count or 0)
-        for one in (gpu, other)
+        (board.memory_gib, board.mem_bw_gb_s, board.tdp_w, board.nvlink_gb_s, board.pcie_gen, board.sm_count or 0)
+        for board in (gpu, other)
     ]
     rates = [(gpu.rates_tflops.get(precision, 0.0), rate) for precision, rate in other.rates_tflops.items()]
     return all(mine >= theirs for mine, theirs in (*zip(*facts, strict=True), *rates))

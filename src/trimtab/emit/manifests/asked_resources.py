@@ -145,16 +145,17 @@ def summed(amounts: Iterable[Amounts]) -> dict[str, float]:
 
 def need(used: float, growing: Sequence[Asking], resource: str) -> float:
     """Return what a quota has to be: for what is used and added, and no less than what those that ask for more may ask for."""
-    most = sum(one.most.get(resource, 0.0) for one in growing)
-    return max(used + sum(one.adds(resource) for one in growing), most)
+    most = sum(asker.most.get(resource, 0.0) for asker in growing)
+    return max(used + sum(asker.adds(resource) for asker in growing), most)
 
 
 def askers(growing: Sequence[Asking], resource: str, used: float, said: str) -> str:
     """Say who asks for how much of a resource that a quota calls `said`, and what others use of it."""
     asked = ", ".join(
-        f"{one.placed.name} may ask for {amount_words(said, one.most.get(resource, 0.0))} at once" for one in growing
+        f"{asker.placed.name} may ask for {amount_words(said, asker.most.get(resource, 0.0))} at once"
+        for asker in growing
     )
-    others = max(used - sum(one.now.get(resource, 0.0) for one in growing), 0.0)
+    others = max(used - sum(asker.now.get(resource, 0.0) for asker in growing), 0.0)
     return f"{asked}, beside {amount_words(said, others)} of other pods" if others > SLACK else asked
 
 

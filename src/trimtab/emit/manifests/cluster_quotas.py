@@ -55,18 +55,18 @@ def of_cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Ite
     """Yield each quota of a ClusterQueue that the plan would exceed, in words, with those that ask for more."""
     behind = _cluster_queues(asking, standing)
     waiting: dict[tuple[str, str], list[Asking]] = defaultdict(list)
-    for one in asking:
-        queue = behind.get(one.placed.name, "")
-        for resource in one.most if queue else ():
-            if _is_extended(resource) and one.grows(resource):
-                waiting[queue, resource].append(one)
+    for asker in asking:
+        queue = behind.get(asker.placed.name, "")
+        for resource in asker.most if queue else ():
+            if _is_extended(resource) and asker.grows(resource):
+                waiting[queue, resource].append(asker)
     rows = [row for row in standing.queues if row["kind"] == _CLUSTER_QUEUE]
     for (queue, resource), growing in sorted(waiting.items(), key=lambda item: item[0]):
         mine = [row for row in rows if row["name"] == queue]
         covered = [row for row in mine if row["resource"] == resource]
         if any(row["quota_gpus"] is None for row in covered):
             continue
-        asked = math.ceil(sum(one.most.get(resource, 0.0) for one in growing) - SLACK)
+        asked = math.ceil(sum(asker.most.get(resource, 0.0) for asker in growing) - SLACK)
         if mine and not covered:
             who = askers(growing, resource, 0.0, resource)
             why = "Kueue never lets in what asks for a resource that its queue does not cover"
@@ -76,7 +76,7 @@ def of_cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Ite
         quota = sum(number(row["quota_gpus"]) for row in covered)
         told = [row["used_gpus"] for row in covered]
         # where nothing tells what is used, what asks for more uses at least what it holds
-        own = sum(one.now.get(resource, 0.0) for one in growing)
+        own = sum(asker.now.get(resource, 0.0) for asker in growing)
         used = own if None in told else sum(map(number, told))
         wanted, room = need(used, growing, resource), quota + sum(_borrowable(row, rows) for row in covered)
         if covered and wanted > room + SLACK:
@@ -113,7 +113,7 @@ def _cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> dict[
     behind = {
         (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
     }
-    named = {one.placed.name: _queue_of(one, standing) for one in asking}
+    named = {asker.placed.name: _queue_of(asker, standing) for asker in asking}
     found = {name: behind.get((namespace_of(name), queue), "") for name, queue in named.items()}
     return {name: queue for name, queue in found.items() if queue}
 
@@ -124,16 +124,16 @@ def of_volcano_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Ite
     above = {str(row["name"]): str(row["parent"] or "") for row in rows}
     of_kueue = _cluster_queues(asking, standing)
     growing: dict[str, list[Asking]] = defaultdict(list)
-    for one in asking:
-        queue = "" if one.placed.name in of_kueue else _queue_of(one, standing)
+    for asker in asking:
+        queue = "" if asker.placed.name in of_kueue else _queue_of(asker, standing)
         for name in _with_ancestors(queue, above):
-            growing[name].append(one)
+            growing[name].append(asker)
     for row in sorted(rows, key=lambda row: (str(row["name"]), str(row["resource"] or ""))):
         resource, name = str(row["resource"] or ""), str(row["name"])
-        more = [one for one in growing[name] if resource and one.grows(resource)]
+        more = [asker for asker in growing[name] if resource and asker.grows(resource)]
         if not more or row["limit_gpus"] is None:
             continue
-        own = sum(one.now.get(resource, 0.0) for one in more)
+        own = sum(asker.now.get(resource, 0.0) for asker in more)
         used = own if row["used_gpus"] is None else number(row["used_gpus"])
         wanted, most = need(used, more, resource), number(row["limit_gpus"])
         if wanted > most + SLACK:
@@ -168,20 +168,20 @@ def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope)
     """
     behind = _cluster_queues(asking, standing)
     without: dict[tuple[str, str], list[Asking]] = defaultdict(list)
-    for one in asking:
-        spec, queue = scope.spec(one.placed.name), behind.get(one.placed.name, "")
+    for asker in asking:
+        spec, queue = scope.spec(asker.placed.name), behind.get(asker.placed.name, "")
         if spec is None or not queue:
             continue
         flavors = [
             pairs(row["flavor_labels"])
             for row in standing.queues
-            if row["kind"] == _CLUSTER_QUEUE and row["name"] == queue and row["resource"] in one.most
+            if row["kind"] == _CLUSTER_QUEUE and row["name"] == queue and row["resource"] in asker.most
         ]
-        if flavors and not any(_fits(labels, one.placed, spec) for labels in flavors):
+        if flavors and not any(_fits(labels, asker.placed, spec) for labels in flavors):
             words = ", ".join(f"{key}: {value}" for key, value in pool_selector(spec).items())
-            without[queue, words].append(one)
+            without[queue, words].append(asker)
     for (queue, words), waiting in without.items():
-        names = ", ".join(one.placed.name for one in waiting)
+        names = ", ".join(asker.placed.name for asker in waiting)
         what = (
             f"give ClusterQueue {queue} a ResourceFlavor for the nodes with {words}: Kueue has the pods of "
             f"{names} select nodes by the labels of their flavor too, and these nodes have those of none"
@@ -232,7 +232,7 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
         )
         for needed in told:
             condition = Precondition(what=needed.what, command=needed.command, cluster=cluster)
-            for action in dict.fromkeys(action.id for one in needed.askers for action in one.placed.actions):
+            for action in dict.fromkeys(action.id for asker in needed.askers for action in asker.placed.actions):
                 said[action].append(condition)
     return replace(
         plan, actions=tuple(replace(action, preconditions=tuple(said[action.id])) for action in plan.actions)
@@ -260,9 +260,11 @@ def _of_namespaces(asking: Sequence[Asking], standing: StandingQuotas) -> Iterat
     for quota in standing.quotas:
         said, scopes, namespace = str(quota["resource"]), str(quota["scopes"] or ""), str(quota["namespace"])
         resource, hard = _resource(said), number(quota["hard"])
-        counted = [one for one in asking if namespace_of(one.placed.name) == namespace and counts(scopes, one.pod)]
-        growing = [one for one in counted if one.grows(resource)]
-        rolling = [one for one in counted if one.surge.get(resource, 0.0) > SLACK and not one.grows(resource)]
+        counted = [
+            asker for asker in asking if namespace_of(asker.placed.name) == namespace and counts(scopes, asker.pod)
+        ]
+        growing = [asker for asker in counted if asker.grows(resource)]
+        rolling = [asker for asker in counted if asker.surge.get(resource, 0.0) > SLACK and not asker.grows(resource)]
         if not growing and not rolling:
             continue
         used = _used(quota, resource, standing)
@@ -276,20 +278,20 @@ def _of_namespaces(asking: Sequence[Asking], standing: StandingQuotas) -> Iterat
             yield Needed(what=words, askers=tuple(growing), command=_raised(quota, wanted))
             continue
         held = wanted if growing else used
-        for one in rolling:
-            wanted = held + one.surge[resource]
+        for asker in rolling:
+            wanted = held + asker.surge[resource]
             if wanted > hard + SLACK:
                 why = "its first new pod comes before an old one goes (unless its strategy has maxUnavailable: 1)"
-                doubt = _doubt(scopes, [one])
-                words = f"{head} {amount_words(said, wanted)} while {one.placed.name} is rolled out{doubt}: {why}"
-                yield Needed(what=f"{words}, and the quota refuses it", askers=(one,), command=_raised(quota, wanted))
+                doubt = _doubt(scopes, [asker])
+                words = f"{head} {amount_words(said, wanted)} while {asker.placed.name} is rolled out{doubt}: {why}"
+                yield Needed(what=f"{words}, and the quota refuses it", askers=(asker,), command=_raised(quota, wanted))
 
 
 def _doubt(scopes: str, askers: Sequence[Asking]) -> str:
     """Say why it is not certain that a quota of such scopes counts some pods; empty where it is."""
     if scopes == UNKNOWN_SCOPES:
         return ", if it counts these pods (kube-state-metrics does not say which)"
-    if scopes and not all(one.pod for one in askers):
+    if scopes and not all(asker.pod for asker in askers):
         return f", if it counts these pods (its scopes: {scopes}; none of them was read)"
     return ""
 

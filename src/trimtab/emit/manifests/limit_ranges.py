@@ -162,7 +162,7 @@ def of_limit_ranges(asking: Sequence[Asking], ranges: Sequence[Row], scope: Scop
     by_namespace: dict[str, list[Row]] = defaultdict(list)
     for row in ranges:
         by_namespace[str(row["namespace"])].append(row)
-    pods = [_new_pod(one, scope) for one in asking if namespace_of(one.placed.name) in by_namespace]
+    pods = [_new_pod(asker, scope) for asker in asking if namespace_of(asker.placed.name) in by_namespace]
     for namespace, rows in sorted(by_namespace.items()):
         mine = [pod for pod in pods if namespace_of(pod.asking.placed.name) == namespace]
         judged = {str(row["resource"]): [pod for pod in mine if pod.judges(str(row["resource"]))] for row in rows}

@@ -164,7 +164,8 @@ def with_questions_first(plan: Plan, found: Sequence[Undeclared]) -> Plan:
 def _with_questions(action: Action, found: Sequence[Undeclared]) -> Action:
     pools = {change.effect.pool for change in action.changes if isinstance(change.effect, BuyCommitment)}
     return replace(
-        action, ask_first=tuple(_question(one) for one in found if any(fewer.pool in pools for fewer in one.fewer))
+        action,
+        ask_first=tuple(_question(answer) for answer in found if any(fewer.pool in pools for fewer in answer.fewer)),
     )
 
 
@@ -234,7 +235,9 @@ class _Rest:
         if not admitted:
             return None
         try:
-            rows, chosen = self._chosen_with({names.index(one.case.workload.name): one for one in together}, admitted)
+            rows, chosen = self._chosen_with(
+                {names.index(permission.case.workload.name): permission for permission in together}, admitted
+            )
         except PlanError:
             return None
         drafted, choice = self._bought(rows, chosen), chosen.choice
@@ -371,9 +374,9 @@ def _at_least(some: Sequence[Commitment], others: Sequence[Commitment]) -> tuple
     """Return commitments that hold as much of every offer as the larger of two purchases of it."""
     both = [*some, *others]
     return tuple(
-        replace(one, quantity=max(other.quantity for other in both if other.offer == one.offer))
-        for at, one in enumerate(both)
-        if one.offer not in [other.offer for other in both[:at]]
+        replace(commitment, quantity=max(other.quantity for other in both if other.offer == commitment.offer))
+        for at, commitment in enumerate(both)
+        if commitment.offer not in [other.offer for other in both[:at]]
     )
 
 

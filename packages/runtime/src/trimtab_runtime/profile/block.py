@@ -182,7 +182,7 @@ class Prober:
             self.found.absent["energy and link counters"] = answer_words(code)
             return
         answers = {one: self._field(place).answer for place, one in enumerate(fields)}
-        kept = [one for one in fields if not answers[one] and not self._measured_already(one)]
+        kept = [name for name in fields if not answers[name] and not self._measured_already(name)]
         for one, answer in answers.items():
             if answer and not self._measured_already(one):
                 self.found.absent[_FIELD_NAMES[one]] = answer_words(answer)

@@ -48,7 +48,7 @@ def device_document(sampler: Sampler, device: Device, now_s: float) -> dict[str,
 def troubles_document(sampler: Sampler) -> list[dict[str, object]]:
     """Return every call that failed, and every device that could not be opened."""
     failed = [{"device": key[0], **asdict(trouble)} for key, trouble in sampler.troubles.items()]
-    closed = [{"device": f"GPU {one.index}", "what": "open", "answer": one.reason} for one in sampler.unreadable]
+    closed = [{"device": f"GPU {board.index}", "what": "open", "answer": board.reason} for board in sampler.unreadable]
     return [*closed, *failed]
 
 

@@ -80,7 +80,7 @@ class Profile:
             logger.warning("no GPU is observed: %s", error)
             return self
         if not self._sampler.devices:
-            reasons = "; ".join(f"GPU {one.index}: {one.reason}" for one in self._sampler.unreadable)
+            reasons = "; ".join(f"GPU {board.index}: {board.reason}" for board in self._sampler.unreadable)
             self.problem = f"the driver shows no GPU that can be read{f' ({reasons})' if reasons else ''}"
         self._look_at_program(self._started_s)
         self._cpu_begun_s = self._cpu_s
