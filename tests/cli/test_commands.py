@@ -58,6 +58,20 @@ def test_the_help_page_imports_nothing_heavy():
     assert not HEAVY & set(done.stderr.split())
 
 
+@pytest.mark.parametrize("arguments", [["prices", "--gpu", "H100"], ["prices", "--help"]])
+def test_commands_that_only_look_something_up_load_no_arrays(arguments):
+    code = (
+        "import sys\n"
+        "from trimtab.cli import main\n"
+        f"try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
+        "print(' '.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout
+    assert not {"numpy", "pyarrow", "duckdb", "scipy"} & set(done.stderr.split())
+
+
 @pytest.mark.parametrize("module", ["trimtab.emit.explain", "trimtab.emit.sections.audit", "trimtab.cli.doctor"])
 def test_what_is_kept_is_shown_without_the_planner_the_solver_and_the_compiler(module):
     code = f"import sys, {module}\nprint(' '.join(sys.modules))"

@@ -18,7 +18,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import idle_release
 from trimtab.pipeline import audit
-from trimtab.plan.program.couplings.parts import summed
+from trimtab.plan.problem import summed
 from trimtab.plan.program.fleet_problem import FleetBill, groups_of, require_each_once, usage_of_nodes
 from trimtab.plan.proof.proof_window import require_possible
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of

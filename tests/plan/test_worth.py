@@ -16,6 +16,7 @@ from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_demo
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.draft_actions import Hazard, risk_of
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.program.fleet_problem import FleetBill
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1.0))
@@ -55,17 +56,53 @@ def test_a_set_of_actions_is_billed_as_if_no_other_had_been(planned):
     for some in subsets(drafted):
         drafted.bill(some)
     for some in subsets(drafted):
-        gone = [name for number in sorted(some) for name in drafted.actions[number].released]
+        gone = drafted.gone(some)
         anew = FleetBill(fleet=drafted.fleet, evaluators=drafted.enacted.evaluators, market=drafted.enacted.market)
         in_force = {index: planned.deployments[drafted.fleet.workloads[index].name] for index in drafted.in_force(some)}
         parts = {index: in_force[index].restricted(kept.levers) for index, kept in drafted.in_force(some).items()}
 
-        before, after = (bill.usage(parts, gone) for bill in (drafted.enacted, anew))
+        before, after = drafted.usage(some), anew.usage(parts, gone)
 
         assert before.keys() == after.keys()
         assert all((before[pool] == after[pool]).all() for pool in after)
         assert drafted.moving(some) == anew.moving(parts)
         assert drafted.cost(some) == anew.bill(parts, gone, drafted.bought(some)).total + anew.moving(parts)
+
+
+class CountedBill(FleetBill):
+    """A bill that counts the workloads whose use it adds up."""
+
+    added = 0
+
+    def moved(self, in_force):
+        self.added += len(in_force)
+        return super().moved(in_force)
+
+
+def test_sets_of_actions_add_up_each_workload_once_for_every_set_of_its_own_actions():
+    rows = FleetRows(days=14).node("idle", "g5.xlarge")
+    for number in range(4):
+        name, node = f"lab-{number % 2}/notebook-{number}", f"node-{number}"
+        rows.node(node, "g5.12xlarge").hold(name, node, [0], owner_kind="StatefulSet")
+        rows.use(name, node, 0, range(14 * 24), sm=0.1)
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    market = Market.of(load_catalog(), fleet.window.end.date(), SETTINGS)
+    made = make_plan(fleet, market, SETTINGS, seed=7, progress=lambda *_: None).drafted
+    enacted = CountedBill(fleet=fleet, evaluators=made.enacted.evaluators, market=market)
+    drafted = DraftPlan(
+        fleet=fleet,
+        enacted=enacted,
+        deployments=made.deployments,
+        released=made.released,
+        discounts=made.discounts,
+    )
+    enacted.added = 0
+
+    costs = {some: drafted.cost(some) for some in subsets(drafted)}
+
+    touching = [sum(index in draft.workloads for draft in drafted.actions) for index in drafted.deployments]
+    assert len(drafted.actions) >= 2
+    assert enacted.added <= sum(2**actions - 1 for actions in touching) < len(costs) * len(touching)
 
 
 def test_no_figure_of_an_action_is_below_nothing_or_above_what_it_touches(planned):

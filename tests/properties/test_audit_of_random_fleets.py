@@ -141,6 +141,20 @@ def test_the_plan_never_costs_more_and_its_bound_is_below_it(fleet):
 
 
 @of_random_fleets
+def test_what_a_set_of_actions_uses_is_the_same_in_parts_and_as_a_whole(fleet):
+    _, _, made = planned(fleet)
+    drafted = made.drafted
+    for number in [None, *sorted(drafted.everything)]:
+        for some in (drafted.everything - {number}, frozenset() if number is None else frozenset({number})):
+            whole = drafted.enacted.usage(drafted.in_force(some), drafted.gone(some))
+            parts = drafted.usage(some)
+
+            assert parts.keys() == whole.keys()
+            assert all((parts[pool] == whole[pool]).all() for pool in whole)
+            assert drafted.moving(some) == drafted.enacted.moving(drafted.in_force(some))
+
+
+@of_random_fleets
 def test_no_purchase_is_credited_with_more_than_it_can_save(fleet):
     plan = audited(fleet).plan
 

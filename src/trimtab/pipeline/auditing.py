@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 import numpy as np
+import pyarrow as pa
 
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.own_rates import shown
@@ -273,6 +274,8 @@ def _opened(given: PlanningInput, scenario: Scenario) -> Opened:
     market = Market.of(catalog, day, settings, records)
     given.progress("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
+    # what tables took is used by nothing else: Arrow would keep it, twice what the fleet takes, for tables to come
+    pa.default_memory_pool().release_unused()
     starts, stated = starts_of(bundle), settings.assumptions
     settings = replace(settings, assumptions=with_measured(stated, starts))
     said = (*_said_of_spot(records), *said_of_starts(starts, fit, stated))

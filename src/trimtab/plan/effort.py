@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 from trimtab.deployment.deployment import Deployment
@@ -68,7 +69,13 @@ def effort_of_deployment(workload: Workload, deployment: Deployment, settings: S
     for lever in dict.fromkeys(lever for lever, _ in deployment.changes):
         # a lever is one action of a workload, whatever it changes of it
         found |= effort_of(lever, together_of(workload, next(deployment.of_lever(lever))), settings)
-    return found
+    return _one_of_all(tuple(found.items()))
+
+
+@lru_cache(maxsize=4096)
+def _one_of_all(entries: tuple[tuple[str, float], ...]) -> Effort:
+    """Return the same mapping for all that are equal: hundreds of ways of a workload ask for the same."""
+    return dict(entries)
 
 
 def effort_micro_usd(actions: Iterable[PaidAction], settings: Settings, hours: int) -> int:

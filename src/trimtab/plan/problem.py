@@ -23,13 +23,17 @@ the solver's matter (`program.master`); what is reported is always the exact hou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.ledger.arrays import IntArray
 
+_Key = TypeVar("_Key", bound=Hashable)
 KEEP = -1
 """The choice of leaving a workload as it is."""
 
@@ -117,9 +121,7 @@ class Problem:
         staying = {row for row in fixed if choice[row] == KEEP}
         stays = [group.usage for group in self.groups if group.holders & staying]
         paid = frozenset[str]().union(*(option.needs for option in moved))
-        others = NodeGroup(
-            usage=_summed([*(option.usage for option in moved), *stays]), holders=frozenset({len(place)})
-        )
+        others = NodeGroup(usage=summed([*(option.usage for option in moved), *stays]), holders=frozenset({len(place)}))
         return replace(
             self,
             options=(
@@ -139,9 +141,11 @@ class Problem:
         )
 
 
-def _summed(uses: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
-    found: dict[Pool, IntArray] = {}
-    for use in uses:
-        for pool, seconds in use.items():
-            found[pool] = found[pool] + seconds if pool in found else seconds
-    return found
+def summed(parts: Iterable[Mapping[_Key, IntArray]]) -> dict[_Key, IntArray]:
+    """Return the sum of several uses: pool by pool, or by what else they are told by."""
+    total: dict[_Key, IntArray] = {}
+    for part in parts:
+        for key, amount in part.items():
+            # a sum is a new array: what was taken over from a part is never written to
+            total[key] = np.asarray(total[key] + amount) if key in total else amount
+    return total

@@ -19,7 +19,7 @@ from trimtab.fleet.model import RUN_KINDS, Fleet, Target, Window
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
-from trimtab.plan.program.couplings.parts import summed
+from trimtab.plan.problem import summed
 from trimtab.plan.program.fleet_problem import NOT_HELD, FleetBill
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged

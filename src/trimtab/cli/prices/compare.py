@@ -24,7 +24,6 @@ from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed, percent,
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.emit.blocks import Tone
 from trimtab.errors import MissingPrice, UnknownName
-from trimtab.physics.fabrics import BITS_PER_BYTE, published_fabric
 from trimtab.units import BYTES_PER_GB, HR_PER_MO, HR_PER_YEAR
 
 _OPTIONS = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
@@ -195,6 +194,9 @@ def _per_unit(catalog: Catalog, shape: _Shape, price: Price | None) -> dict[str,
 
 def _links(catalog: Catalog, price: Price) -> dict[str, Cell]:
     """Return what connects the GPUs of a node and the node to others; None where no figure is published."""
+    # loads NumPy, which nothing else of `trimtab prices` needs
+    from trimtab.physics.fabrics import BITS_PER_BYTE, published_fabric
+
     instance = catalog.instance_type(price.provider, price.instance_type)
     fabric = published_fabric(price.provider, price.instance_type)
     return {

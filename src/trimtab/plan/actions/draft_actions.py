@@ -333,10 +333,9 @@ def _touched(
         parts = [deployment, *(deployment.restricted({lever}) for lever in sorted(deployment.levers))]
         pools = {workload.pool, *(resolve(workload, part).pool for part in parts)}
         things: set[Hashable] = {("workload", index), *(("cloud", name) for name in entries_of(workload, deployment))}
-        for number, (owners, usage) in enumerate(enacted.groups.held):
-            if index in owners:
-                things.add(("group", number))
-                pools |= usage.keys()
+        for number in enacted.groups.of_workload.get(index, ()):
+            things.add(("group", number))
+            pools |= enacted.groups.held[number][1].keys()
         touched[index] = frozenset(things | _committed(pools, held))
     return touched
 

@@ -36,7 +36,7 @@ from trimtab.plan.actions.roadmap import efforts
 from trimtab.plan.effort import class_of, effort_micro_usd
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.program.fleet_problem import FleetBill
+from trimtab.plan.program.fleet_problem import FleetBill, MovedWorkloads
 from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
 
 Actions = frozenset[int]
@@ -62,6 +62,10 @@ class DraftPlan:
     _paying: dict[Actions, Actions] = field(default_factory=dict)
     _groups: tuple[Actions, ...] = field(init=False)
     """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
+    _alike: tuple[tuple[Actions, tuple[int, ...]], ...] = field(init=False)
+    """Workloads that the very same actions change, with these actions: fewer than workloads, and the same in all sets."""
+    _moved: dict[tuple[int, Actions], MovedWorkloads] = field(default_factory=dict)
+    """By place in `_alike` and those of its actions that are in force."""
 
     def __post_init__(self) -> None:
         whole = tuple(CommitmentPurchase(commitment=commitment) for commitment in self.discounts)
@@ -69,6 +73,14 @@ class DraftPlan:
         self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, bought)
         groups = components(len(self.actions), [draft.touches for draft in self.actions])
         self._groups = tuple(frozenset(group) for group in groups)
+        changed_by: dict[int, list[int]] = {}
+        for number, draft in enumerate(self.actions):
+            for workload in draft.workloads:
+                changed_by.setdefault(workload, []).append(number)
+        alike: dict[Actions, list[int]] = {}
+        for workload, numbers in changed_by.items():
+            alike.setdefault(frozenset(numbers), []).append(workload)
+        self._alike = tuple((numbers, tuple(workloads)) for numbers, workloads in alike.items())
 
     @property
     def everything(self) -> Actions:
@@ -82,15 +94,37 @@ class DraftPlan:
 
     def in_force(self, some: Actions) -> dict[int, Deployment]:
         """Return the deployments of workloads when some actions are enacted, of those that keep their targets with them."""
-        return {index: deployment for index, deployment in self._of(some).items() if self._stands(index, deployment)}
+        return {
+            index: self._restricted(index, levers)
+            for index, levers in self._levers(some).items()
+            if self._stands(index, levers)
+        }
 
-    def _of(self, some: Actions) -> dict[int, Deployment]:
-        """Return the deployments that some actions make, whatever they attain."""
+    def _levers(self, some: Actions) -> dict[int, frozenset[str]]:
+        """Return the levers of some actions by the workloads that they change."""
         levers: dict[int, set[str]] = {}
         for number in some:
             for workload in self.actions[number].workloads:
                 levers.setdefault(workload, set()).add(self.actions[number].lever)
-        return {index: self._restricted(index, frozenset(kept)) for index, kept in levers.items()}
+        return {index: frozenset(kept) for index, kept in levers.items()}
+
+    def _parts_in_force(self, some: Actions) -> list[MovedWorkloads]:
+        """Return what moves when some actions are enacted, in parts that other sets of actions share."""
+        found = []
+        for place, (numbers, workloads) in enumerate(self._alike):
+            key = place, some & numbers
+            if not key[1]:
+                continue
+            if key not in self._moved:
+                levers = frozenset(self.actions[number].lever for number in key[1])
+                standing = (index for index in workloads if self._stands(index, levers))
+                self._moved[key] = self.enacted.moved({index: self._restricted(index, levers) for index in standing})
+            found.append(self._moved[key])
+        return found
+
+    def usage(self, some: Actions) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool and hour when some actions are enacted."""
+        return self.enacted.usage_of(self._parts_in_force(some), self.gone(some))
 
     def _restricted(self, index: int, levers: frozenset[str]) -> Deployment:
         """Return a workload's deployment with some levers only: the same one whichever set of actions asks."""
@@ -107,12 +141,11 @@ class DraftPlan:
 
     def cost_with(self, bought: Sequence[Commitment]) -> int:
         """Return the cost of all actions where these commitments are paid in place of theirs, used or not, in micro-dollars."""
-        usage = self.enacted.usage(self.in_force(self.everything), self._gone(self.everything))
-        return self.enacted.priced(usage, tuple(bought)).total + self.moving(self.everything)
+        return self.enacted.priced(self.usage(self.everything), tuple(bought)).total + self.moving(self.everything)
 
     def moving(self, some: Actions) -> int:
         """Return what some actions cost besides nodes, in micro-dollars."""
-        return self.enacted.moving(self.in_force(some))
+        return self.enacted.moving_of(self._parts_in_force(some))
 
     def saving(self, some: Actions) -> int:
         """Return what some actions save together."""
@@ -221,17 +254,18 @@ class DraftPlan:
 
     def keeps_targets_without(self, number: int) -> bool:
         """Return whether the action's workloads would still fit and keep their targets if it alone were left out."""
-        rest = self._of(self.everything - {number})
+        rest = self._levers(self.everything - {number})
         return all(index not in rest or self._stands(index, rest[index]) for index in self.actions[number].workloads)
 
-    def _stands(self, index: int, deployment: Deployment) -> bool:
-        """Return whether a workload keeps its targets with a part of its planned changes; with all of them it does."""
-        key = index, deployment.levers
-        # a shorter start by itself changes nothing: no replica comes or goes
-        if deployment == deployment.only("start") or deployment.levers == self.deployments[index].levers:
-            return True
+    def _stands(self, index: int, levers: frozenset[str]) -> bool:
+        """Return whether a workload keeps its targets with some levers of its planned changes; with all of them it does."""
+        key = index, levers
         if key not in self._held:
-            self._held[key] = self._holds(index, deployment)
+            deployment = self._restricted(index, levers)
+            # a shorter start by itself changes nothing: no replica comes or goes
+            is_start_alone = all(dimension == "start" for dimension, _ in deployment.owed_to)
+            is_whole = deployment.levers == self.deployments[index].levers
+            self._held[key] = is_start_alone or is_whole or self._holds(index, deployment)
         return self._held[key]
 
     def _holds(self, index: int, deployment: Deployment) -> bool:
@@ -247,14 +281,15 @@ class DraftPlan:
 
     def bought(self, some: Actions) -> tuple[Commitment, ...]:
         """Return what the commitment actions among some would buy: as much as is best for the use that the others leave."""
-        return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
+        return self._bought(some, self.usage(some))
 
     def bill(self, some: Actions) -> Bill:
         """Return the exact hourly bill when some actions are enacted."""
-        usage = self.enacted.usage(self.in_force(some), self._gone(some))
+        usage = self.usage(some)
         return self.enacted.priced(usage, self._bought(some, usage))
 
-    def _gone(self, some: Actions) -> tuple[str, ...]:
+    def gone(self, some: Actions) -> tuple[str, ...]:
+        """Return the names of the nodes that some actions give back."""
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
     def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
@@ -264,7 +299,7 @@ class DraftPlan:
     def _best(self, some: Actions) -> tuple[Commitment, ...]:
         """Return what is best to buy where only some actions are left: what one no longer covers another may."""
         offers = [commitment.offer for number in sorted(some) for commitment in self.actions[number].discounts]
-        return self.enacted.best_of(offers, self.enacted.usage(self.in_force(some), self._gone(some)))
+        return self.enacted.best_of(offers, self.usage(some))
 
 
 def without_idle_deferrals(

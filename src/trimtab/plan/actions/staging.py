@@ -91,8 +91,7 @@ def _dated(effect: Effect, start: date) -> Effect:
 
 def in_use(drafted: DraftPlan, some: Actions) -> dict[Pool, IntArray]:
     """Return node-seconds per pool and hour with some actions in force, less the nodes that no workload held."""
-    gone = tuple(name for number in sorted(some) for name in drafted.actions[number].released)
-    usage, idle = drafted.enacted.usage(drafted.in_force(some), gone), drafted.enacted.idle_but(gone)
+    usage, idle = drafted.usage(some), drafted.enacted.idle_but(drafted.gone(some))
     return {pool: seconds - idle[pool] if pool in idle else seconds for pool, seconds in usage.items()}
 
 

@@ -25,9 +25,8 @@ from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.composition import Candidate
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.problem import NodeGroup, Option, Problem
+from trimtab.plan.problem import NodeGroup, Option, Problem, summed
 from trimtab.plan.program.best_discounts import best_of
-from trimtab.plan.program.couplings.parts import summed
 from trimtab.plan.program.couplings.shared_nodes import shared_usage
 from trimtab.plan.program.table import exact_bill
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -39,7 +38,7 @@ NOT_HELD: Mapping[str, frozenset[str]] = MappingProxyType({})
 """No node was held before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Groups:
     """Nodes that the same workloads held, those that no workload held (by pool), and those billed whatever is planned.
 
@@ -53,10 +52,21 @@ class Groups:
     """The nodes of `stays`."""
     idle_staying: tuple[int, ...] = ()
     """Those of them that no workload held, and that stay because their GPUs are unknown."""
+    of_workload: Mapping[int, Sequence[int]] = field(init=False)
+    """The places in `held` of the groups that each workload held nodes of, in order."""
+
+    def __post_init__(self) -> None:
+        found: dict[int, list[int]] = {}
+        for number, (owners, _) in enumerate(self.held):
+            for owner in owners:
+                found.setdefault(owner, []).append(number)
+        object.__setattr__(self, "of_workload", found)
 
 
 _groups: WeakKeyDictionary[Fleet, Groups] = WeakKeyDictionary()
 """Of fleets of which nothing is known to have been held before: each plan asks for its fleet's again and again."""
+_standings: WeakKeyDictionary[Groups, _Standing] = WeakKeyDictionary()
+"""What the nodes of such groups are billed: each draft of a plan asks for it again."""
 
 
 def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD) -> Groups:
@@ -235,6 +245,29 @@ class _WorkloadMove:
     """Other clouds that it needs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MovedWorkloads:
+    """Some workloads that have moved: what they use and cost together, and what they give back without the help of others.
+
+    Sums of whole seconds: a bill of several such parts is the bill of all their workloads, to the micro-dollar.
+    """
+
+    moved: frozenset[int]
+    usage: Mapping[Pool, IntArray]
+    """Node-seconds on nodes of their own."""
+    slots: Mapping[SharedPool, IntArray]
+    given_back: Mapping[Pool, IntArray]
+    """Node-seconds of the nodes that nobody else held."""
+    groups_given_back: Counter[Pool]
+    """How many groups of nodes these are, by pool."""
+    held_with_others: frozenset[int]
+    """The groups of nodes that others held, too."""
+    own_micro_usd: int
+    """What they cost besides nodes, other clouds aside."""
+    clouds: Mapping[str, Settings]
+    """Other clouds that they need, with the settings of one who does."""
+
+
 class _Standing:
     """What a fleet's nodes are billed while some of its workloads have moved: all of them, less those that are given back.
 
@@ -243,10 +276,7 @@ class _Standing:
 
     def __init__(self, fleet: Fleet, groups: Groups) -> None:
         self._held = groups.held
-        self._of_workload: dict[int, list[int]] = {}
-        for number, (owners, _) in enumerate(groups.held):
-            for owner in owners:
-                self._of_workload.setdefault(owner, []).append(number)
+        self._of_workload = groups.of_workload
         self._unheld: dict[str, list[Mapping[Pool, IntArray]]] = {}
         for node in chain(*groups.unheld.values()):
             self._unheld.setdefault(fleet.nodes[node].name, []).append(usage_of_nodes(fleet, [node]))
@@ -255,17 +285,26 @@ class _Standing:
         self._parts = Counter(pool for part in parts for pool in part)
         """In how many parts each pool is: one of which all are gone is not billed at all."""
 
-    def left(self, moved: Set[int], released: Iterable[str]) -> dict[Pool, IntArray]:
+    def split(self, moved: Set[int]) -> tuple[list[Mapping[Pool, IntArray]], frozenset[int]]:
+        """Return the groups that some workloads held alone, and the numbers of those that they held with others."""
+        numbers = {number for workload in moved for number in self._of_workload.get(workload, ())}
+        alone = {number for number in numbers if self._held[number][0] <= moved}
+        return [self._held[number][1] for number in sorted(alone)], frozenset(numbers - alone)
+
+    def left(self, parts: Sequence[MovedWorkloads], released: Iterable[str]) -> dict[Pool, IntArray]:
         """Return node-seconds per pool where some workloads have moved and some nodes that no workload held are given back."""
         # nodes stay billed until all who held them have moved
-        numbers = {number for workload in moved for number in self._of_workload.get(workload, ())}
-        gone = [self._held[number][1] for number in sorted(numbers) if self._held[number][0] <= moved]
+        moved = frozenset[int]().union(*(part.moved for part in parts))
+        together = frozenset[int]().union(*(part.held_with_others for part in parts))
+        gone = [self._held[number][1] for number in sorted(together) if self._held[number][0] <= moved]
         gone += chain(*(self._unheld.get(name, ()) for name in frozenset(released)))
-        left, parts = dict(self._whole), self._parts - Counter(pool for part in gone for pool in part)
-        for part in gone:
-            for pool, seconds in part.items():
+        left, billed = dict(self._whole), self._parts - Counter(pool for part in gone for pool in part)
+        for part in parts:
+            billed -= part.groups_given_back
+        for uses in (*gone, *(part.given_back for part in parts)):
+            for pool, seconds in uses.items():
                 left[pool] = left[pool] - seconds
-        return {pool: seconds for pool, seconds in left.items() if pool in parts}
+        return {pool: seconds for pool, seconds in left.items() if pool in billed}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -293,7 +332,10 @@ class FleetBill:
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.fleet, self.held_before)
-        self._standing = _Standing(self.fleet, self.groups)
+        known = _standings.get(self.groups)
+        if known is None:
+            known = _standings[self.groups] = _Standing(self.fleet, self.groups)
+        self._standing = known
 
     def outcome(self, workload: int, deployment: Deployment) -> Outcome:
         """Return what a workload uses and attains under a deployment."""
@@ -310,15 +352,30 @@ class FleetBill:
 
         A workload of which nothing changes stays on its present nodes, which stay billed for it.
         """
-        moved = {workload for workload, deployment in in_force.items() if deployment.changes}
-        parts: list[Mapping[Pool, IntArray]] = []
-        slots = []
-        for workload in sorted(moved):
-            use = self._use(workload, in_force[workload])
-            parts.append(use.usage)
-            slots.append(use.slots)
-        parts.append(shared_usage(slots))
-        return summed([*parts, self._standing.left(moved, released)])
+        return self.usage_of([self.moved(in_force)], released)
+
+    def moved(self, in_force: Mapping[int, Deployment]) -> MovedWorkloads:
+        """Return what the workloads come to that move under these deployments; those of which nothing changes do not."""
+        moved = frozenset(workload for workload, deployment in in_force.items() if deployment.changes)
+        uses = [self._use(workload, in_force[workload]) for workload in sorted(moved)]
+        own_micro_usd, clouds = self._moves_of(in_force)
+        alone, together = self._standing.split(moved)
+        return MovedWorkloads(
+            moved=moved,
+            usage=summed(use.usage for use in uses),
+            slots=summed(use.slots for use in uses),
+            given_back=summed(alone),
+            groups_given_back=Counter(pool for part in alone for pool in part),
+            held_with_others=together,
+            own_micro_usd=own_micro_usd,
+            clouds=clouds,
+        )
+
+    def usage_of(self, parts: Sequence[MovedWorkloads], released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool where the workloads of some parts have moved and these nodes are given back."""
+        own = [part.usage for part in parts]
+        shared = shared_usage(part.slots for part in parts)
+        return summed([*own, shared, self._standing.left(parts, released)])
 
     def idle_but(self, released: Iterable[str]) -> dict[Pool, IntArray]:
         """Return node-seconds per pool of the nodes that no workload held in the whole window, without those given back.
@@ -336,15 +393,29 @@ class FleetBill:
 
     def moving(self, in_force: Mapping[int, Deployment]) -> int:
         """Return what these deployments cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
-        hours, total, clouds = self.fleet.window.hours, 0, dict[str, Settings]()
+        own_micro_usd, clouds = self._moves_of(in_force)
+        return own_micro_usd + self._entries_micro_usd(clouds)
+
+    def moving_of(self, parts: Sequence[MovedWorkloads]) -> int:
+        """Return what the workloads of some parts cost besides nodes, in micro-dollars."""
+        clouds: dict[str, Settings] = {}
+        for part in parts:
+            clouds |= part.clouds
+        return sum(part.own_micro_usd for part in parts) + self._entries_micro_usd(clouds)
+
+    def _moves_of(self, in_force: Mapping[int, Deployment]) -> tuple[int, dict[str, Settings]]:
+        """Return what workloads that move cost besides nodes, and the clouds that they need, which takes no replay to know."""
+        total, clouds = 0, dict[str, Settings]()
         for index, deployment in in_force.items():
-            if not deployment.changes:
-                continue
-            move = self._move(index, deployment)
-            total += move.own_micro_usd
-            # by name of the cloud: paid once, however many workloads go there
-            clouds |= dict.fromkeys(move.clouds, self.evaluators[index].case.settings)
-        return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
+            if deployment.changes:
+                move = self._move(index, deployment)
+                total += move.own_micro_usd
+                # by name of the cloud: paid once, however many workloads go there
+                clouds |= dict.fromkeys(move.clouds, self.evaluators[index].case.settings)
+        return total, clouds
+
+    def _entries_micro_usd(self, clouds: Mapping[str, Settings]) -> int:
+        return sum(entry_micro_usd(settings, self.fleet.window.hours) for settings in clouds.values())
 
     def _use(self, workload: int, deployment: Deployment) -> _WorkloadUse:
         """Return what a workload uses under a deployment, worked out once."""

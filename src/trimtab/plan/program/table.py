@@ -16,11 +16,11 @@ import numpy as np
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Bill, Commitment, Usage, bill, nodes_committed
 from trimtab.ledger.arrays import FloatArray, IntArray, charge
-from trimtab.plan.problem import KEEP, Option, Problem
+from trimtab.plan.problem import KEEP, Option, Problem, summed
 from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, held_usage, linked_groups
 from trimtab.plan.program.couplings.node_commitments import committed_pools
 from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd
-from trimtab.plan.program.couplings.parts import Sharing, Slots, Tracked, Uses, summed
+from trimtab.plan.program.couplings.parts import Sharing, Slots, Tracked, Uses
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, sharing_of, worth_in_nodes
 from trimtab.plan.program.couplings.spend_plans import cut_together
 from trimtab.plan.program.couplings.spot_share import spot_excess_hr

@@ -183,6 +183,8 @@ class _Rest:
     planned: Planned
     market: Market
     settings: Settings
+    _evaluators: dict[str, Evaluator] = field(init=False)
+    """By workload, with what was replayed for the plan."""
     _rows: list[WorkloadOptions | None] = field(init=False)
     _choice: tuple[int, ...] = field(init=False)
     """What the plan comes to where only its own ways are there."""
@@ -190,6 +192,8 @@ class _Rest:
 
     def __post_init__(self) -> None:
         planned = self.planned
+        evaluators = planned.drafted.enacted.evaluators.values()
+        self._evaluators = {evaluator.case.workload.name: evaluator for evaluator in evaluators}
         self._rows = [None] * len(planned.fleet.workloads)
         for index, workload in enumerate(planned.fleet.workloads):
             case = planned.cases.get(workload.name)
@@ -317,8 +321,7 @@ class _Rest:
         return self.planned.deployments.get(case.workload.name, AS_IT_IS)
 
     def _evaluator(self, case: Case) -> Evaluator:
-        evaluators = self.planned.drafted.enacted.evaluators.values()
-        return next(evaluator for evaluator in evaluators if evaluator.case is case)
+        return self._evaluators[case.workload.name]
 
     def _planned(self, case: Case) -> tuple[Candidate, ...]:
         """Return the plan's way of a workload; none where it stays as it is."""

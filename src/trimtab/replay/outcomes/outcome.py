@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -191,7 +192,7 @@ class Outcome:
         """Return the nodes per hour that replicas fill alone; none where slots of other kinds may stand between them, or others
         must move around pods that stay."""
         if slot.shared.room or self.kept_up is not None:
-            return np.zeros_like(replicas)
+            return nothing_held(len(replicas))
         return np.asarray(replicas * slot.slots // slot.shared.slots_per_node, dtype=np.int64)
 
 
@@ -276,8 +277,16 @@ def held_replicas(workload: Workload) -> IntArray:
 
 def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:
     """Return node-seconds as (on demand, spot), by how the place is held."""
-    nothing = np.zeros_like(seconds)
+    nothing = nothing_held(len(seconds))
     return (seconds, nothing) if place.spot is None else (nothing, seconds)
+
+
+@lru_cache(maxsize=16)
+def nothing_held(hours: int) -> IntArray:
+    """Return no node-seconds by hour (n_hours,), one array for all outcomes: half of what they hold would be zeros."""
+    nothing = np.zeros(hours, dtype=np.int64)
+    nothing.flags.writeable = False
+    return nothing
 
 
 def speed_attained(target: Target, ratio: float, low_ratio: float) -> Attained:
@@ -336,10 +345,14 @@ def own_micro_usd(workload: Workload, deployment: Deployment, market: Market, se
     return _over(hours, _spread_usd_mo(overlap_hr * home_usd_hr, settings))
 
 
+_NO_CLOUD: frozenset[str] = frozenset()
+"""One object for all ways: an empty frozenset takes 216 bytes."""
+
+
 def entries_of(workload: Workload, deployment: Deployment) -> frozenset[str]:
     """Return the other clouds that a workload's deployment needs."""
     move = None if deployment.relocation is None else resolve(workload, deployment).move
-    return frozenset() if move is None or move.cloud is None else frozenset({move.cloud})
+    return _NO_CLOUD if move is None or move.cloud is None else frozenset({move.cloud})
 
 
 def entry_micro_usd(settings: Settings, hours: int) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger.arrays import IntArray
-from trimtab.plan.problem import KEEP, NodeGroup, Problem
-from trimtab.plan.program.couplings.parts import LinkedRow, Uses, summed
+from trimtab.plan.problem import KEEP, NodeGroup, Problem, summed
+from trimtab.plan.program.couplings.parts import LinkedRow, Uses
 
 
 def held_usage(problem: Problem, choice: Sequence[int]) -> Iterator[Uses]:

@@ -21,7 +21,7 @@ relaxation is as tight as single choices are: z is paid in full by the workload 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -116,16 +116,6 @@ class Gathered:
     """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool that is not limited."""
     sharing: tuple[GatheredSharing, ...] = ()
     """(n_rows, n) each, in the order of the tracked pool's shared ones."""
-
-
-def summed(parts: Iterable[Uses]) -> dict[Pool, IntArray]:
-    """Return the sum of several uses, pool by pool."""
-    total: dict[Pool, IntArray] = {}
-    for part in parts:
-        for pool, seconds in part.items():
-            # a sum is a new array: what was taken over from a part is never written to
-            total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
-    return total
 
 
 EXCESS_PRICE = 100.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.ledger.arrays import FloatArray, IntArray
-from trimtab.plan.problem import KEEP, Problem
+from trimtab.plan.problem import KEEP, Problem, summed
 from trimtab.plan.program.couplings.parts import (
     Coefficients,
     CountingRows,
@@ -26,7 +26,6 @@ from trimtab.plan.program.couplings.parts import (
     RowInputs,
     Sharing,
     Slots,
-    summed,
 )
 from trimtab.plan.program.highs import INFINITY, Program
 from trimtab.units import S_PER_HR
@@ -44,13 +43,13 @@ _TINY = 1e-300
 
 def shared_usage(parts: Iterable[Slots]) -> dict[Pool, IntArray]:
     """Return the node-seconds of the shared nodes that hold all these slots: whole nodes for whole hours."""
-    rooms = _summed_room(taken(part) for part in parts)
+    rooms = summed(taken(part) for part in parts)
     return summed({site.pool: whole_nodes(site, room) * S_PER_HR} for site, room in rooms.items())
 
 
 def taken(slots: Mapping[SharedPool, IntArray]) -> dict[Site, IntArray]:
     """Return the room (n_measures, n_hours) that slots per hour take of the nodes they stand on."""
-    return _summed_room(
+    return summed(
         {shared.site: np.multiply.outer(np.array(shared.measures, dtype=np.int64), held)}
         for shared, held in slots.items()
     )
@@ -61,14 +60,6 @@ def whole_nodes(site: Site, room: IntArray) -> IntArray:
     most = np.array(site.room, dtype=np.int64)[:, None]
     # rounded up in each measure; the measure that needs most nodes decides
     return np.asarray((-(-room // most)).max(axis=-2), dtype=np.int64)
-
-
-def _summed_room(parts: Iterable[Mapping[Site, IntArray]]) -> dict[Site, IntArray]:
-    rooms: dict[Site, IntArray] = {}
-    for part in parts:
-        for site, room in part.items():
-            rooms[site] = np.asarray(rooms[site] + room) if site in rooms else room
-    return rooms
 
 
 # --- options in arrays ------------------------------------------------------------------------------------------------
