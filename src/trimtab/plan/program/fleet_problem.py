@@ -257,7 +257,7 @@ class MovedWorkloads:
     """Node-seconds on nodes of their own."""
     slots: Mapping[SharedPool, IntArray]
     given_back: Mapping[Pool, IntArray]
-    """Node-seconds of the nodes that nobody else held."""
+    """Node-seconds of the nodes that no other workload held."""
     groups_given_back: Counter[Pool]
     """How many groups of nodes these are, by pool."""
     held_with_others: frozenset[int]
