@@ -2,8 +2,10 @@
 
 Every row is predicted by a fit that never saw its group (model family x chip); intervals come from the other groups. Reported
 on the rows that `fit` answers with (MLPerf's scenarios), by model, beside the ratio of tensor rates and that of bandwidths
-from the model's best-measured other chip, which is what a data sheet gives. With --sources also by fits and intervals that
-never saw the row's whole source (a round of MLPerf), for models that other sources measured. The last line is one JSON object.
+from the model's best-measured other chip, which is what a data sheet gives. Models that are told on their own chips only are
+also predicted with single rows held back, since other rows of the chip are known where `fit` answers. With --sources also by
+fits and intervals that never saw the row's whole source (a round of MLPerf), for models that other sources measured. The last
+line is one JSON object.
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ from benchmarks.fitted import (
 )
 from benchmarks.perf_rows import Row, read_rows
 from benchmarks.training_rows import workload_query
-from trimtab.physics.fitted import fit_intervals
+from trimtab.physics.fitted import Intervals, fit_intervals
 from trimtab.physics.measured_models import MLPERF, WorkloadQuery, measured_models, rate_tflops
-from trimtab.physics.predict import SKEWED
+from trimtab.physics.predict import SKEWED, packaged
 from trimtab.provenance import Estimate
+
+ROW_FOLDS = 5
 
 
 def answered(held: Sequence[Held]) -> dict[str, list[Held]]:
@@ -97,6 +101,31 @@ def without_source(rows: Sequence[Row], source: str) -> tuple[list[Held], dict[s
     return [Held(*one) for one in zip(asked, errors.tolist(), classes, strict=True)], answers
 
 
+def on_their_own_chips(rows: Sequence[Row], intervals: Intervals) -> dict[str, dict[str, float]]:
+    """Return the figures of models that are told on their own chips only, by fits that know other rows of the chip.
+
+    A fifth of the rows of these models is held back at a time.
+    """
+    tasks = {model.task for model in measured_models().values() if not model.transfers}
+    queries = {row.id: workload_query(row) for row in rows}
+    asked = [row for row in rows if (its := queries[row.id]) and its.domain == MLPERF and its.task in tasks]
+    answers: dict[str, Estimate] = {}
+    held: dict[str, list[Held]] = defaultdict(list)
+    for fold in range(ROW_FOLDS):
+        out = asked[fold::ROW_FOLDS]
+        without = {row.id for row in out}
+        values, classes = point_predictions(
+            "workloads", fit_tables("workloads", [row for row in rows if row.id not in without]), out
+        )
+        for row, value, keys in zip(out, values, classes, strict=True):
+            answers[row.id] = intervals.estimate(value, keys)
+            query = queries[row.id]
+            assert query is not None
+            held[query.task].append(Held(row, math.log(value / row.value), keys))
+    pooled = {"all": [one for found in held.values() for one in found], **held}
+    return {name: figures(found, answers) for name, found in sorted(pooled.items())}
+
+
 def by_source(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     """Return the figures of each source of the rows that `fit` answers with, of all, and by class of boards."""
     sources = sorted({row.source for row in rows if (query := workload_query(row)) and query.domain == MLPERF})
@@ -134,6 +163,7 @@ def main() -> None:
                 "all": figures(of_all, answers),
                 "told_on_other_chips": figures(transferred, answers),
                 "on_chips_in_the_fit": {task: figures(found, seen) for task, found in sorted(by_task.items())},
+                "row_held_back_on_own_chips": on_their_own_chips(rows, packaged("workloads").intervals),
                 "by_task": {task: figures(found, answers) for task, found in sorted(by_task.items())},
                 "data_sheet_mdape_frac": sheet_errors([one.row for one in transferred]),
                 "by_source": by_source(rows) if options.sources else {},
