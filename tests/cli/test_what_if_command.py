@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.faster_start import MACHINES, drawn
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 
@@ -73,6 +74,19 @@ def whole_usd_mo(planned, limit):
     found = what_if_beside(planned, Scenario(limits=(other_limit(limit),)))
     assert found.other is not None
     return found.other.whole_usd_mo
+
+
+def test_another_wait_for_nodes_is_planned_as_if_it_were_stated():
+    bundle, chosen, *_ = drawn(503)
+    at_once = replace(chosen, assumptions=replace(chosen.assumptions, node_startup_s=0.0))
+    slow, quick = (
+        plan_and_prove(PlanningInput(bundle=bundle, settings=one, catalog=MACHINES)) for one in (chosen, at_once)
+    )
+    found = what_if_beside(slow, Scenario(node_startup_s=0.0))
+
+    assert found.other is not None
+    assert found.other.after_usd_mo < found.base.after_usd_mo
+    assert found.other.after_usd_mo == pytest.approx(quick.planned.plan.usd_mo(quick.planned.plan.after_micro_usd))
 
 
 def test_a_looser_limit_never_costs_more_and_a_tighter_one_never_less(planned):

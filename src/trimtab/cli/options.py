@@ -396,6 +396,7 @@ class ScenarioOptions:
         spot_max_frac: float | None = None,
         clouds: tuple[str, ...] = (),
         regions: tuple[str, ...] = (),
+        node_startup_s: float | None = None,
     ) -> Scenario | None:
         """Return the scenario, or None if nothing is changed. Raises InputError for a price or target that makes no sense."""
         from trimtab.catalog.registry import price_change
@@ -411,6 +412,7 @@ class ScenarioOptions:
             quotas=quotas,
             clouds=clouds,
             regions=regions,
+            node_startup_s=node_startup_s,
             budget_usd_mo=self.budget_usd_mo,
             deadline=self.deadline,
         )

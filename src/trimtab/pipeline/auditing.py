@@ -351,8 +351,8 @@ def _planned(
 ) -> tuple[Planned, ProofResult]:
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan.
 
-    What was replayed for the plan of the world as it is (`base`) is replayed again only where demand is another, or for a
-    workload whose targets are. What replicas serve was learnt for it, on the same history.
+    What was replayed for the plan of the world as it is (`base`) is replayed again only where demand or the wait for nodes is
+    another, or for a workload whose targets are. What replicas serve was learnt for it, on the same history.
     """
     as_measured = scenario.demand == 1.0
     prospects = judge(
@@ -365,7 +365,7 @@ def _planned(
         earlier=EarlierWork(
             laws=opened.fit,
             learnt=None if base is None or base.prospects is None else base.prospects.cases,
-            replayed=base.prospects if base is not None and as_measured else None,
+            replayed=base.prospects if base is not None and scenario.replays_alike(opened.settings) else None,
         ),
         store=opened.store,
         explains=explains,

@@ -27,6 +27,7 @@ from trimtab.cli.options import (
     spot_max_option,
     verbose_option,
 )
+from trimtab.units import S_PER_DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,10 @@ class WhatIfOptions:
     regions: tuple[str, ...] = option(
         "--region", metavar="REGION",
         help="Scenario: work may move to another region: us-west-2, gcp/us-central1; repeat for several.",
+    )  # fmt: skip
+    node_start_s: float | None = option(
+        "--node-start", type=click.FloatRange(0, S_PER_DAY), metavar="SECONDS",
+        help="Scenario: a new node is there after so long, such as 40 with a warm pool of stopped instances.",
     )  # fmt: skip
     owned: Path | None = owned_option()
     prices: Path | None = prices_option()

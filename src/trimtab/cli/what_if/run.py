@@ -42,10 +42,12 @@ def asked_scenario(options: WhatIfOptions) -> Scenario:
         spot_max_frac=options.spot_max,
         clouds=options.clouds,
         regions=options.regions,
+        node_startup_s=options.node_start_s,
     )
     if scenario is None:
         raise UsageError(
-            "what should change? give --demand, --price, --target, --no-spot, --quota, --spot-max, --budget or --deadline"
+            "what should change? give --demand, --price, --target, --no-spot, --quota, --spot-max, --node-start, --budget or "
+            "--deadline"
         )
     quotas_of(scenario.quotas or "")
     return scenario

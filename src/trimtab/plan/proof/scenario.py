@@ -41,6 +41,8 @@ class Scenario:
     """Regions that work may be moved to besides those that workloads.yaml names, as `us-west-2` or `gcp/us-central1`."""
     limits: tuple[OtherLimit, ...] = ()
     """Targets of workloads with another limit."""
+    node_startup_s: float | None = None
+    """How long a new node takes, instead of as measured, stated or assumed."""
     budget_usd_mo: float | None = None
     deadline: date | None = None
 
@@ -55,6 +57,7 @@ class Scenario:
             (self.quotas is not None, f"quotas {self.quotas}"),
             (self.clouds != (), f"{', '.join(self.clouds)} as another cloud"),
             (self.regions != (), f"{', '.join(self.regions)} as another region"),
+            (self.node_startup_s is not None, f"a new node is there after {self.node_startup_s or 0.0:g} s"),
             (self.budget_usd_mo is not None, f"budget ${self.budget_usd_mo or 0.0:,.0f} a month"),
             (self.deadline is not None, f"deadline {self.deadline}"),
         ]
@@ -76,12 +79,19 @@ class Scenario:
             limits = replace(limits, providers=", ".join(asked))
         if self.regions and limits.regions:
             limits = replace(limits, regions=", ".join((*listed(limits.regions), *self.regions)))
-        return replace(settings, limits=limits)
+        assumptions = settings.assumptions
+        if self.node_startup_s is not None:
+            assumptions = replace(assumptions, node_startup_s=self.node_startup_s)
+        return replace(settings, limits=limits, assumptions=assumptions)
 
     def plans_as_it_is(self, settings: Settings) -> bool:
         """Return whether its plan is the one for the world as it is, the only one compared with a budget and a deadline."""
         other = self.demand != 1 or self.prices or self.limits or self.regions
         return not other and self.settings(settings) == settings
+
+    def replays_alike(self, settings: Settings) -> bool:
+        """Return whether what was replayed for the world as it is holds, but for workloads with other targets."""
+        return self.demand == 1 and self.settings(settings).assumptions == settings.assumptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
