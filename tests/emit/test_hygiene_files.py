@@ -102,9 +102,10 @@ def test_a_tidy_fleet_gets_no_folder():
 
 
 def test_the_patches_pass_the_check(tmp_path):
-    for path, file in files().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(file.text)
+    flavors = (KueueFlavor(name="p4d", levels=(), nodes=BARE[:1]),)
+    for file in hygiene_files(DOCUMENT, replace(read_facts(), kueue_flavors=flavors)):
+        (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file.path).write_text(file.text)
 
     checked = check_folder(tmp_path, load_catalog(), build=False)
     assert [str(fault) for fault in checked.faults] == []

@@ -24,7 +24,7 @@ from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 CLUSTER_WIDE = frozenset({
     "Namespace", "NodePool", "NodeOverlay", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ClusterQueue",
     "ResourceFlavor", "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "Node", "StorageClass", "RuntimeClass", "DeviceClass",
-    "CustomResourceDefinition", "PersistentVolume", "NodeClass", "ComputeClass",
+    "CustomResourceDefinition", "PersistentVolume", "NodeClass", "ComputeClass", "Topology",
 })  # fmt: skip
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _FIRST_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
