@@ -170,7 +170,7 @@ def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
 
 def _run_evidence(runs: Sequence[tuple[Row, list[LostSpan]]], ran: int, state: str, cause: str) -> str:
     saved = sum(isinstance(job["checkpoint_interval_s"], float) for job, _ in runs)
-    kept = "" if not saved else f"; {saved} saved checkpoints, so that only what followed the last one counts"
+    kept = "" if not saved else f"; {saved} saved checkpoints, so only the time after the last one counts"
     longest = ", ".join(f"{job['job']} lost {_longest_hr(spans):.1f} h" for job, spans in runs[:_NAMED])
     told = f"; {cause}" if cause else ""
     return f"{len(runs)} of {ran} runs ended as {state}: {longest}{kept}{told}"

@@ -277,7 +277,7 @@ def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Al
     spread = stated.price_error_frac * spend
     why = (
         f"list rates of the same GPUs at {provider}, {moved:.0%} of the spend could move; the plan moves only to clouds that "
-        "limits.providers asks for (--cloud)"
+        "limits.providers allows (--cloud)"
     )
     sums = (saving - spread, saving, saving + spread)
     return _alternative(AlternativeKind.ANOTHER_CLOUD, f"to {provider}", sums, once, why, settings, used)
@@ -440,7 +440,7 @@ def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Alternat
     used = ("assumptions.memory_headroom_frac", "bands.find_cause_frac")
     saving = sum(refusal.saving_usd_mo or 0.0 for refusal in shared)
     if not shared:
-        why = "no pool has two small services that would fit fewer nodes together and whose owners do not admit it already"
+        why = "no pool has two small services that would fit fewer nodes together and whose owners do not already allow it"
         return _alternative(AlternativeKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
     once = len(shared) * effort_of_lever(shared[0].lever, settings).weeks * settings.planning.engineer_week_usd
     first = max(shared, key=lambda refusal: refusal.saving_usd_mo or 0.0)

@@ -272,8 +272,8 @@ def _dearest_rows(document: AuditDocument) -> HeatMapPart:
 _PAGE_ROWS = 50
 _NAMED = 4
 BROKEN_NOTE = (
-    "Measured over the whole history and scaled to a month. The part that falls into the days the plan is made from is also in "
-    "“What it buys”, under its own two kinds only."
+    "Measured over the whole history and scaled to a month. The part that falls on the days used for planning is also in "
+    "“What it buys”, as two kinds of waste of its own."
 )
 HYGIENE_NOTE = (
     "These dollars are already part of the waste in “What it buys”, under the kind named on each line: do not add them "

@@ -171,7 +171,7 @@ def _outside(part: ActionProofPart) -> str:
     ratio = part.work_ratio
     if ratio is None or abs(ratio - 1) < _SAME_WORK_FRAC:
         return "outside"
-    return f"outside; its GPUs did {abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} work then"
+    return f"outside; its GPUs did {abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} work in that window"
 
 
 def laws_blocks(document: AuditDocument) -> list[Block]:
