@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tests.emit.validity import schema_faults
 
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.model_pools import PoolMember, SharedGpu, awake_together, pool_files, router_config
-from trimtab.emit.manifests.own_replicas import OwnReplicas
+from trimtab.emit.manifests.own_replicas import OwnReplicas, requests_query
 from trimtab.policies.pooling import OWN_REPLICAS
 
 SMALL = PoolMember(workload="apps/a", model="Qwen/Qwen3-4B", awake_gib=12, asleep_gib=1.2, at_once=16, own_at_once=64)
@@ -118,6 +119,35 @@ def test_the_autoscaler_only_adds_and_gives_all_back_after_five_minutes_without_
     requests = 'sum(haproxy_backend_current_sessions{namespace="apps",proxy="own-apps-a"})'
     held = 'sum(kube_deployment_spec_replicas{namespace="apps",deployment="own-apps-a"})'
     assert trigger["metadata"]["query"] == f"{requests} * clamp_max(({requests} >= bool 8) + ({held} > bool 0), 1)"
+
+
+def test_prometheus_counts_requests_from_the_first_replicas_limit_on_and_all_of_them_while_replicas_are_held(
+    promtool_bin, tmp_path
+):
+    query = requests_query("own-apps-a", "apps", OWN_REPLICAS)
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump({"groups": [{"name": "pool", "rules": [{"record": "wanted", "expr": query}]}]})
+    )
+    series = {
+        'haproxy_backend_current_sessions{namespace="apps",proxy="own-apps-a"}': "0 7 8 20 5 0",
+        'kube_deployment_spec_replicas{namespace="apps",deployment="own-apps-a"}': "0 0 0 1 1 1",
+    }
+    samples = [
+        {"expr": "wanted", "eval_time": f"{15 * at}s", "exp_samples": [{"labels": "wanted", "value": value}]}
+        for at, value in enumerate((0, 0, 8, 20, 5, 0))
+    ]
+    case = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": samples,
+    }
+    (tmp_path / "test.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "15s", "tests": [case]})
+    )
+
+    run = subprocess.run([promtool_bin, "test", "rules", str(tmp_path / "test.yaml")], capture_output=True, text=True)
+
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_without_shared_gpus_nothing_is_written():
