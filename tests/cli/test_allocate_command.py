@@ -188,6 +188,20 @@ def test_a_bill_is_split_as_it_is_and_its_currency_at_the_stated_rate(fleet, bil
     assert (rows["ns/0"], rows["shared (tax)"], rows["shared (untagged)"]) == (12.51, 14.01, 3.0)
 
 
+def test_what_a_bill_charges_for_days_without_history_is_told(fleet, tmp_path, capsys):
+    of_2024 = CHARGES.replace("EUR", "USD").replace("2026-", "2024-")
+    (tmp_path / "old.csv").write_text(of_2024)
+    (tmp_path / "both.csv").write_text(CHARGES.replace("EUR", "USD"))
+
+    assert run(fleet, "-q", "--focus", str(tmp_path / "old.csv"), "--cost", "billed") == 0
+    old = " ".join(capsys.readouterr().out.split())
+    assert run(fleet, "-q", "--focus", str(tmp_path / "both.csv"), "--cost", "billed") == 0
+    both = " ".join(capsys.readouterr().out.split())
+
+    assert "$110.10 of it was charged for days outside the history" in old
+    assert "outside the history" not in both
+
+
 def test_a_label_that_only_the_bill_knows_gets_its_row(fleet, bill, capsys):
     assert run(fleet, "-q", "--focus", bill, "--fx", "EUR=2", "--by", "label:cost-center", "-o", "json") == 0
 

@@ -132,3 +132,11 @@ def test_a_command_names_the_codes_that_it_ends_with(code, command):
     shown = CliRunner().invoke(root, [command, "--help"])
 
     assert re.search(rf"\b{code.value}\b", shown.output)
+
+
+def test_help_is_a_word_too():
+    by_word, by_option = (CliRunner().invoke(root, words) for words in (["help", "explain"], ["explain", "--help"]))
+    alone = CliRunner().invoke(root, ["help"])
+
+    assert (by_word.exit_code, by_word.output) == (0, by_option.output)
+    assert alone.output == CliRunner().invoke(root, ["--help"]).output

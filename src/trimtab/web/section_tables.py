@@ -65,7 +65,8 @@ def sections_of(page: str, document: AuditDocument) -> Sequence[Section]:
 
 def section_tables(page: str, sections: Iterable[Section]) -> dict[str, DataTable]:
     """Return every table of a page's sections by its name, with all rows."""
-    return {table.key: table for section in sections for table in _named(page, section, section.title)}
+    named = ((section, *found) for section in sections for found in _named(page, section))
+    return {key: as_data(key, title or section.title, table) for section, key, title, table in named}
 
 
 def section_with_files(page: str, whole: Section, shown: Section, address: str) -> Html:
@@ -73,18 +74,18 @@ def section_with_files(page: str, whole: Section, shown: Section, address: str) 
 
     `shown` is what the page has room for of `whole`; `address` is that of an audit's tables.
     """
-    found = list(_named(page, whole, ""))
-    links = []
-    for table in found:
-        about = f"{table.title}:" if table.title and len(found) > 1 else ""
-        links.append(file_links(f"{address}/{table.key}", {}, about))
+    found = list(_named(page, whole))
+    links = [
+        file_links(f"{address}/{key}", {}, f"{title}:" if title and len(found) > 1 else "") for key, title, _ in found
+    ]
     return section_html(shown, *([tag("div", join(links))] if links else []))
 
 
-def _named(page: str, section: Section, untitled: str) -> Iterator[DataTable]:
+def _named(page: str, section: Section) -> Iterator[tuple[str, str, Table]]:
+    """Yield the name of each table of a section, its own title or that of what folds it, and the table."""
     for number, (title, table) in enumerate(_tables_in(section.blocks, ""), start=1):
         key = f"{page}-{section.name}" + (f"-{number}" if number > 1 else "")
-        yield as_data(key, title or untitled, table)
+        yield key, title, table
 
 
 def _tables_in(blocks: Iterable[Block], title: str) -> Iterator[tuple[str, Table]]:

@@ -40,8 +40,9 @@ from trimtab.diagnose.charges import (
 )
 from trimtab.diagnose.token_cost import ConsumerUse, TokenCharge, by_consumer, summed, token_charges
 from trimtab.emit.blocks import Block, Page, Section, Table, bullets
+from trimtab.emit.words import days
 from trimtab.errors import Fault, PriceFileError, UsageError
-from trimtab.fleet.model import Fleet
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.token_work import TokenAmounts
 from trimtab.inputs.files import read_csv_rows
 from trimtab.pipeline.spending import SpendingTerms, spending
@@ -120,6 +121,7 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
     )
 
 
+_HOUR = timedelta(hours=1)
 _BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
 
 
@@ -142,13 +144,13 @@ def _token_rows(found: _Split, terms: _SplitTerms, uses: Sequence[ConsumerUse]) 
 
 def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> ChargeBack:
     window = found.fleet.window
-    days = max((len(costs) for costs in (*found.spent.held.values(), *found.spent.unheld.values())), default=0)
+    n_days = max((len(costs) for costs in (*found.spent.held.values(), *found.spent.unheld.values())), default=0)
     at_list = not found.months
-    whole_days = (window.start.hour + window.hours) // HR_PER_DAY if at_list else days
-    window_hr = float(window.hours if at_list else days * HR_PER_DAY)
+    whole_days = (window.start.hour + window.hours) // HR_PER_DAY if at_list else n_days
+    window_hr = float(window.hours if at_list else n_days * HR_PER_DAY)
     total = sum(row.micro_usd for row in rows)
     first = found.spent.first_day
-    last = (window.end - timedelta(hours=1)).date() if at_list else first + timedelta(days=days - 1)
+    last = (window.end - _HOUR).date() if at_list else first + timedelta(days=n_days - 1)
     notes = [
         f"Sum ${usd_cents(total):,.2f}, the bill of {first:%-d %b %Y} to {last:%-d %b %Y} "
         f"({found.basis}; ${per_month(usd_cents(total), window_hr):,.0f} a month)."
@@ -156,18 +158,39 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
     return ChargeBack(
         charges=rows,
         window_hr=window_hr,
-        month_ends={row.name: _month_end(row, found.spent, whole_days) for row in rows} if days else {},
+        month_ends={row.name: _month_end(row, found.spent, whole_days) for row in rows} if n_days else {},
         budgets_usd_mo=budgets,
         months=found.months,
-        notes=[*notes, *_carried_notes(found.fleet), *_month_notes(found.months), *_budget_notes(rows, budgets)],
+        notes=[
+            *notes,
+            *([] if at_list else _outside_notes(found.spent, window)),
+            *_carried_notes(found.fleet),
+            *_month_notes(found.months),
+            *_budget_notes(rows, budgets),
+        ],
     )
+
+
+def _outside_notes(spent: DailySpend, window: Window) -> list[str]:
+    """Say what a bill charges for days of which there is no history, so that nobody is known to have held a node."""
+    known_days = range(
+        (window.start.date() - spent.first_day).days, ((window.end - _HOUR).date() - spent.first_day).days + 1
+    )
+    by_day = [costs for costs in (*spent.held.values(), *spent.unheld.values()) if len(costs)]
+    outside = sum(int(cost) for costs in by_day for day, cost in enumerate(costs) if day not in known_days)
+    if not usd_cents(outside):
+        return []
+    return [
+        f"${usd_cents(outside):,.2f} of it was charged for days outside the history ({days(window.start, window.end)}): who "
+        "held the nodes then is not known."
+    ]
 
 
 def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
     """Forecast a payer's month: its own days, scaled to include its part of shared costs."""
-    days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
-    own = int(days.sum())
-    scaled = (days * (row.micro_usd / own)).round().astype("int64") if own else days
+    own_days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
+    own = int(own_days.sum())
+    scaled = (own_days * (row.micro_usd / own)).round().astype("int64") if own else own_days
     return month_end(spent.first_day, scaled, whole_days)
 
 

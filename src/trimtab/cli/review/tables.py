@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed, percent
 from trimtab.emit.blocks import Paragraph, bullets
 from trimtab.emit.money import dollars
+from trimtab.emit.words import target_words
 from trimtab.emit.writers.comment import write_comment
 from trimtab.review import ManifestFault, Review, TargetReview, WorkloadReview
 from trimtab.review.placing import Weight
@@ -52,7 +53,7 @@ def review_comment(found: Review) -> str:
 
 def _verdict(found: Review) -> str:
     if found.broken:
-        broken = "; ".join(f"{name} {target.target.describe()}" for name, target in found.broken)
+        broken = "; ".join(f"{name} {target_words(target.target)}" for name, target in found.broken)
         word = f"breaks {len(found.broken)} target{'s' if len(found.broken) != 1 else ''} ({broken})"
     elif not found.passes:
         word = "would leave pods that do not run"
@@ -83,7 +84,7 @@ def _rows(found: Review) -> Iterator[dict[str, Cell]]:
 
 def _target(target: TargetReview) -> dict[str, Cell]:
     return {
-        "target": target.target.describe(),
+        "target": target_words(target.target),
         "before_frac": target.before_frac,
         "after_frac": round(target.after_frac, 6),
         "required_frac": target.target.required_frac,
