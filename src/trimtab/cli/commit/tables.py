@@ -150,7 +150,7 @@ def _steps(report: CommitReport) -> Sheet:
         share("discount_frac", "discount"),
         share("used_frac", "in use"),
     ]
-    on_phone = ("day", "buy_nodes", "usd_hr", "discount_frac")
+    on_phone = ("day", "buy_nodes", "discount_frac")
     shown = _with_pool(columns, "source", on_phone=on_phone)
     return Sheet(columns=shown, rows=rows, section="pool", notes=_steps_notes(report))
 
@@ -256,7 +256,7 @@ def _returns(report: CommitReport) -> Sheet:
             "loses_below_frac", "loses below", gloss="if in use for a smaller share of the hours, on demand costs less"
         ),
     ]
-    on_phone = ("nodes", "saving_usd", "saving_frac", "loses_below_frac")
+    on_phone = ("nodes", "saving_usd", "saving_frac")
     return Sheet(columns=_with_pool(columns, "source", on_phone=on_phone), rows=rows, section="pool")
 
 
