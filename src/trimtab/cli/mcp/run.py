@@ -187,7 +187,7 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
             tuple[str, ...], Field(description="Most nodes: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")
         ] = (),
         clouds: Annotated[tuple[str, ...], Field(description="Further clouds that work may move to: gcp, azure.")] = (),
-        regions: Annotated[
+        region: Annotated[
             tuple[str, ...], Field(description="Further regions that work may move to: us-west-2, gcp/us-central1.")
         ] = (),
         budget: Annotated[str, Field(description="Least work that keeps the monthly bill within: 100k.")] = "",
@@ -206,7 +206,7 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
                 "--spot-max": spot_max_frac,
                 "--quota": quotas,
                 "--cloud": clouds,
-                "--region": regions,
+                "--region": region,
                 "--budget": budget,
                 "--deadline": deadline,
             }
