@@ -172,7 +172,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
 
 
 def _outside_notes(spent: DailySpend, window: Window) -> list[str]:
-    """Say what a bill charges for days of which there is no history, so that nobody is known to have held a node."""
+    """Say what a bill charges for days of which there is no history, so that the holders of nodes are not known."""
     known_days = range(
         (window.start.date() - spent.first_day).days, ((window.end - _HOUR).date() - spent.first_day).days + 1
     )
