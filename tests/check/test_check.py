@@ -65,6 +65,23 @@ def test_what_emit_writes_has_no_error_where_nothing_is_known_of_the_cluster(tmp
     assert checked(tmp_path, EMITTED[Autoscaler.KEDA], cluster=None).errors == ()
 
 
+@pytest.mark.parametrize(
+    ("resource", "errors"), [("gpu", 1), ("nvidia.com/gpus", 1), ("nvidia.com/gpu", 0), ("hugepages-2Mi", 0)]
+)
+def test_an_overlay_gives_nodes_only_what_a_pod_may_ask_for(resource, errors, tmp_path):
+    overlay = {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "slices"},
+        "spec": {
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p4d.24xlarge"]}],
+            "capacity": {resource: "8"},
+        },
+    }
+
+    assert len(checked(tmp_path, {"overlay.yaml": yaml.safe_dump(overlay)}).errors) == errors
+
+
 @pytest.mark.parametrize("provider", POOLS)
 def test_what_emit_writes_without_karpenter_has_no_error(provider, tmp_path):
     files = {file.path: file.text for file in on_spot(provider).files}

@@ -264,6 +264,14 @@ def _overlay(spec: object) -> Iterator[FieldFault]:
                 what="is no device of NVIDIA's plugin",
                 cure=f"write {near}",
             )
+        # kubernetes 1.34, pkg/apis/core/validation, of a pod: "must be a standard resource type or fully qualified"
+        elif "/" not in name and not name.startswith("hugepages-"):
+            yield FieldFault(
+                field=join("spec.capacity", name),
+                value=value,
+                what="is no resource that a pod may ask for",
+                cure="write a device with its domain, such as nvidia.com/gpu",
+            )
 
 
 def _disruption_budget(body: Object) -> Iterator[FieldFault]:
