@@ -8,6 +8,7 @@ from benchmarks.proving.world import service as world
 from benchmarks.proving.world.arrivals import arrivals as drawn_times
 
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
+from trimtab.replay.fluid import serve_history
 from trimtab.replay.nodes import bill_each_node
 from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service, usual_demand
 
@@ -111,6 +112,63 @@ def model(capacity_req_s, per_node):
         empty_node_kept_s=KEPT_S,
         gpus_per_node=per_node,
     )
+
+
+IMAGE_S, SPREAD = 24.0, 0.55
+
+
+def answered_in_turn(rate_req_s, target_frac, window_s):
+    """Node-hours in a world of single requests on replicas with one place each, and in the replay of the same minutes."""
+    rng = np.random.default_rng(5)
+    wave = rate_req_s * (0.6 + 0.4 * np.sin(2 * np.pi * np.arange(HOURS * 60) / 1440))
+    times = drawn_times(wave, rng)
+    policy = HpaPolicy(target_frac, 2, 32, down_stabilization_s=window_s, window_s=300)
+    played = world.play(
+        times,
+        rng.lognormal(np.log(IMAGE_S) - SPREAD**2 / 2, SPREAD, len(times)),
+        server=world.Server(slots=1),
+        nodes=world.Nodes(replicas_per_node=1, boot_s=BOOT_S, load_s=LOAD_S, empty_kept_s=KEPT_S),
+        start=world.Start.packed(4, 1),
+        horizon_s=HOURS * 3600.0,
+        scaling=world.Scaling(
+            minimum=2,
+            maximum=32,
+            target_frac=target_frac,
+            capacity_req_s=1 / IMAGE_S,
+            mean_ticks=20,
+            down_window_s=window_s,
+            down_percent=100,
+        ),
+    )
+    counts = np.bincount((times // MINUTE_S).astype(np.int64), minlength=HOURS * 60).astype(np.float64)
+    history = ServiceHistory(
+        arrivals=counts, step_s=MINUTE_S, within=arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7])
+    )
+    in_turn = replace(model(1 / IMAGE_S, 1), one_by_one_spread=SPREAD)
+    return float(np.diff(played.nodes, axis=1).sum()) / 3600, history, in_turn, policy
+
+
+@pytest.mark.parametrize("window_s", [300, 900])
+@pytest.mark.parametrize("target_frac", [0.5, 0.7])
+@pytest.mark.parametrize("rate_req_s", [0.1, 0.3])
+def test_requests_that_wait_their_turn_cost_what_they_cost_in_a_world_of_single_requests(
+    rate_req_s, target_frac, window_s
+):
+    true_hr, history, in_turn, policy = answered_in_turn(rate_req_s, target_frac, window_s)
+
+    replayed = replay_service(history, in_turn, policy, initial_replicas=4)
+
+    assert replayed.node_seconds.sum() / 3600 == pytest.approx(true_hr, rel=0.03)
+
+
+def test_the_compiled_line_is_that_of_the_interpreted_one(monkeypatch):
+    _, history, in_turn, policy = answered_in_turn(0.3, 0.7, 300)
+    compiled = replay_service(history, in_turn, policy, initial_replicas=4)
+
+    monkeypatch.setattr("trimtab.replay.services.serve_history", serve_history.py_func)
+    interpreted = replay_service(history, in_turn, policy, initial_replicas=4)
+
+    assert compiled.held.tobytes() == interpreted.held.tobytes()
 
 
 def lived(rate_req_s, target_frac, per_node, *, known_frac=1.0, window_s=SYNC_S, **nodes):

@@ -104,6 +104,23 @@ class GuardCurves(NamedTuple):
     required_frac: FloatArray
 
 
+class InTurn(NamedTuple):
+    """Requests that replicas answer one at a time; every member but `takes_s` is an array that the loop writes.
+
+    `takes_s` `(n_draws,)` says how long requests take, one after the other and from the front again: none where requests are
+    a fluid. `ends_s` `(n_at_most,)` says when those in work end, `counts` how many are in work, wait, and have begun, and
+    `part` `(1,)` what came that is not a whole request yet.
+    """
+
+    takes_s: FloatArray
+    ends_s: FloatArray
+    counts: IntArray
+    part: FloatArray
+
+
+AT_WORK, IN_LINE, BEGUN = 0, 1, 2
+
+
 class GuardWindow(NamedTuple):
     """The last GUARD_WINDOW_S, decision by decision: requests, those within each multiple of each limit, ready replicas."""
 
@@ -423,6 +440,41 @@ def asked_by_guards(guards: GuardCurves, window: GuardWindow) -> float:
     return most
 
 
+@inlined
+def waiting_in_turn(turn: InTurn, step: int, arrived: float, ready: int) -> int:
+    """Let a step's requests come, evenly, and be taken up by the first replica that is free; return how many wait at its end.
+
+    A fluid has no queue while less comes than replicas serve, and one as soon as more comes, though each request of it may have
+    found a replica that was idle. How many wait by chance is what an autoscaler on the queue acts on.
+    """
+    now_s, end_s = float(step * SYNC_S), float((step + 1) * SYNC_S)
+    begin_s, coming, places = now_s, 0, min(ready, len(turn.ends_s))
+    turn.part[0] += 0.0 if math.isnan(arrived) else arrived
+    came = int(turn.part[0] + ROUNDING)
+    turn.part[0] -= came
+    at_work, in_line, begun = turn.counts[AT_WORK], turn.counts[IN_LINE], turn.counts[BEGUN]
+    while True:
+        while in_line > 0 and at_work < places:
+            turn.ends_s[at_work] = now_s + turn.takes_s[begun % len(turn.takes_s)]
+            at_work, in_line, begun = at_work + 1, in_line - 1, begun + 1
+        soonest, ends_s = 0, math.inf
+        for place in range(at_work):
+            if turn.ends_s[place] < ends_s:
+                soonest, ends_s = place, turn.ends_s[place]
+        comes_s = begin_s + (coming + 0.5) * SYNC_S / came if coming < came else math.inf
+        if min(ends_s, comes_s) >= end_s:
+            break
+        now_s = min(ends_s, comes_s)
+        if ends_s <= comes_s:
+            # the order in work does not matter: the last one moves into the gap
+            at_work -= 1
+            turn.ends_s[soonest] = turn.ends_s[at_work]
+        else:
+            coming, in_line = coming + 1, in_line + 1
+    turn.counts[AT_WORK], turn.counts[IN_LINE], turn.counts[BEGUN] = at_work, in_line, begun
+    return int(in_line)
+
+
 @compiled
 def serve_history(
     arrivals: FloatArray,
@@ -433,6 +485,7 @@ def serve_history(
     shape: ServerShape,
     curves: Curves,
     guards: GuardCurves,
+    turn: InTurn,
     rule: Rule,
     by_hour: IntArray,
     memory: FloatArray,
@@ -534,7 +587,12 @@ def serve_history(
                 # busy with what the rule has seen arrive, and not with the step's even share
                 full_frac = shape.full_req_s / shape.capacity_req_s
                 duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), full_frac)
-            queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
+            if len(turn.takes_s) > 0:
+                # who gives up leaves the line
+                turn.counts[IN_LINE] = min(waiting_in_turn(turn, step, arrived_seen, all_ready), int(room))
+                queue_seen = float(turn.counts[IN_LINE])
+            else:
+                queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
             load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s

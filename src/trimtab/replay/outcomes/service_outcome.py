@@ -20,6 +20,7 @@ from trimtab.deployment.effects import (
     TimedReplicas,
 )
 from trimtab.deployment.placement import Placement
+from trimtab.fleet.law_evidence import Bound
 from trimtab.fleet.model import ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Assumptions
@@ -71,6 +72,8 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
 WAIT_COUNTED_S = 60.0
 """A request that queues longer counts as not served, where only throughput or a time per token is promised."""
+SHORTEST_IN_TURN_S = 1.0
+"""A rule counts a request that waits as its time over 15 s of a replica: of shorter ones less than a tolerance of 10 %."""
 _ROUNDING_FRAC = 1e-6
 """Far above what sums of a replay round by."""
 _LOADS_TRIED = 50
@@ -684,6 +687,7 @@ def service_model(
     return ServiceModel(
         capacity_req_s=capacity_req_s,
         full_req_s=capacity_req_s * room,
+        one_by_one_spread=_one_by_one_spread(law, place, capacity_req_s),
         load_grid=there.grid(),
         ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
             len(targets), -1
@@ -706,6 +710,14 @@ def service_model(
             [QUEUE_LIMIT_S, _held_s(place), *(target.limit_s for target in targets if target.limit_s is not None)]
         ),
     )
+
+
+def _one_by_one_spread(law: ServiceLaw, place: Placement, capacity_req_s: float) -> float | None:
+    """Return how far times of requests scatter that a replica takes one at a time; None where a fluid says as much of them."""
+    in_turn = law.tested is not None and law.tested.bound is Bound.ONE_BY_ONE
+    if not in_turn or place.batching is not None or place.shared is not None or capacity_req_s > 1 / SHORTEST_IN_TURN_S:
+        return None
+    return law.run_time_spread
 
 
 def _guard_curves(guarded: Sequence[Target], law: ServiceLaw, speed: float) -> GuardCurves:

@@ -248,7 +248,7 @@ def _key(
     """Return what a replay of a given history depends on, besides nodes; the start and the grid are the service's own."""
     required = None if required_frac is None else required_frac.tobytes()
     shape = (model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes(), model.wait_limit_s.tobytes())
-    limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas, model.full_req_s)
+    limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas, model.full_req_s, model.one_by_one_spread)
     stress = (model.closed_hours, model.metrics_late_s, *(curve.tobytes() for curve in model.guards))
     # only where a node that is up lets a replica start sooner do nodes change what replicas do
     room = None if model.warm_start_s is None else (model.warm_start_s, model.empty_node_kept_s, model.room_per_node)
