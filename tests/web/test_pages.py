@@ -603,9 +603,20 @@ def test_rows_of_a_workbook_are_as_high_as_their_words_take():
 @pytest.mark.parametrize(
     "path",
     [
-        "", "/spend", "/plan", "/plan?off=a1", "/action?id=a1", "/what-if?no_spot=1", "/limits", "/proof", "/verify",
-        "/allocation", "/commitments", "/finance", "/more",
-    ],  # fmt: skip
+        "",
+        "/spend",
+        "/plan",
+        "/plan?off=a1",
+        "/action?id=a1",
+        "/what-if?no_spot=1",
+        "/limits",
+        "/proof",
+        "/verify",
+        "/allocation",
+        "/commitments",
+        "/finance",
+        "/more",
+    ],
 )
 def test_every_page_with_a_table_leads_to_its_files(client, path):
     text = answered(client, f"/audits/1{path}").text
