@@ -12,6 +12,7 @@ from trimtab.diagnose.verdicts import verdict_of
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
+from trimtab.ledger.arrays import charge
 from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_demo
 from trimtab.plan.actions.attribution import attribute
@@ -103,6 +104,19 @@ def test_sets_of_actions_add_up_each_workload_once_for_every_set_of_its_own_acti
     touching = [sum(index in draft.workloads for draft in drafted.actions) for index in drafted.deployments]
     assert len(drafted.actions) >= 2
     assert enacted.added <= sum(2**actions - 1 for actions in touching) < len(costs) * len(touching)
+
+
+def test_options_are_made_and_charged_once_for_all_problems_of_a_plan(planned):
+    prospects = planned.prospects
+    judged = len(prospects.options)
+
+    one, other = (prospects.problem(prospects.options) for _ in range(2))
+
+    assert all(before is after for before, after in zip(one.options[:judged], other.options[:judged], strict=True))
+    for option in one.options[0]:
+        assert option.charged_micro_usd == {
+            pool: int(charge(one.rates_micro_usd_hr[pool], seconds).sum()) for pool, seconds in option.usage.items()
+        }
 
 
 def test_no_figure_of_an_action_is_below_nothing_or_above_what_it_touches(planned):

@@ -50,6 +50,8 @@ class Option:
     """Entries of the problem that must be paid for it."""
     is_least: bool = False
     """Its usage is a lower bound, and it is not known whether it keeps its targets."""
+    charged_micro_usd: Mapping[Pool, int] = field(default_factory=dict)
+    """What its usage of a pool costs on demand, charged hour by hour, for pools of which that is known already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -59,7 +59,7 @@ class Judge(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class WorkloadOptions:
     """A workload's candidates that keep its targets; how many were considered; how many were dropped for which reason."""
 

@@ -20,7 +20,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.reach import quota_of_pools, quotas_of
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import IDLE, Bill, Commitment, CommitmentOffer, nodes_committed
-from trimtab.ledger.arrays import IntArray
+from trimtab.ledger.arrays import IntArray, charge
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.composition import Candidate
@@ -65,6 +65,8 @@ class Groups:
 
 _groups: WeakKeyDictionary[Fleet, Groups] = WeakKeyDictionary()
 """Of fleets of which nothing is known to have been held before: each plan asks for its fleet's again and again."""
+_rows: WeakKeyDictionary[WorkloadOptions, _Row] = WeakKeyDictionary()
+"""From one solution to the next few workloads have other options."""
 _standings: WeakKeyDictionary[Groups, _Standing] = WeakKeyDictionary()
 """What the nodes of such groups are billed: each draft of a plan asks for it again."""
 
@@ -173,7 +175,7 @@ def fleet_problem(
     those of the fleet, where they are known.
     """
     groups = groups or groups_of(fleet)
-    rows = [() if judged is None else _row(judged) for judged in options]
+    rows = [() if judged is None else _row(judged, market) for judged in options]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
@@ -200,14 +202,28 @@ def fleet_problem(
     )
 
 
-def _row(judged: WorkloadOptions) -> tuple[Option, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Row:
+    """A workload's options as the program takes them, in a market."""
+
+    market: Market
+    options: tuple[Option, ...]
+
+
+def _row(judged: WorkloadOptions, market: Market) -> tuple[Option, ...]:
     """Return a workload's candidates, and after them the ways that wait for a replay, at a lower bound of their use."""
-    candidates = (_option(candidate) for candidate in judged.candidates)
-    return (*candidates, *(_option(way, is_least=True) for way in judged.waiting))
+    known = _rows.get(judged)
+    if known is None or known.market is not market:
+        candidates = (_option(candidate, market) for candidate in judged.candidates)
+        waiting = (_option(way, market, is_least=True) for way in judged.waiting)
+        known = _rows[judged] = _Row(market=market, options=(*candidates, *waiting))
+    return known.options
 
 
-def _option(candidate: Candidate, *, is_least: bool = False) -> Option:
+def _option(candidate: Candidate, market: Market, *, is_least: bool = False) -> Option:
+    charged = ((pool, charge(market.rate(pool), seconds)) for pool, seconds in candidate.usage.items())
     return Option(
+        charged_micro_usd={pool: int(micro_usd.sum()) for pool, micro_usd in charged},
         usage=candidate.usage,
         slots=candidate.slots,
         own_micro_usd=candidate.own_micro_usd,

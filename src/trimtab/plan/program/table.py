@@ -68,10 +68,12 @@ class OptionTable:
         self.problem = problem
         uses: list[Uses] = []
         slots: list[Slots] = []
+        charged: list[Mapping[Pool, int]] = []
         sizes = []
         for staying, options in zip(held_alone(problem), problem.options, strict=True):
             uses += [staying, *(option.usage for option in options)]
             slots += [{}, *(option.slots for option in options)]
+            charged += [{}, *(option.charged_micro_usd for option in options)]
             sizes.append(len(options) + 1)
         self.rows = len(uses)
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -84,7 +86,8 @@ class OptionTable:
         shared_pools = {shared.site.pool for shared in sharing}
         self.balanced = frozenset({*committed_pools(problem), *problem.spend_pools, *shared_pools})
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
-        self.fixed_usd = _fixed_usd(problem, uses, self.balanced) + self._own_usd()
+        charged += [{} for _ in range(self.rows, len(uses))]
+        self.fixed_usd = _fixed_usd(problem, uses, charged, self.balanced) + self._own_usd()
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         # paid whatever is chosen: added to every bound and part of no row
@@ -134,14 +137,19 @@ class OptionTable:
         return cost
 
 
-def _fixed_usd(problem: Problem, uses: Sequence[Uses], balanced: frozenset[Pool]) -> FloatArray:
+def _fixed_usd(
+    problem: Problem, uses: Sequence[Uses], charged: Sequence[Mapping[Pool, int]], balanced: frozenset[Pool]
+) -> FloatArray:
     """Return what each use costs in pools whose use the program does not pay, as the ledger charges it."""
     fixed = np.zeros(len(uses))
-    for row, use in enumerate(uses):
+    for row, (use, known) in enumerate(zip(uses, charged, strict=True)):
         for pool, seconds in use.items():
             if pool not in balanced:
                 # in whole micro-dollars hour by hour, as in the bill
-                fixed[row] += usd(int(charge(problem.rates_micro_usd_hr[pool], seconds).sum()))
+                micro_usd = known.get(pool)
+                if micro_usd is None:
+                    micro_usd = int(charge(problem.rates_micro_usd_hr[pool], seconds).sum())
+                fixed[row] += usd(micro_usd)
     return fixed
 
 
