@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 
+import jmespath
 import pytest
 import yaml
 from tests.emit.cluster_example import example_facts
@@ -181,7 +182,30 @@ def test_a_node_that_cannot_be_drained_is_not_ended_nor_the_next(provider, tmp_p
     )
 
 
-def run_with_stand_ins(block, folder, *, drains=True):
+@pytest.mark.parametrize("most", ["7", ""])
+def test_a_pool_of_aks_that_scales_by_itself_keeps_fewer_nodes_before_any_of_them_ends(most, tmp_path):
+    """`az aks nodepool update --update-cluster-autoscaler` wants both counts; without an autoscaler a pool has neither."""
+    pool = replace(P4D, provider="azure")
+    nodes = [
+        replace(node(name, holder, group=GROUPS["azure"][0]), pool=pool)
+        for name, holder in (("n1", CHAT), ("n2", "ml/ranker-train"))
+    ]
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", next(iter(orders(*nodes).values())).partition("## 3.")[2], flags=re.DOTALL
+    )
+
+    asked, *said = run_with_stand_ins(block, tmp_path, most=most)
+    pool_of = "--resource-group GROUP --cluster-name CLUSTER --name gpu"
+    lowered = f"az aks nodepool update {pool_of} --update-cluster-autoscaler --min-count 1 --max-count 7"
+    assert said[: len(said) - 2] == ([lowered] if most else [])
+    assert said[-1] == f"az aks nodepool delete-machines {pool_of} --machine-names n1"
+
+    query = asked.partition("--query ")[2].removesuffix(" --output tsv")
+    pools = {"minCount": 3, "maxCount": 7}, {"minCount": 1, "maxCount": 7}, {"minCount": None, "maxCount": None}
+    assert [jmespath.search(query, one) for one in pools] == [7, None, None], "nothing to lower in the others"
+
+
+def run_with_stand_ins(block, folder, *, drains=True, most=""):
     """Run a shell block with programs that only say how they were called, and answer what a node is; return what they said."""
     said = folder / "said"
     for program in ("kubectl", "aws", "gcloud", "az"):
@@ -194,6 +218,7 @@ case "$*" in
   *providerID*) echo "aws:///us-east-1a/i-of-$3" ;;
   *zone}}*) echo us-central1-a ;;
   *created-by*) echo projects/1/zones/us-central1-a/instanceGroupManagers/mig-of-gpu ;;
+  *maxCount*) echo "{most}" ;;
 esac
 """,
             encoding="utf-8",

@@ -221,6 +221,9 @@ is only made smaller chooses itself: "resize will pick instances to remove at ra
 container/clusters/resize)."""
 
 
+_AKS_POOL = "az aks nodepool {} --resource-group GROUP --cluster-name CLUSTER --name {}"
+
+
 def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
     """Return how the group is made smaller, by who made it."""
     key, name = group.group or ("", "")
@@ -248,11 +251,25 @@ def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
             *_ended(nodes, *ends),
         ]
     elif key in _AKS:
-        delete = "az aks nodepool delete-machines --resource-group GROUP --cluster-name CLUSTER"
-        lines = _ended(nodes, f'{delete} --name {said} --machine-names "$node"')
+        delete = f'{_AKS_POOL.format("delete-machines", said)} --machine-names "$node"'
+        lines = [*_aks_minimum(said, after), *_ended(nodes, delete)]
     else:
         lines = _ended(nodes, *ends)
     return _by_hand(group, before, after) + "```sh\n" + "\n".join(lines) + "\n```"
+
+
+def _aks_minimum(name: str, after: int) -> Iterator[str]:
+    """Yield shell lines that lower the minimum of a pool of AKS where it scales by itself and its minimum is above `after`.
+
+    `--update-cluster-autoscaler` wants both counts, and a pool without an autoscaler has neither (Azure/azure-cli 022126c,
+    `acs/agentpool_decorator.py`, `__validate_counts_in_autoscaler` and `update_auto_scaler_properties`).
+    """
+    yield f"# where the pool scales by itself and keeps more than {_nodes(after)}; its maximum stays"
+    kept = f"[@][?minCount > `{after}`].maxCount | [0]"
+    yield f'most="$({_AKS_POOL.format("show", name)} --query {shlex.quote(kept)} --output tsv)"'
+    yield 'if [ -n "$most" ]; then'
+    yield f'  {_AKS_POOL.format("update", name)} --update-cluster-autoscaler --min-count {after} --max-count "$most"'
+    yield "fi"
 
 
 def _by_hand(group: EmptiedGroup, before: int, after: int) -> str:
