@@ -51,10 +51,11 @@ def cluster_queue(name, resource, nominal, used=0.0, *, flavor="a100", cohort=No
 LOCAL_QUEUE = {"kind": "LocalQueue", "namespace": "prod", "name": "team", "parent": "gpus", "resource": None}
 
 
-def standing(quotas=(), queues=(), read=(), queue_of=None, ranges=()):
+def standing(quotas=(), queues=(), read=(), queue_of=None, ranges=(), boards=None):
     return StandingQuotas(
-        quotas=list(quotas), limit_ranges=list(ranges), queues=list(queues), pods=list(read), queue_of=queue_of or {}
-    )
+        quotas=list(quotas), limit_ranges=list(ranges), queues=list(queues), pods=list(read), queue_of=queue_of or {},
+        whole_boards=boards or {},
+    )  # fmt: skip
 
 
 def plan_of(*actions):
@@ -388,68 +389,3 @@ def test_the_command_raises_a_quota_to_what_the_words_say(resource, hard, used, 
         *("kubectl", "patch", "resourcequota", "team", "-n", "prod", "--type=merge", "-p")
     ]
     assert json.loads(shlex.split(condition.command)[-1]) == {"spec": {"hard": {resource: value}}}
-
-
-def volcano(name, limit=None, used=None, *, parent=None, resource=GPU):
-    return {
-        "kind": "Queue", "namespace": None, "name": name, "parent": parent, "resource": resource, "limit_gpus": limit,
-        "used_gpus": used,
-    }  # fmt: skip
-
-
-def in_volcano(*queues, most=10):
-    return said(scaled(most), [], queues, read=pods("prod/search-rank", 3, queue="q2"))
-
-
-@pytest.mark.parametrize(
-    ("queue", "to"),
-    [
-        (volcano("q2", 8.0, 3.0), "from 8 to 10"),
-        (volcano("q2", 8.0, 5.0), "from 8 to 12"),
-        (volcano("q2", 8.0), "from 8 to 10"),
-        (volcano("q2", 10.0, 3.0), None),
-        (volcano("q2", None, 3.0), None),
-        (volcano("q2", 1.0, 0.0, resource="rdma/hca"), None),
-        (volcano("q1", 1.0, 0.0), None),
-    ],
-)
-def test_a_volcano_queue_lets_nobody_in_above_its_capability_of_what_that_names(queue, to):
-    """Volcano's TestProportion (realcapability-test) binds a pod whose rdma/hca its queue q2 does not name."""
-    found = in_volcano(queue)
-
-    assert [to in words for words in found] == ([] if to is None else [True])
-
-
-def test_the_capability_of_each_queue_above_limits_as_well():
-    """TestCapacityPluginHierarchy: case4 and case6 wait for an ancestor, case11 takes what its parent leaves it."""
-    parents = [
-        volcano("root", None, 6.0),
-        volcano("q8", 9.0, 4.0, parent="root"),
-        volcano("q2", None, 3.0, parent="q8"),
-    ]
-
-    (only,) = in_volcano(*parents)
-
-    assert only == (
-        "raise nvidia.com/gpu in capability of Volcano's Queue q8 from 9 to 11: prod/search-rank may ask for 10 at once, "
-        "beside 1 of other pods, and Volcano keeps the rest waiting"
-    )
-    assert in_volcano(volcano("q2", None, 3.0, parent="q2")) == []
-
-
-def test_a_local_queue_of_kueue_is_none_of_volcano_though_both_have_one_name():
-    local = LOCAL_QUEUE | {"name": "q2"}
-
-    assert in_volcano(local, cluster_queue("gpus", GPU, 20.0), volcano("q2", 1.0, 0.0)) == []
-
-
-def test_the_command_raises_the_capability_of_a_volcano_queue():
-    read = pods("prod/search-rank", 3, queue="q2")
-    plan = with_preconditions(scaled(10), example_facts(), standing([], [volcano("q2", 8.0, 3.0)], read=read))
-
-    (condition,) = plan.actions[0].preconditions
-
-    assert condition.command == (
-        "kubectl patch queues.scheduling.volcano.sh q2 --type=merge "
-        """-p '{"spec": {"capability": {"nvidia.com/gpu": "10"}}}'"""
-    )

@@ -60,6 +60,7 @@ from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, by_deadline, 
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.plan.verify.baseline import baseline_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
+from trimtab.sources.kubernetes.advertised_boards import whole_boards
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, S_PER_HR, usd
 
@@ -206,11 +207,13 @@ def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened, cases: Mappi
         return plan
     fleet = replace(opened.fit, workloads=workloads)
     runs = bundle.table("jobs", ["workload", "queue"]).to_pylist()
+    nodes, pods = (bundle.table(name).to_pylist(maps_as_pydicts="lossy") for name in ("nodes", "pods"))
     standing = StandingQuotas(
         quotas=quotas,
         limit_ranges=limit_ranges,
         queues=queues,
-        pods=bundle.table("pods").to_pylist(),
+        pods=pods,
+        whole_boards=whole_boards(nodes, pods, opened.market.catalog),
         queue_of={row["workload"]: row["queue"] for row in runs if row["queue"]},
     )
     facts = emit_facts(plan, bundle, fleet, opened.market, opened.settings, learnt=cases)

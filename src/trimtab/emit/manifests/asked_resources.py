@@ -39,6 +39,8 @@ class StandingQuotas:
     pods: Sequence[Row]
     queue_of: Mapping[str, str]
     """Workload -> the queue that its runs name."""
+    whole_boards: Mapping[str, float]
+    """Cluster -> the `nvidia.com/gpu` that its nodes advertise; without clusters of which that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,11 @@ class Needed:
     what: str
     askers: tuple[Asking, ...]
     command: str = ""
+
+
+def queue_of(asking: Asking, standing: StandingQuotas) -> str:
+    """Return the queue that a workload's pods or runs name; empty for none."""
+    return str(asking.pod.get("queue") or standing.queue_of.get(asking.placed.name) or "")
 
 
 def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[Row]) -> Asking:

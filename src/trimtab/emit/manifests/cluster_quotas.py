@@ -5,13 +5,10 @@ refuses a pod or a container by what it asks for alone (`limit_ranges`). Queues 
 since a person can change it: the action says how.
 
 Kueue keeps runs waiting above the quota of their ClusterQueue, and for good where that does not cover a resource which they ask
-for. Volcano keeps them waiting above the capability of their queue and of each queue above it; what a capability does not name
-is not limited. What a Volcano queue is guaranteed, or deserves, limits others only while GPUs are short: a plan's nodes change
-that.
+for. Volcano's queues are `volcano_queues`.
 
 Sources: kubernetes.io, "Resource Quotas"; kubernetes pkg/quota/v1/evaluator/core/pods.go (scopes); kueue.sigs.k8s.io, "Cluster
-Queue" (quotas, borrowing), "Resource Flavor"; volcano pkg/scheduler/plugins/capacity/capacity.go (jobEnqueueable,
-checkJobEnqueueableHierarchically).
+Queue" (quotas, borrowing), "Resource Flavor".
 """
 
 from __future__ import annotations
@@ -37,18 +34,20 @@ from trimtab.emit.manifests.asked_resources import (
     need,
     of_pod,
     quantity_words,
+    queue_of,
     summed,
 )
 from trimtab.emit.manifests.facts import EmitFacts, namespace_of
 from trimtab.emit.manifests.limit_ranges import of_limit_ranges
 from trimtab.emit.manifests.pool_specs import PlacedWorkload, PoolSpec
 from trimtab.emit.manifests.scope import Scope, actions_in, clusters_of, facts_in, scope_of
+from trimtab.emit.manifests.volcano_queues import of_volcano_queues
 from trimtab.emit.manifests.workload_patch import pool_selector
 from trimtab.plan.model import Plan, Precondition
 from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
 from trimtab.tables.workloads import cluster_of, local_name
 
-_CLUSTER_QUEUE, _LOCAL_QUEUE, _VOLCANO = "ClusterQueue", "LocalQueue", "Queue"
+_CLUSTER_QUEUE, _LOCAL_QUEUE = "ClusterQueue", "LocalQueue"
 
 
 def of_cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
@@ -113,52 +112,9 @@ def _cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> dict[
     behind = {
         (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
     }
-    named = {asker.placed.name: _queue_of(asker, standing) for asker in asking}
+    named = {asker.placed.name: queue_of(asker, standing) for asker in asking}
     found = {name: behind.get((namespace_of(name), queue), "") for name, queue in named.items()}
     return {name: queue for name, queue in found.items() if queue}
-
-
-def of_volcano_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
-    """Yield each capability of a Volcano queue that the plan would exceed, with those that ask for more."""
-    rows = [row for row in standing.queues if row["kind"] == _VOLCANO]
-    above = {str(row["name"]): str(row["parent"] or "") for row in rows}
-    of_kueue = _cluster_queues(asking, standing)
-    growing: dict[str, list[Asking]] = defaultdict(list)
-    for asker in asking:
-        queue = "" if asker.placed.name in of_kueue else _queue_of(asker, standing)
-        for name in _with_ancestors(queue, above):
-            growing[name].append(asker)
-    for row in sorted(rows, key=lambda row: (str(row["name"]), str(row["resource"] or ""))):
-        resource, name = str(row["resource"] or ""), str(row["name"])
-        more = [asker for asker in growing[name] if resource and asker.grows(resource)]
-        if not more or row["limit_gpus"] is None:
-            continue
-        own = sum(asker.now.get(resource, 0.0) for asker in more)
-        used = own if row["used_gpus"] is None else number(row["used_gpus"])
-        wanted, most = need(used, more, resource), number(row["limit_gpus"])
-        if wanted > most + SLACK:
-            head = f"raise {resource} in capability of Volcano's Queue {name} from {amount_words(resource, most)} to"
-            who = askers(more, resource, used, resource)
-            patch = {"spec": {"capability": {resource: quantity_words(resource, math.ceil(wanted - SLACK))}}}
-            yield Needed(
-                what=f"{head} {amount_words(resource, wanted)}: {who}, and Volcano keeps the rest waiting",
-                askers=tuple(more),
-                command=kubectl_patch("queues.scheduling.volcano.sh", name, "", patch),
-            )
-
-
-def _queue_of(asking: Asking, standing: StandingQuotas) -> str:
-    """Return the queue that a workload's pods or runs name; empty for none."""
-    return str(asking.pod.get("queue") or standing.queue_of.get(asking.placed.name) or "")
-
-
-def _with_ancestors(queue: str, above: Mapping[str, str]) -> list[str]:
-    """Return a Volcano queue and those above it; none where there is no such queue."""
-    found: list[str] = []
-    while queue in above and queue not in found:
-        found.append(queue)
-        queue = above[queue]
-    return found
 
 
 def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope) -> Iterator[Needed]:
@@ -228,7 +184,7 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
             *of_limit_ranges(asking, rows.limit_ranges, scope),
             *of_cluster_queues(asking, rows),
             *of_flavors(asking, rows, scope),
-            *of_volcano_queues(asking, rows),
+            *of_volcano_queues(asking, rows, _cluster_queues(asking, rows)),
         )
         for needed in told:
             condition = Precondition(what=needed.what, command=needed.command, cluster=cluster)
@@ -252,6 +208,7 @@ def _in_cluster(standing: StandingQuotas, cluster: str) -> StandingQuotas:
         queues=local(standing.queues, "name", ["name", "parent"]),
         pods=local(standing.pods, "workload", ["workload"]),
         queue_of={local_name(name): queue for name, queue in standing.queue_of.items() if cluster_of(name) == cluster},
+        whole_boards={"": standing.whole_boards[cluster]} if cluster in standing.whole_boards else {},
     )
 
 
