@@ -323,10 +323,12 @@ def test_random_fleets_meet_every_lever_of_a_workload():
 
         offered()
 
-    # blocks are sold for newer machines than these, overflow takes a quota that is too small, and a faster start pulls that
-    # were measured: they are met in tests/plan/test_block_options.py, tests/levers/test_overflow.py and test_faster_start.py
+    # blocks are sold for newer machines than these, overflow takes a quota that is too small, a faster start pulls that were
+    # measured, and halves of a service a model and its tokens: they are met in tests/plan/test_block_options.py,
+    # tests/levers/test_overflow.py, test_faster_start.py and test_disaggregation.py
     assert {lever.name for lever in BUILT_IN if lever.kinds} - met - {
         "capacity-block",
+        "disaggregation",
         "overflow",
         "faster-start",
     } == set()

@@ -20,6 +20,7 @@ from trimtab.deployment.effects import (
     OverflowTo,
     ReleaseIdle,
     Relocate,
+    ServingHalf,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -29,6 +30,7 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     UseOffering,
     UseSlots,
     Wake,
@@ -39,9 +41,11 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.plan_pages import decision_record
 from trimtab.emit.sections.finance import PLAIN_LEVERS, PLAIN_WASTE
 from trimtab.errors import InputError
+from trimtab.fleet.token_work import TokenWork
 from trimtab.levers import registry
 from trimtab.levers.lever import CompositionStage, Lever
 from trimtab.levers.registry import BUILT_IN, lever_named, title_of
+from trimtab.physics.disaggregated import TIME_SHARES
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Change
@@ -58,6 +62,20 @@ HOME_OF_RUNS = Pool("aws", "p3.8xlarge", "us-east-1")
 FASTER = Estimate(value=2.0, low=1.6, high=2.4, basis=Basis.MODELLED, because="a test")
 BIGGER = UseOffering(pool=THERE, gpu="A100-SXM4-40GB", gpus_per_node=8, speed=FASTER)
 SERVICE, RUNS, NOTEBOOK = "prod/chat-api", "research/vision-exp", "notebooks/ana"
+
+
+def half(pool, gpu, gpus_per_node, gpus, replica_req_s, work):
+    """Prefill or decode with times at two loads."""
+    times = (tuple(0.1 * (1 + share) for share in TIME_SHARES), tuple(0.2 * (1 + share) for share in TIME_SHARES))
+    return ServingHalf(
+        nodes=UseOffering(pool=pool, gpu=gpu, gpus_per_node=gpus_per_node, speed=FASTER.scaled(0.5)),
+        gpus=gpus, concurrency=64, replica_req_s=replica_req_s, loads=(0.1, 0.9), wait_s=times, token_s=(), answer_s=times,
+        scaling=SetReplicaPolicy(
+            policy=HpaPolicy(target_frac=0.6, min_replicas=2, max_replicas=9), metric="token work per replica", tokens=work
+        ),
+    )  # fmt: skip
+
+
 SAMPLES = {
     "right-size": (SERVICE, BIGGER),
     "relocation": (
@@ -119,6 +137,15 @@ SAMPLES = {
         SetBatchPolicy(
             form=BatchForm.GREEDY, max_batch=4, window_s=0.0, replicas=2, before=4, sizes=(1, 2, 4),
             seconds=(0.85, 0.92, 1.06), basis=Basis.CALIBRATED,
+        ),
+    ),
+    "disaggregation": (
+        SERVICE,
+        SplitServing(
+            prefill=half(HERE, "A10G", 1, 1, 16.0, TokenWork(input_req=1e-3, output_req=0.0, cached_req=0.0)),
+            decode=half(THERE, "A100-SXM4-40GB", 8, 2, 9.0, TokenWork(input_req=0.0, output_req=5e-3, cached_req=0.0)),
+            model="mistralai/Mistral-7B-Instruct-v0.3", stored=WeightFormat.BF16, context=8192, prompt_mb=134.0, link_gb_s=1.25,
+            link="10 Gbit/s of g5.xlarge",
         ),
     ),
     "faster-start": (SERVICE, ShortenStart(start_s=60.0, before_s=240.0, images=True, weights=True)),

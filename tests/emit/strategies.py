@@ -19,6 +19,7 @@ from trimtab.deployment.effects import (
     ReleaseIdle,
     ReleaseNodes,
     Relocate,
+    ServingHalf,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -28,12 +29,15 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     StartBeforeRuns,
     Tranche,
     UseOffering,
     UseSlots,
     Wake,
 )
+from trimtab.fleet.token_work import TokenWork
+from trimtab.physics.disaggregated import TIME_SHARES
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import BlockCalendar
@@ -91,6 +95,23 @@ TO_NONE = st.builds(
     ),
     metric=st.just("requests"),
     wake=st.builds(Wake, query=st.just('sum(queue_messages{queue="jobs"})'), hold_s=SECONDS),
+)
+HALVES = st.builds(
+    ServingHalf,
+    nodes=st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=st.just(8), speed=SPEEDS),
+    gpus=st.sampled_from([1, 2, 8]),
+    concurrency=COUNTS,
+    replica_req_s=st.sampled_from([0.5, 8.0]),
+    loads=st.just((0.1, 0.9)),
+    wait_s=st.just(((0.1,) * len(TIME_SHARES), (0.2,) * len(TIME_SHARES))),
+    token_s=st.just(()),
+    answer_s=st.just(((0.3,) * len(TIME_SHARES), (0.4,) * len(TIME_SHARES))),
+    scaling=st.builds(
+        SetReplicaPolicy,
+        policy=POLICIES,
+        metric=st.just("token work per replica"),
+        tokens=st.just(TokenWork(input_req=0.001, output_req=0.0, cached_req=0.0)),
+    ),
 )
 EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
@@ -167,6 +188,17 @@ EFFECTS = {
         pool=POOLS,
         first_nodes=COUNTS,
         further=st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
+    ),
+    SplitServing: st.builds(
+        SplitServing,
+        prefill=HALVES,
+        decode=HALVES,
+        model=st.just("mistralai/Mistral-7B-Instruct-v0.3"),
+        stored=st.sampled_from([WeightFormat.BF16, WeightFormat.INT4]),
+        context=COUNTS,
+        prompt_mb=SHARES,
+        link_gb_s=SHARES,
+        link=st.just("10 Gbit/s of g5.xlarge"),
     ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES),
     HedgeOnSpot: st.builds(

@@ -10,7 +10,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
 
-from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
+from trimtab.deployment.effects import DECODE, PREFILL, SetReplicaPolicy, SetSchedule, Wake
 from trimtab.emit.manifests.cron_files import cron_spans, held_stretches, notebook_hours
 from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import SERVERS, Autoscaler, NodeMaker
@@ -230,7 +230,8 @@ def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
     manifests = read_objects(documents).laid_on(one.name for one in facts.workloads)
 
     assert [one for one in manifests.unread if one.what.startswith("a patch")] == []
-    assert set(manifests.scalers) <= {one.name for one in facts.workloads}
+    halves = {name for name in manifests.pods if name.endswith((f"-{PREFILL}", f"-{DECODE}"))}
+    assert set(manifests.scalers) <= {one.name for one in facts.workloads} | halves
 
 
 ASLEEP = SetReplicaPolicy(

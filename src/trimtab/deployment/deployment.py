@@ -18,6 +18,7 @@ from trimtab.deployment.effects import (
     SetPrecision,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     UseOffering,
     UseSlots,
     WorkloadEffect,
@@ -40,6 +41,7 @@ class Deployment:
     gpu_count: SetGpuCount | None = None
     memory: SetTrainingMemory | None = None
     precision: SetPrecision | None = None
+    split: SplitServing | None = None
     batching: SetBatchPolicy | None = None
     start: ShortenStart | None = None
     scaling: Scaling | None = None

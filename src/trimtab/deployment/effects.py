@@ -25,6 +25,7 @@ from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.keda import KedaPolicy, goes_to_none
 from trimtab.policies.scaling import SYNC_S, USUAL_WINDOW_S, HpaPolicy
 from trimtab.provenance import Basis, Estimate
+from trimtab.tables.workloads import cluster_of, local_name
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
 
 
@@ -323,6 +324,84 @@ class SetReplicas:
     def describe(self) -> str:
         """Describe it in words."""
         return f"run {self.replicas} replica{'s' if self.replicas != 1 else ''} at all times, not {self.before}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingHalf:
+    """Prefill or decode of a service whose halves have nodes of their own: what a replica serves, how fast, and how many run.
+
+    Times are those of the predicted step times at each of `loads` (share of `replica_req_s`), at the shares of requests that
+    `physics.disaggregated.TIME_SHARES` names: `wait_s` until the half hands on or shows its first token, `token_s` per token
+    after that, `answer_s` until it is done. Their doubt is the interval of `nodes.speed`, whose value is 1.
+    """
+
+    nodes: UseOffering
+    gpus: int
+    """Of one replica, tensor parallel."""
+    concurrency: int
+    """Requests in work at once, at most (vLLM's `--max-num-seqs`)."""
+    replica_req_s: float
+    """Mean requests a second that a replica serves at a load of 1."""
+    loads: tuple[float, ...]
+    wait_s: tuple[tuple[float, ...], ...]
+    token_s: tuple[tuple[float, ...], ...]
+    """Empty for prefill, which answers one token."""
+    answer_s: tuple[tuple[float, ...], ...]
+    scaling: SetReplicaPolicy
+    """Counts the half's own tokens alone."""
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        count = f"{self.gpus} GPU{'s' if self.gpus != 1 else ''} a replica"
+        hpa = self.scaling.hpa
+        held = f"{hpa.min_replicas} to {hpa.max_replicas} replicas at {hpa.target_frac:.0%}"
+        return f"{self.nodes.pool.instance_type} ({count}, {held})"
+
+
+PREFILL, DECODE = "prefill", "decode"
+"""Roles of the two halves of a service, as llm-d and Dynamo call them."""
+
+
+def part_of(workload: str, role: str) -> str:
+    """Return the name under which the pods of a half of a service run.
+
+    >>> part_of("prod/chat@east", PREFILL)
+    'prod/chat-prefill@east'
+    """
+    cluster = cluster_of(workload)
+    return f"{local_name(workload)}-{role}{'@' + cluster if cluster else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitServing:
+    """Serve prompts (prefill) and answers (decode) on nodes of their own, each scaled apart; caches cross the network."""
+
+    prefill: ServingHalf
+    decode: ServingHalf
+    model: str
+    stored: WeightFormat
+    context: int
+    """Tokens of the longest request that both halves take (vLLM's `--max-model-len`)."""
+    prompt_mb: float
+    """The cache that a mean prompt hands over."""
+    link_gb_s: float
+    """Bytes a second between a replica of each half, at the slower end."""
+    link: str
+    """That link in words."""
+
+    @property
+    def halves(self) -> dict[str, ServingHalf]:
+        """Return both halves by role."""
+        return {PREFILL: self.prefill, DECODE: self.decode}
+
+    @property
+    def speed(self) -> Estimate:
+        """Return the speed of the less certain half beside its predicted one."""
+        return min((half.nodes.speed for half in (self.prefill, self.decode)), key=lambda speed: speed.low)
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        return f"serve {self.model} with prefill on {self.prefill.describe()} and decode on {self.decode.describe()}"
 
 
 class BatchForm(Enum):
@@ -645,6 +724,7 @@ WorkloadEffect = (
     | UseSlots
     | ShortenStart
     | Scaling
+    | SplitServing
     | SetBatchPolicy
     | SetPrecision
     | SetTrainingMemory

@@ -10,6 +10,8 @@ say where are weighed in a fixed order, whatever order they were stated in:
 5. slots of shared nodes, where they lie in the region that 1-4 lead to;
 6. nodes of another type behind those that 1-4 lead to, where it is for these that they were offered;
 7. how nodes are bought, where that is sold for the nodes that 1-5 lead to.
+
+Prefill and decode apart name their nodes, replicas and formats themselves: nothing else comes in.
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ from trimtab.deployment.effects import (
     OverflowTo,
     Relocate,
     Scaling,
+    ServingHalf,
     SetBatchPolicy,
     SetCapacityType,
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     ShortenStart,
+    SplitServing,
     UseOffering,
     UseSlots,
 )
@@ -140,6 +144,8 @@ class Placement:
     """The most nodes at once that a stated quota allows there; None if none is stated."""
     further_quota_nodes: int | None = None
     """The same of the nodes behind them."""
+    split: SplitServing | None = None
+    """Prefill and decode on nodes of their own: its nodes are then those of decode, and `halves` says all."""
     type_speeds: tuple[tuple[str, Estimate], ...] = ()
     """How fast runs that were on another type of GPU than usual are there, beside how fast they were; others have `speed`."""
 
@@ -155,6 +161,20 @@ class Placement:
         """Return the speed of each run (n_runs,) there, beside its own in history; `gpus`: the types they were on, if known."""
         known = dict(self.type_speeds)
         return [known.get(gpu, self.speed) for gpu in gpus] if gpus else [self.speed] * runs
+
+    @property
+    def further_pool(self) -> Pool | None:
+        """Return the nodes of another kind that it holds beside its own: those behind them, or those of prefill."""
+        if self.split is not None:
+            return self.split.prefill.nodes.pool
+        return None if self.overflow is None else self.overflow.further.pool
+
+    @property
+    def halves(self) -> tuple[Placement, Placement]:
+        """Return the places of prefill and decode; raises ValueError where they are not apart."""
+        if self.split is None:
+            raise ValueError("prefill and decode have no places of their own")
+        return _half(self.split.prefill), _half(self.split.decode)
 
     @property
     def rtt_s(self) -> float:
@@ -194,11 +214,17 @@ class Placement:
     @property
     def comes_and_goes(self) -> bool:
         """Return whether the number of its replicas changes with demand or the hour."""
-        return isinstance(self.scaling, SetReplicaPolicy) or isinstance(self.holding, SetSchedule)
+        return (
+            self.split is not None
+            or isinstance(self.scaling, SetReplicaPolicy)
+            or isinstance(self.holding, SetSchedule)
+        )
 
     @property
     def quota_pods(self) -> int | None:
         """Return how many pods the quota has room for; None if none is stated."""
+        if self.split is not None:
+            return None
         if self.overflow is not None:
             further = self.further_quota_nodes
             return None if further is None else self.first_pods + further * self.further_pods_per_node
@@ -219,7 +245,9 @@ class Placement:
 
     @property
     def further_pods_per_node(self) -> int:
-        """Return how many of the usual pods one of the nodes behind its own holds; 1 without such nodes."""
+        """Return how many of the usual pods one of the nodes behind its own, or of prefill's, holds; 1 without such nodes."""
+        if self.split is not None:
+            return _half(self.split.prefill).pods_per_node
         return 1 if self.overflow is None else int(pods_beside(self.overflow.further.gpus_per_node, self.gpus_per_pod))
 
     @property
@@ -267,6 +295,7 @@ class Placement:
             work_speed=_unsaid(self.work_speed),
             shared=None if self.shared is None else _turns(self.shared),
             overflow=None if self.overflow is None else _unnamed(self.overflow),
+            split=None if self.split is None else _unplaced(self.split),
             spot=None if self.spot is None else replace(self.spot, pool=_NO_POOL),
             hedge=None if self.hedge is None else replace(self.hedge, pool=_NO_POOL),
             blocks=None
@@ -330,6 +359,20 @@ def _unnamed(overflow: OverflowTo) -> OverflowTo:
     return OverflowTo(pool=_NO_POOL, first_nodes=overflow.first_nodes, further=further)
 
 
+def _unplaced(split: SplitServing) -> SplitServing:
+    """Return both halves without names: which nodes hold them and what carries their caches is part of their times."""
+    prefill, decode = (
+        replace(
+            half,
+            nodes=UseOffering(
+                pool=_NO_POOL, gpu="", gpus_per_node=half.nodes.gpus_per_node, speed=_unsaid(half.nodes.speed)
+            ),
+        )
+        for half in (split.prefill, split.decode)
+    )
+    return replace(split, prefill=prefill, decode=decode, model="", prompt_mb=0.0, link_gb_s=0.0, link="")
+
+
 def _longer_way(move: Relocate) -> Relocate:
     """Return a move by the longer way of its requests."""
     return Relocate(
@@ -359,6 +402,8 @@ class _Ground:
 
 def resolve(home: Home, deployment: Deployment) -> Placement:
     """Return where a workload runs under a deployment, and how fast."""
+    if deployment.split is not None:
+        return replace(_half(deployment.split.decode), split=deployment.split, scaling=None)
     ground = _Ground(pool=home.pool, gpu=home.gpu, gpus_per_node=home.gpus_per_node, gpus=home.gpus_per_pod)
     count, memory = deployment.gpu_count, deployment.memory
     if count is not None:
@@ -413,6 +458,31 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         scaling=deployment.scaling,
         holding=deployment.holding,
         leaves=leaves,
+    )
+
+
+def _half(half: ServingHalf) -> Placement:
+    """Return where the replicas of prefill or decode run; its speed is 1, with the doubt of the predicted times."""
+    return Placement(
+        pool=half.nodes.pool,
+        gpu=half.nodes.gpu,
+        gpus_per_node=half.nodes.gpus_per_node,
+        gpus_per_pod=float(half.gpus),
+        resized=None,
+        speed=half.nodes.speed,
+        work_speed=half.nodes.speed,
+        shared=None,
+        overflow=None,
+        spot=None,
+        hedge=None,
+        blocks=None,
+        move=None,
+        precision=None,
+        batching=None,
+        start=None,
+        scaling=half.scaling,
+        holding=None,
+        leaves=True,
     )
 
 

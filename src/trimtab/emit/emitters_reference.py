@@ -28,6 +28,7 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -68,6 +69,9 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         Relocate: "a page with the steps for a person: the nodes belong in a cluster there, which was not audited",
         OverflowTo: "two NodePools, the first of higher weight and limited to the nodes that may be held; kustomize Component "
         "that lets the workload on both",
+        SplitServing: "two NodePools; for prefill and for decode each a LeaderWorkerSet with llm-d's role, PrometheusRule, "
+        "ScaledObject or HPA on the half's own tokens, PodDisruptionBudget; a page with the steps, and with the same as a "
+        "graph of NVIDIA Dynamo",
         UseSlots: "one NodePool for all that share, MIG layout or device plugin configuration by label; ConfigMap with those, "
         "NodeOverlay with the slots; kustomize Component that asks for them",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",

@@ -89,7 +89,7 @@ def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not offers:
         return
     place = ask.evaluator.place(base)
-    if place.shared is None and place.overflow is None:
+    if place.shared is None and place.further_pool is None:
         for offer in offers.get(place.pool.nodes, ()):
             yield base.plus((NAME, offer))
 

@@ -46,6 +46,9 @@ MOST_LINK_FRAC = 0.7
 MOST_PREFILL_SEQUENCES = 64
 """Prompts that a prefill replica works on at once; its step is bounded by tokens long before."""
 
+TIME_SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+"""Shares of requests at which a half's times by load are kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTransfer:

@@ -17,6 +17,7 @@ from trimtab.deployment.effects import (
     SetCapacityType,
     SetPrecision,
     SetTrainingMemory,
+    SplitServing,
     UseOffering,
     UseSlots,
 )
@@ -655,7 +656,10 @@ def _speed(drafted: DraftPlan, number: int) -> Estimate | None:
     speeds = [
         change.effect.speed
         for change in drafted.actions[number].changes
-        if isinstance(change.effect, UseOffering | Relocate | OverflowTo | UseSlots | SetPrecision | SetTrainingMemory)
+        if isinstance(
+            change.effect,
+            UseOffering | Relocate | OverflowTo | UseSlots | SetPrecision | SetTrainingMemory | SplitServing,
+        )
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 

@@ -14,18 +14,23 @@ until they are sent, and transfers layer by layer, which overlap with the prompt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.errors import InputError
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
-from trimtab.physics.disaggregated import MOST_PREFILL_SEQUENCES, KvTransfer
+from trimtab.physics.disaggregated import MOST_PREFILL_SEQUENCES, TIME_SHARES, KvTransfer
 from trimtab.physics.fitted import Floats
-from trimtab.physics.serving import STEP_TOKENS, StepTimes, kv_blocks, scaled, step_times
+from trimtab.physics.serving import STEP_TOKENS, FirstTokenCosts, StepTimes, kv_blocks, scaled, step_times
 from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, Requests, chosen, replay_engine
+from trimtab.replay.first_token import WARM_UP_FRAC, beyond_saturation
 
+LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Shares of what a replica serves at which its times are replayed; nothing is promised beyond the last that is served."""
+_LEAST_OF_LIKELY, _HALVINGS = 16, 7
 LEAST_DECODE_STEP_TOKENS = 2048
 """Tokens of a decode replica's step at least: a preempted request computes its prompt there again."""
 
@@ -68,6 +73,15 @@ def decode_pool(
     limits = EngineLimits(max_num_seqs, max(max_num_seqs, LEAST_DECODE_STEP_TOKENS), kv_blocks(v, 1), 1)
     times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens)
     return ServingPool(replicas=replicas, limits=limits, times=scaled(times, scale))
+
+
+def together_pool(
+    v: Mapping[str, Floats], c: Mapping[str, Floats], *, max_num_seqs: int, step_tokens: int, scale: float = 1.0
+) -> ServingPool:
+    """Return one replica that computes prompts and answers in the same steps."""
+    limits = EngineLimits(max_num_seqs, max(step_tokens, max_num_seqs), kv_blocks(v, BLOCK_TOKENS))
+    times = step_times(v, c, max_num_seqs=max_num_seqs, step_tokens=limits.step_tokens)
+    return ServingPool(replicas=1, limits=limits, times=scaled(times, scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +177,113 @@ def _pass(requests: Requests, prefill: ServingPool, decode: ServingPool, transfe
         refused=~np.isfinite(end_s),
         preempted=preempted,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesByLoad:
+    """Times of one replica's requests at `TIME_SHARES`, by load: until its half is done with a first token, per token after it,
+    and until its half is done."""
+
+    loads: tuple[float, ...]
+    wait_s: tuple[tuple[float, ...], ...]
+    token_s: tuple[tuple[float, ...], ...]
+    answer_s: tuple[tuple[float, ...], ...]
+
+
+def prefill_times(
+    pool: ServingPool, transfer: KvTransfer, costs: FirstTokenCosts, requests: Requests, replica_req_s: float
+) -> TimesByLoad | None:
+    """Return how long prompts take until their cache has arrived, by load; None where they pile up at every load.
+
+    `requests` come at one a second on average; they are the same at every load, only closer together.
+    """
+    loads, wait_s = [], []
+    for load in LOADS:
+        closer = requests._replace(arrival_s=requests.arrival_s / (load * replica_req_s))
+        # a prefill replica answers one token: that makes the engine finish with the prompt
+        read = replay_engine(closer._replace(output_tokens=np.ones_like(closer.output_tokens)), pool.limits, pool.times)
+        if beyond_saturation(read) or read.refused.any():
+            break
+        arrived_s = _sent(read.served.end_s, transfer.seconds(closer.input_tokens), transfer.fixed_s)
+        carried_s = arrived_s - read.served.end_s
+        loads.append(load)
+        wait_s.append(_at_shares(costs.wait_scale * (read.served.end_s - closer.arrival_s) + carried_s))
+    if not loads:
+        return None
+    return TimesByLoad(loads=tuple(loads), wait_s=tuple(wait_s), token_s=(), answer_s=tuple(wait_s))
+
+
+def decode_times(
+    pool: ServingPool, costs: FirstTokenCosts, requests: Requests, replica_req_s: float
+) -> TimesByLoad | None:
+    """Return how long answers take from when their cache arrived, by load; None where they pile up at every load.
+
+    With what a first token takes besides the engine's steps. `requests` as for `prefill_times`.
+    """
+    loads, wait_s, token_s, answer_s = [], [], [], []
+    for load in LOADS:
+        closer = requests._replace(arrival_s=requests.arrival_s / (load * replica_req_s))
+        # the whole prompt is in the cache; the engine computes its last token again
+        answered = replay_engine(closer._replace(cached_tokens=closer.input_tokens), pool.limits, pool.times)
+        if beyond_saturation(answered) or answered.refused.any():
+            break
+        step_s = np.nan_to_num(answered.tpot_s)
+        first_s = costs.wait_scale * answered.ttft_s + costs.fixed_s + costs.delay_steps * step_s
+        loads.append(load)
+        wait_s.append(_at_shares(first_s))
+        token_s.append(_at_shares(step_s))
+        answer_s.append(_at_shares(first_s + (closer.output_tokens - 1) * step_s))
+    if not loads:
+        return None
+    return TimesByLoad(loads=tuple(loads), wait_s=tuple(wait_s), token_s=tuple(token_s), answer_s=tuple(answer_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLimit:
+    """A share of requests that must have their first token, their tokens on average, or their whole answer, within a limit."""
+
+    of: str
+    """`first`, `token` or `whole`."""
+    limit_s: float
+    required_frac: float
+
+
+def most_req_s_together(
+    pool: ServingPool, costs: FirstTokenCosts, requests: Requests, limits: Sequence[AnswerLimit], likely_req_s: float
+) -> float:
+    """Return the requests a second that one replica serves within limits where prompts and answers share its steps; 0: none.
+
+    To about 3 %, looked for from a sixteenth to twice of what is `likely`. `requests` as for `prefill_times`.
+    """
+    low, high = math.log(likely_req_s / _LEAST_OF_LIKELY), math.log(2 * likely_req_s)
+    if not _keeps_together(pool, costs, requests, limits, math.exp(low)):
+        return 0.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if _keeps_together(pool, costs, requests, limits, math.exp(middle)) else (low, middle)
+        )
+    return math.exp(low)
+
+
+def _keeps_together(
+    pool: ServingPool, costs: FirstTokenCosts, requests: Requests, limits: Sequence[AnswerLimit], rate_req_s: float
+) -> bool:
+    closer = requests._replace(arrival_s=requests.arrival_s / rate_req_s)
+    found = replay_engine(closer, pool.limits, pool.times)
+    if beyond_saturation(found) or found.refused.any():
+        return False
+    step_s = np.nan_to_num(found.tpot_s)
+    first_s = costs.wait_scale * found.ttft_s + costs.fixed_s + costs.delay_steps * step_s
+    times = {"first": first_s, "token": step_s, "whole": first_s + (closer.output_tokens - 1) * step_s}
+    kept = slice(round(WARM_UP_FRAC * len(step_s)), None)
+    return all(float(np.mean(times[limit.of][kept] <= limit.limit_s)) >= limit.required_frac for limit in limits)
+
+
+def _at_shares(seconds: FloatArray) -> tuple[float, ...]:
+    """Return the times within which each of `TIME_SHARES` of the requests are, after the warm-up."""
+    kept = seconds[round(WARM_UP_FRAC * len(seconds)) :]
+    return tuple(float(value) for value in np.quantile(kept, TIME_SHARES))
 
 
 def _in_turn(order: IntArray, replicas: int) -> list[IntArray]:

@@ -176,7 +176,8 @@ def review_fleet(
 def _unknown(proposed: Manifests, known: Container[str]) -> Iterator[Unread]:
     """Yield what asks for GPUs and never ran: no history tells what it would cost."""
     for name, pods in sorted(proposed.pods.items()):
-        if name not in known and (pods.gpus or pods.parts) and not proposed.is_placeholder(pods):
+        is_known = name in known or proposed.is_half(pods, known)
+        if not is_known and (pods.gpus or pods.parts) and not proposed.is_placeholder(pods):
             why = "this history does not have it: what it costs is not counted"
             yield Unread(what=f"{pods.kind} {name}", file=pods.files[0], why=why)
     for budget in proposed.budgets:

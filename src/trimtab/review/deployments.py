@@ -39,6 +39,7 @@ from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs, pod_gpus_of_runs
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.replica_law import leaves_enough
+from trimtab.review.halves import halves_of
 from trimtab.review.karpenter import NODE_POOL, joined, most_gpus
 from trimtab.review.manifests import NOTEBOOK_TIMETABLE, DeclaredPods, Manifests, Scaler
 from trimtab.review.placing import (
@@ -306,6 +307,8 @@ def _leaves_others_time(case: Case, deployment: Deployment) -> bool:
 
 def _proposed(case: Case, market: Market, manifests: Manifests, busy_frac: float) -> Proposed:
     """Return what manifests make of a workload, in time slices beside others that are at work for `busy_frac` of an hour."""
+    if (apart := halves_of(case, market, manifests)) is not None:
+        return apart
     found, pods = Proposed(), manifests.pods.get(case.workload.name)
     if pods is not None and pods.queue:
         _through_queue(pods, case, manifests, found)

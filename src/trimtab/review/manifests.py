@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 
+from trimtab.deployment.effects import DECODE, PREFILL, part_of
 from trimtab.emit.manifests.cron_files import NOTEBOOK_STOPPED, NOTEBOOKS, QUEUE_LABEL
 from trimtab.emit.manifests.emission import APPLIES_ONCE, ASSUMES
 from trimtab.emit.manifests.hygiene_files import PACKING_SCHEDULER
@@ -60,6 +62,8 @@ _SILENT = frozenset({
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "DeviceClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
+ROLE_LABEL = "llm-d.ai/role"
+"""Of the pods of a half of a service (llm-d, guides/pd-disaggregation)."""
 _PACKING_SCHEDULERS = frozenset({"gke.io/optimize-utilization-scheduler", PACKING_SCHEDULER})
 _IN_WORKER_GROUP = ("template", "spec")
 _STAYS_PUT = {DO_NOT_DISRUPT: "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -107,6 +111,8 @@ class DeclaredPods:
     """How new pods take the place of old ones; None: as its kind does by itself."""
     queue: str = ""
     """The LocalQueue of Kueue that its pods wait in."""
+    most_sequences: int | None = None
+    """Requests that its server has in work at once, at most (vLLM's `--max-num-seqs`)."""
     queue_priority: str = ""
     """The WorkloadPriorityClass by which they stand in it; empty: they stand by their own class."""
 
@@ -135,6 +141,7 @@ class DeclaredPods:
             stays_put=self.stays_put or other.stays_put,
             rollout=self.rollout or other.rollout,
             queue=self.queue or other.queue,
+            most_sequences=other.most_sequences if self.most_sequences is None else self.most_sequences,
             queue_priority=self.queue_priority or other.queue_priority,
         )
 
@@ -227,8 +234,24 @@ class Manifests:
 
     @property
     def workloads(self) -> tuple[str, ...]:
-        """Return every workload that something is said of."""
-        return tuple(sorted({*self.pods, *self.scalers}))
+        """Return every workload that something is said of, and each service whose prefill and decode have pods of their own."""
+        return tuple(sorted({*self.pods, *self.scalers, *self._apart}))
+
+    @property
+    def _apart(self) -> set[str]:
+        names = {name.removesuffix(f"-{DECODE}") for name in self.pods if name.endswith(f"-{DECODE}")}
+        return {name for name in names if self.half(name, PREFILL) and self.half(name, DECODE)}
+
+    def is_half(self, pods: DeclaredPods, known: Container[str]) -> bool:
+        """Return whether pods are a half of a service that is known."""
+        role = dict(pods.labels).get(ROLE_LABEL, "")
+        whole = pods.workload.removesuffix(f"-{role}")
+        return whole in known and whole in self._apart
+
+    def half(self, workload: str, role: str) -> DeclaredPods | None:
+        """Return the pods of a role of a service; None where there are none, or another label says that they are of none."""
+        pods = self.pods.get(part_of(workload, role))
+        return pods if pods is not None and dict(pods.labels).get(ROLE_LABEL) == role else None
 
     def budgets_of(self, pods: DeclaredPods) -> tuple[DisruptionBudget, ...]:
         """Return the PodDisruptionBudgets that select a workload's pods, by the labels that these objects give them."""
@@ -451,11 +474,25 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         ),
         alternatives=tuple(_alternatives(template)),
         labels=tuple(mapping(meta, "labels").items()),
+        most_sequences=_most_sequences(template),
         stays_put=any(text(meta, "annotations", key) == value for key, value in _STAYS_PUT.items()),
         rollout=rollout_of(kind, body),
         queue=text(queued, "metadata", "labels", QUEUE_LABEL),
         queue_priority=text(queued, "metadata", "labels", PRIORITY_LABEL),
     )
+
+
+def _most_sequences(template: Object) -> int | None:
+    """Return what the arguments of a pod's containers say of `--max-num-seqs`; None where they do not."""
+    for container in listed(template, "containers"):
+        stated = at(container, "args")
+        words = [str(word) for word in stated] if isinstance(stated, list) else []
+        for word, following in pairwise([*words, ""]):
+            flag, equals, value = word.partition("=")
+            said = value if equals else following
+            if flag == "--max-num-seqs" and said.isdigit():
+                return int(said)
+    return None
 
 
 def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from trimtab.deployment.effects import (
+    DECODE,
+    PREFILL,
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,
@@ -26,6 +28,7 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -60,6 +63,7 @@ from trimtab.emit.manifests.orders import block_order, purchase_order, release_o
 from trimtab.emit.manifests.program_settings import batching_page, precision_page, start_page, training_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
+from trimtab.emit.manifests.split_files import split_files
 from trimtab.emit.manifests.workload_files import claimed_templates, gpu_ask
 from trimtab.emit.manifests.workload_patch import GpuAsk, patchable, queued_component
 from trimtab.plan.model import Action, Change
@@ -85,6 +89,8 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield from _controllers(action, change.subject, effect, scope)
         case SetBatchPolicy() | SetPrecision() | SetTrainingMemory() | ShortenStart():
             yield _model_page(action, change.subject, effect, scope)
+        case SplitServing():
+            yield from _apart(action, change.subject, effect, scope)
         case Relocate():
             yield _move(action, change.subject, effect, scope)
         case BookBlocks():
@@ -119,6 +125,16 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def _apart(action: Action, subject: str, effect: SplitServing, scope: Scope) -> Iterator[Piece]:
+    known = scope.facts.workload(subject)
+    if known is None or subject in scope.off:
+        yield _unknown(action, subject)
+        return
+    found = {role: scope.spec(subject, role) for role in (PREFILL, DECODE)}
+    nodes = {role: spec for role, spec in found.items() if spec is not None}
+    yield from split_files(action, effect, known, nodes, scope.facts)
 
 
 def _script(change: Change, scope: Scope) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import Deployment, dimension_of
 from trimtab.deployment.effects import (
+    DECODE,
+    PREFILL,
     DeferRuns,
     FleetEffect,
     HedgeOnSpot,
@@ -219,6 +221,8 @@ class PoolSpec:
     """What its spot nodes may be of, the planned type first and then by price; empty where there is no other."""
     each_asks_one: bool = True
     """Whether every pod in slots asks for one of them, and by its resources: not for several, nor by a claim."""
+    role: str = ""
+    """Whose nodes they are, of a service that computes prompts and answers apart: of `prefill` or of `decode`."""
     also_elsewhere: bool = False
     """Whether another provider has nodes of the same type and region here, so that names tell the provider too."""
 
@@ -228,7 +232,13 @@ class PoolSpec:
         held = "spot" if self.spot else "block" if self.blocks else "on-demand"
         use = "runs" if self.empties else "services"
         cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
-        parts = [cut, use, str(self.one_in) if self.one_in else "", self.pool.provider if self.also_elsewhere else ""]
+        parts = [
+            cut,
+            use,
+            self.role,
+            str(self.one_in) if self.one_in else "",
+            self.pool.provider if self.also_elsewhere else "",
+        ]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
 
     @property
@@ -291,12 +301,12 @@ def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> t
     Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
     """
     merged: dict[_Need, list[PlacedWorkload]] = defaultdict(list)
-    for workload in placed:
+    for role, workload in _parts(placed):
         cut, place = _cut_slots(workload), workload.place
         spot, blocks = place.spot is not None or place.hedge is not None, place.blocks is not None
         one_in = 0 if place.hedge is None else place.hedge.one_in
         site = None if cut is None else cut.site
-        need = _Need(place.pool.nodes, spot, blocks, workload.runs_to_end, site, one_in, place.overflow)
+        need = _Need(place.pool.nodes, spot, blocks, workload.runs_to_end, site, one_in, place.overflow, role)
         merged[need].append(workload)
     providers: dict[tuple[str, str], set[str]] = defaultdict(set)
     for need in merged:
@@ -320,6 +330,17 @@ class _Need(NamedTuple):
     site: Site | None
     one_in: int
     overflow: OverflowTo | None
+    role: str
+
+
+def _parts(placed: Iterable[PlacedWorkload]) -> Iterator[tuple[str, PlacedWorkload]]:
+    """Yield each workload, and one that computes prompts and answers apart twice, with the role of each part."""
+    for workload in placed:
+        if workload.place.split is None:
+            yield "", workload
+        else:
+            for role, half in zip((PREFILL, DECODE), workload.place.halves, strict=True):
+                yield role, replace(workload, place=half)
 
 
 def _cut_slots(workload: PlacedWorkload) -> SharedPool | None:
@@ -357,6 +378,7 @@ def _spec(need: _Need, members: Sequence[PlacedWorkload]) -> PoolSpec:
         nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
         one_in=need.one_in,
         overflow=need.overflow,
+        role=need.role,
         actions=tuple(actions[name] for name in sorted(actions)),
         workloads=tuple(sorted(workload.name for workload in members)),
         each_asks_one=all(_asks_one(workload) for workload in members),

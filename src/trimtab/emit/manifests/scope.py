@@ -33,11 +33,12 @@ class Scope:
     away: Mapping[str, tuple[Action, Relocate]]
     """Workloads that the plan moves to another region or cloud, whether or not that is emitted: their nodes are not here."""
 
-    def spec(self, workload: str) -> PoolSpec | None:
-        """Return the pool that a workload will run on, where Karpenter can make it, or a node group."""
+    def spec(self, workload: str, role: str = "") -> PoolSpec | None:
+        """Return the pool that a workload, or its part of a role, will run on, where Karpenter can make it, or a node group."""
         for spec in self.specs:
             owner = node_class(spec.pool.provider, self.facts)
-            if workload in spec.workloads and (by_hand(spec) is None if spec.by_group else owner is not None):
+            is_made = by_hand(spec) is None if spec.by_group else owner is not None
+            if workload in spec.workloads and spec.role == role and is_made:
                 return spec
         return None
 

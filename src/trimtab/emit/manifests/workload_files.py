@@ -50,6 +50,8 @@ from trimtab_runtime.policies.checkpointing import REQUEUE_EXIT_CODE
 def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
     for name, placed in sorted(scope.here.items()):
+        if placed.place.split is not None:
+            continue  # its pods are other ones: `split_files`
         known, spec = placed.known, scope.spec(name)
         asked, replicas = gpu_ask(placed, spec), placed.set_replicas
         if scope.waits_for_nodes(name) or (

@@ -270,7 +270,7 @@ def _merge_patch(
         about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
     if nodes is not None or fills_nodes:
         about_nodes = {} if nodes is None else _on_nodes(known, nodes)
-        pod = {**(_together(known) if fills_nodes else {}), **about_nodes}
+        pod = {**(beside_own_pods(known) if fills_nodes else {}), **about_nodes}
         stay = {} if nodes is None else _stays(known, nodes)
         body["spec"] = _of_pods(known, {**stay, "spec": pod}, about)
     return yaml.safe_dump(body, sort_keys=False)
@@ -330,7 +330,7 @@ def stays_put(nodes: PoolSpec) -> dict[str, Plain]:
     return {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
 
 
-def _together(known: WorkloadFacts) -> dict[str, Plain]:
+def beside_own_pods(known: WorkloadFacts) -> dict[str, Plain]:
     """Return what makes kube-scheduler put a new replica on the node with most of them, as replays do.
 
     By default it takes the emptiest by CPU and memory. It scores InterPodAffinity twice as much (Kubernetes 1.34,

@@ -42,6 +42,7 @@ PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
         "capacity-block": "Book machines ahead for fixed days, at a lower price",
         "closed-hours": "Turn the service off in hours without users",
         "commitment": "Agree to pay for machines for a longer time, at a lower price",
+        "disaggregation": "Read questions on one kind of machine and write answers on another, each as many as it takes",
         "faster-start": "Have copies of the service ready sooner, so that fewer stand by",
         "gpu-count": "Give each job fewer GPUs, because it does not use the others",
         "idle-release": "Give machines back when nothing runs on them",

@@ -10,7 +10,7 @@ cover.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, JobsObservation, Workload
 from trimtab.fleet.reach import offerings_for
+from trimtab.fleet.token_work import in_tokens
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.ledger.commitments import Commitment
-from trimtab.levers import gpu_count
+from trimtab.levers import disaggregation, gpu_count
 from trimtab.levers.batching import profile_here
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import places
@@ -92,7 +93,7 @@ def _least(ask: LeverRequest, off_frac: float, *, strict: bool) -> int:
     here = ask.market.rate(ask.workload.pool) / ask.workload.gpus_per_node / S_PER_HR * gpu_seconds * off_frac
     # a place too slow for one request at a time may do in batches
     able = [way for way in places(ask) if gain > 1 or ask.evaluator.hopeless(way) is None]
-    usual = min([here, *(_cost_at(ask, way, gpu_seconds, gain) for way in able)])
+    usual = min([here, *(_cost_at(ask, way, gpu_seconds, gain) for way in able), *_costs_apart(ask)])
     return int(usual + sum(_least_of_type(ask, gpu, used_s, off_frac, able) for gpu, used_s in other_types.items()))
 
 
@@ -129,6 +130,20 @@ def _cost_at(ask: LeverRequest, way: Deployment, gpu_seconds: float, gain: float
     else:
         rate = _gpu_rate(ask, place) * min(1.0, place.gpus_per_pod / _gpus_used(workload))
     return besides + rate * gpu_seconds / speed
+
+
+def _costs_apart(ask: LeverRequest) -> Iterator[float]:
+    """Yield a lower bound of a service's cost with prefill and decode apart by pair of nodes: their tokens at full load."""
+    splits, service = ask.once(disaggregation.pairs), ask.workload.service
+    if isinstance(splits, str) or service is None:
+        return
+    for split in splits:
+        total = 0.0
+        for half in split.halves.values():
+            requests = float(np.nansum(in_tokens(service, half.scaling.tokens).arrivals))
+            rate = _best_gpu_rate(ask, half.nodes.pool) / half.nodes.gpus_per_node / S_PER_HR
+            total += requests / (half.replica_req_s * half.nodes.speed.high) * half.gpus * rate
+        yield total
 
 
 def _batching_gain(ask: LeverRequest) -> float:

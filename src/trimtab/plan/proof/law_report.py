@@ -92,7 +92,7 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
             for scaler in sorted(alike, key=lambda scaler: -scaler.hpa.target_frac)
         )
         way = next((candidate for candidate in ways if other.keeps_targets(candidate)), None)
-    elif unscaled.batching is not None or unscaled.holding is not None:
+    elif unscaled.batching or unscaled.holding or unscaled.split:
         return None
     else:
         way = next(iter(replica_count.LEVER.ways(unscaled, LeverRequest(evaluator=other, market=market))), None)

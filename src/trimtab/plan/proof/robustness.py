@@ -310,7 +310,7 @@ def _scaled(planned: Planned) -> list[Case]:
     return [
         planned.cases[name]
         for name, deployment in sorted(planned.deployments.items())
-        if isinstance(deployment.scaling, SetReplicaPolicy)
+        if isinstance(deployment.scaling, SetReplicaPolicy) or deployment.split is not None
     ]
 
 

@@ -16,6 +16,8 @@ import numpy as np
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import (
+    DECODE,
+    PREFILL,
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,
@@ -36,10 +38,12 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     ShortenStart,
+    SplitServing,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
     WorkloadEffect,
+    part_of,
 )
 from trimtab.fleet.declared_models import declared_format
 from trimtab.fleet.market import Market
@@ -101,6 +105,8 @@ def _of_workload(
             return _share(held, {use.pool for use in held if use.pool.nodes == pool.nodes})
         case OverflowTo(pool=pool, further=further):
             return _both_types(held, pool.instance_type, further.pool.instance_type)
+        case SplitServing():
+            return _apart(then, fleet)
         case UseSlots():
             return _sharing(effect, then, held)
         case SetCapacityType() | HedgeOnSpot():
@@ -144,6 +150,15 @@ def _both_types(held: PoolUses, first: str, behind: str) -> float:
     if all(use.pool.instance_type != behind for use in held):
         return 0.0
     return _share(held, {use.pool for use in held if use.pool.instance_type in (first, behind)})
+
+
+def _apart(then: WorkloadUse | None, fleet: Fleet) -> float:
+    """Return the share of GPU time that prefill and decode hold beside the replicas of before; 0 where either is not there."""
+    if then is None:
+        return 0.0
+    seconds = {workload.name: float(workload.gpu_seconds.sum()) for workload in fleet.workloads}
+    parts = [seconds.get(part_of(then.workload, role), 0.0) for role in (PREFILL, DECODE)]
+    return sum(parts) / (sum(parts) + seconds.get(then.workload, 0.0)) if all(parts) else 0.0
 
 
 def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> float:

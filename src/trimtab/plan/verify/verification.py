@@ -25,12 +25,16 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.prices import Price
 from trimtab.deployment.effects import (
+    DECODE,
+    PREFILL,
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     HedgeOnSpot,
     ReleaseNodes,
     SetCapacityType,
+    SplitServing,
+    part_of,
 )
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
@@ -233,7 +237,7 @@ def verify(
 
     `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider.
     """
-    now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
+    now, now_rates = (_with_parts(baseline_of(fleet, market), plan) for market in (market_then, market_now))
     former = {use.workload: use for use in then.workloads}
     growth = {use.workload: growth_of(former[use.workload], use) for use in now.workloads if use.workload in former}
     enacted = {
@@ -263,6 +267,28 @@ def verify(
         drifts=drifts(plan, fleet, market_now, settings),
         purchases=purchases(fleet, market_now, plan, settings),
     )
+
+
+def _with_parts(now: Baseline, plan: Plan) -> Baseline:
+    """Return a baseline in which prefill and decode count for the service that the plan divided; its requests are decode's."""
+    uses = {use.workload: use for use in now.workloads}
+    for action in plan.actions:
+        for change in action.changes:
+            parts = [uses.get(part_of(change.subject, role)) for role in (PREFILL, DECODE)]
+            if not isinstance(change.effect, SplitServing) or parts[-1] is None:
+                continue
+            before, decode = uses.get(change.subject), parts[-1]
+            together = [use for use in (before, *parts) if use is not None]
+            done = together[0] if before is not None and before.mean_work_per_hr > decode.mean_work_per_hr else decode
+            uses[change.subject] = replace(
+                done,
+                workload=change.subject,
+                uses=tuple(held for use in together for held in use.uses),
+                held_still=all(use.held_still for use in together),
+            )
+            for role in (PREFILL, DECODE):
+                uses.pop(part_of(change.subject, role), None)
+    return replace(now, workloads=tuple(uses.values()))
 
 
 def growth_of(then: WorkloadUse, now: WorkloadUse) -> float:

@@ -55,6 +55,12 @@ from trimtab.replay.outcomes.service_outcome import (
     service_outcome,
 )
 from trimtab.replay.outcomes.service_replays import ServiceReplays
+from trimtab.replay.outcomes.split_outcome import (
+    split_outcome,
+    split_seconds_placed,
+    split_under_stress,
+    too_slow_apart,
+)
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, cluster_of
 from trimtab.units import S_PER_HR, usd
 
@@ -252,9 +258,9 @@ class Evaluator:
         quotas = quotas_of(self.case.settings.limits.quotas)
         if not quotas:
             return place
-        behind = place.pool if place.overflow is None else place.overflow.further.pool
-        nodes = quota_of_pools(quotas, {place.pool, behind})
-        further = None if place.overflow is None else nodes.get(behind)
+        behind = place.further_pool
+        nodes = quota_of_pools(quotas, {place.pool, behind or place.pool})
+        further = None if behind is None else nodes.get(behind)
         return replace(place, quota_nodes=nodes.get(place.pool), further_quota_nodes=further)
 
     def under(self, settings: Settings) -> Evaluator:
@@ -305,6 +311,8 @@ class Evaluator:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
         workload, placed = self.case.workload, self._at(deployment)
         place = placed.place
+        if place.split is not None:
+            return too_slow_apart(self.case, place)
         # all that it depends on: the same for the many ways of holding replicas at one place
         shape = (place.shared is None, place.gpus_per_node, place.resized, place.holding is None)
         if shape not in self._too_cramped:
@@ -347,7 +355,7 @@ class Evaluator:
         """
         seen = self._as_replayed(deployment)
         answered = seen in self._known or seen in self._judged or seen in self._refused
-        if self.case.workload.kind is not WorkloadKind.SERVING or answered:
+        if self.case.workload.kind is not WorkloadKind.SERVING or answered or seen.split is not None:
             return None
         if seen not in self._least:
             # it says nothing of targets, and holds neither prices nor limits
@@ -371,7 +379,8 @@ class Evaluator:
         if self.case.workload.kind is not WorkloadKind.SERVING:
             return None
         seen = self._as_replayed(deployment)
-        return seconds_placed(self.case, seen, self._replays, kept_s=kept_s, spreads=spreads, moves=moves)
+        placed = seconds_placed if seen.split is None else split_seconds_placed
+        return placed(self.case, seen, self._replays, kept_s=kept_s, spreads=spreads, moves=moves)
 
     def replayed(self) -> Replayed:
         """Return all that was replayed so far."""
@@ -469,7 +478,8 @@ class Evaluator:
             if both is not None:
                 (self._judged if both.stopped else self._known)[seen] = both
                 return False
-            refused = self._kept_refused(seen) or outcome_under_stress(self.case, seen, self._replays)
+            under_stress = outcome_under_stress if seen.split is None else split_under_stress
+            refused = self._kept_refused(seen) or under_stress(self.case, seen, self._replays)
             if refused is None or not self._misses(deployment, refused):
                 return False
             self._refused[seen] = refused
@@ -484,7 +494,8 @@ class Evaluator:
     def _replay(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
         match self.case.workload.kind:
             case WorkloadKind.SERVING:
-                return service_outcome(self.case, seen, self._replays, may_stop=may_stop)
+                replayed = service_outcome if seen.split is None else split_outcome
+                return replayed(self.case, seen, self._replays, may_stop=may_stop)
             case WorkloadKind.EXPERIMENT | WorkloadKind.TRAINING | WorkloadKind.BATCH | WorkloadKind.EVALUATION:
                 if self.case.workload.jobs is not None:
                     return jobs_outcome(self.case, seen)

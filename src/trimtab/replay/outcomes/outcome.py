@@ -140,7 +140,7 @@ class Outcome:
     booked_used_frac: float | None = None
     """The share of the booked node-seconds that runs used."""
     further: IntArray | None = None
-    """Node-seconds per hour (n_hours,) on nodes of another type behind its own; None where there are none."""
+    """Node-seconds per hour (n_hours,) on nodes behind its own, or on those of prefill; None where there are none."""
     gpus: IntArray | None = None
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
     replicas: IntArray | None = None
@@ -171,8 +171,9 @@ class Outcome:
                 by_pool[held.pool] = self.spot
         if place.blocks is not None and self.booked is not None:
             by_pool[place.blocks.pool] = self.booked
-        if place.overflow is not None and self.further is not None:
-            by_pool[place.overflow.further.pool] = self.further
+        if place.further_pool is not None and self.further is not None:
+            there = place.further_pool
+            by_pool[there] = self.further + by_pool.get(there, 0)
         return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
 
     def slots(self, place: Placement) -> dict[SharedPool, IntArray]:

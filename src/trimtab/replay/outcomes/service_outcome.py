@@ -234,7 +234,8 @@ def felt_by_service(case: Case, place: Placement, stress: Stress) -> Stress:
 
     Replicas that are there from the first step to the last start nowhere and follow no metric.
     """
-    scaled, hedged = isinstance(place.scaling, SetReplicaPolicy), place.hedge is not None
+    scaled = isinstance(place.scaling, SetReplicaPolicy) or place.split is not None
+    hedged = place.hedge is not None
     starts = scaled or hedged or isinstance(place.holding, SetSchedule) or not _replicas(case, place)
     return Stress(
         speed=stress.speed,

@@ -89,6 +89,11 @@ class ServiceReplays:
     _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _drawn: FloatArray | None = None
+    _parts: dict[str, ServiceReplays] = field(default_factory=dict)
+
+    def of_part(self, name: str) -> ServiceReplays:
+        """Return the replays of a part of the service that has a demand and replicas of its own."""
+        return self._parts.setdefault(name, ServiceReplays())
 
     def drawn(self, demand: ServiceObservation, seed: Sequence[int]) -> FloatArray:
         """Return the service's arrivals by decision, gaps filled, drawn once for all that it is replayed under."""
@@ -205,6 +210,8 @@ class ServiceReplays:
         self._least_runs.clear()
         self._mean_demand.clear()
         self._drawn = None
+        for part in self._parts.values():
+            part.forget_histories()
 
     def forget(self) -> None:
         """Drop what is kept; what is asked for again is replayed again."""
@@ -212,6 +219,7 @@ class ServiceReplays:
         self._expected.clear()
         self._stressed.clear()
         self._hedged.clear()
+        self._parts.clear()
 
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
