@@ -29,6 +29,7 @@ from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.fleet.token_work import TokenAmounts, TokenRule, TokenUse
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.audit import Audit, HeatMap
+from trimtab.plan.commitments.known_rates import KnownRates
 from trimtab.plan.model import (
     Action,
     ActionProof,
@@ -665,6 +666,11 @@ def example_audit() -> Audit:
             ),
         ),
         unjudged=(Unjudged(workload="notebooks/chen", micro_usd=fit_micro(1_958.35), reason="no GPU readings"),),
+        committed_rates=KnownRates(
+            on_demand_usd_mo=61_400.5,
+            unjudged_usd_mo=9_210.25,
+            unjudged_pools=(Pool("aws", "p5.48xlarge", "us-east-1"),),
+        ),
         plan=plan,
         proof=proof(before=before, after=round(before * 0.4021)),
         heat_map=heat_map(),

@@ -25,6 +25,7 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.from_audit.bill import (
     broken_part,
+    committed_rates_part,
     coverage_part,
     hygiene_part,
     long_tail_part,
@@ -76,6 +77,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         tokens=token_cost_parts(audit),
         long_tail=tuple(long_tail_part(row, window_hr) for row in audit.long_tail),
+        committed_rates=None if audit.committed_rates is None else committed_rates_part(audit.committed_rates),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )
 

@@ -313,6 +313,16 @@ def _sunk(owned: OwnedPart | OwnedSpendPart) -> str:
     return f"; {dollars(owned.sunk_usd_mo)} a month are sunk until it ends" if owned.sunk_usd_mo else ""
 
 
+def without_committed_rate(unjudged_usd_mo: float, on_demand_usd_mo: float) -> tuple[str, ...]:
+    """Say how much of the use on demand could not be judged for lack of any committed rate; nothing where all could be."""
+    if unjudged_usd_mo <= 0:
+        return ()
+    return (
+        f"{percent(unjudged_usd_mo / on_demand_usd_mo)} of the use on demand, {dollars(unjudged_usd_mo)} of "
+        f"{dollars(on_demand_usd_mo)} a month, could not be judged: no committed rate is known for it",
+    )
+
+
 def compared_cells(figure: ComparedPart) -> tuple[str, str]:
     """Format a figure of the baseline and of the scenario."""
     unit = FigureUnit(figure.unit)

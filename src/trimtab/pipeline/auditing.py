@@ -49,6 +49,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
+from trimtab.plan.commitments.known_rates import known_rates
 from trimtab.plan.model import Plan
 from trimtab.plan.needed_replays import Workers
 from trimtab.plan.planner import EarlierWork, Planned, judge
@@ -173,6 +174,7 @@ def audited(given: PlanningInput) -> tuple[Audit, ProvenPlan]:
         found,
         plan=_with_preconditions(with_questions_first(found.plan, missing), bundle, opened, planned.cases),
         owned=held,
+        committed_rates=known_rates(fit.usage, opened.selling),
         robustness=stressed,
         undeclared=missing,
         untidy=_untidy(breakages, records, opened, history),

@@ -12,6 +12,7 @@ from trimtab.fleet.model import Coverage
 from trimtab.ledger.arrays import FloatArray
 from trimtab.notebook import ShownInNotebook
 from trimtab.plan.commitments.inventory import CommitmentUse
+from trimtab.plan.commitments.known_rates import KnownRates
 from trimtab.plan.model import CapacityPicture, Plan, Proof
 from trimtab.plan.proof.law_report import LawFinding
 from trimtab.plan.proof.robustness import Robustness
@@ -63,6 +64,8 @@ class Audit(ShownInNotebook):
     """What was broken and untidy over the whole history, with what it cost."""
     long_tail: tuple[TailCost, ...] = ()
     """What stands beside the GPUs: traffic of their nodes, volumes that nothing mounts, GPUs that wait for images or load."""
+    committed_rates: KnownRates | None = None
+    """How much of the fit window's use on demand could not be judged for lack of a committed rate."""
     what_if: WhatIf | None = None
     """A scenario beside the world as it is, where one was asked for."""
 

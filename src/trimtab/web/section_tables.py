@@ -34,6 +34,7 @@ REST = (
     "undeclared",
     "not-worth",
     "unjudged",
+    "rates",
     "limits",
     "held",
     "what-if",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import yaml
@@ -20,7 +20,7 @@ from trimtab.cli.settings import resolve
 from trimtab.emit.blocks import Block, Chart, Drawing, Page, Section, bullets
 from trimtab.emit.html.charts import LOAD_LAYERS, load_curve
 from trimtab.emit.html.markup import PHONE_WIDTH, WIDTH, Html
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.words import without_committed_rate
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -154,8 +154,8 @@ def commit_document(report: CommitReport) -> dict[str, object]:
             for key, sheet in parts.items()
         },
         "wanted_rates": list(report.wanted_rates),
-        "on_demand_usd_mo": round(report.on_demand_usd_mo, 2),
-        "unjudged_usd_mo": round(report.unjudged_usd_mo, 2),
+        "on_demand_usd_mo": round(report.known.on_demand_usd_mo, 2),
+        "unjudged_usd_mo": round(report.known.unjudged_usd_mo, 2),
         "held_beside": list(report.held_beside),
     }
 
@@ -169,6 +169,7 @@ _YEARLY = ("on_demand_usd_year", "committed_usd_year")
 def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], fields: Sequence[str] = ()) -> Page:
     """Return the page with some parts of the answer and their columns `fields` (empty: all)."""
     known = report.advice or report.spend
+    unjudged = without_committed_rate(report.known.unjudged_usd_mo, report.known.on_demand_usd_mo)
     return Page(
         brand="trimtab commit",
         title="Commitments",
@@ -182,20 +183,10 @@ def commit_page(fleet: str, report: CommitReport, parts: Sequence[CommitPart], f
                 name="rates",
                 title="No price is known for these, and none is assumed",
                 gloss="ask the provider, and give them with --prices or --offer",
-                blocks=(bullets([*_unjudged(report), *report.wanted_rates]),),
+                blocks=(bullets([*unjudged, *report.wanted_rates]),),
             ),
         ),
     )
-
-
-def _unjudged(report: CommitReport) -> Iterator[str]:
-    """Say how much of the use could not be judged, for lack of any rate; nothing where all could be."""
-    if report.unjudged_usd_mo > 0:
-        yield (
-            f"{percent(report.unjudged_usd_mo / report.on_demand_usd_mo)} of the use on demand, "
-            f"{dollars(report.unjudged_usd_mo)} of {dollars(report.on_demand_usd_mo)} a month, could not be judged: no "
-            "committed rate is known for it"
-        )
 
 
 def _blocks(part: CommitPart, report: CommitReport, fields: Sequence[str]) -> tuple[Block, ...]:

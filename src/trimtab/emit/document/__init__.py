@@ -11,6 +11,7 @@ from typing import Literal
 
 from trimtab.emit.document.bill import (
     BrokenPart,
+    CommittedRatesPart,
     CoveragePart,
     HygienePart,
     LongTailPart,
@@ -174,6 +175,9 @@ class AuditDocument(Part):
     """Token costs of services whose tokens were read, largest share of the bill first."""
     long_tail: tuple[LongTailPart, ...] = ()
     """Costs beside the GPUs, most expensive first; not part of the bill of nodes, except for waiting GPUs."""
+    committed_rates: CommittedRatesPart | None = None
+    """How much of the use on demand could not be judged for lack of a committed rate; null in documents made before this was
+    computed."""
     what_if: WhatIfPart | None = None
     """A scenario beside the baseline; null if none was requested."""
 

@@ -208,6 +208,17 @@ class UnjudgedPart(Part):
     """Why it could not be judged."""
 
 
+class CommittedRatesPart(Part):
+    """How much of the fit window's use on demand has a committed rate that is known."""
+
+    on_demand_usd_mo: float
+    """What that use costs a month on demand, at the prices of the plan."""
+    unjudged_usd_mo: float
+    """The part on nodes of which no committed rate is known: whether a commitment pays there could not be judged."""
+    unjudged_pools: tuple[str, ...]
+    """Those nodes, most expensive first: type, region and provider."""
+
+
 class OwnedPart(Part):
     """An active commitment, judged on usage in the fit window."""
 

@@ -11,6 +11,7 @@ from trimtab.diagnose.token_cost import TokenCharge
 from trimtab.diagnose.untidy import Cost, CostlyBreakage, CostlyOffence
 from trimtab.emit.document.bill import (
     BrokenPart,
+    CommittedRatesPart,
     CoveragePart,
     FoundPart,
     HygienePart,
@@ -31,6 +32,7 @@ from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
+from trimtab.plan.commitments.known_rates import KnownRates
 from trimtab.units import TOKENS_PER_MTOK, apportion, cents, micro_usd, per_month, usd_cents
 
 _GPU_HOUR_DIGITS = 2
@@ -202,6 +204,15 @@ def verdict_part(verdict: Verdict) -> VerdictPart:
 def unjudged_part(row: Unjudged, window_hr: int) -> UnjudgedPart:
     """Return the part of a workload that no plan was made for; `window_hr` are the hours that its cost is of."""
     return UnjudgedPart(workload=row.workload, usd_mo=month_usd(row.micro_usd, window_hr), reason=row.reason)
+
+
+def committed_rates_part(known: KnownRates) -> CommittedRatesPart:
+    """Return the part of what could not be judged for lack of a committed rate."""
+    return CommittedRatesPart(
+        on_demand_usd_mo=round(known.on_demand_usd_mo, 2),
+        unjudged_usd_mo=round(known.unjudged_usd_mo, 2),
+        unjudged_pools=tuple(str(pool) for pool in known.unjudged_pools),
+    )
 
 
 def owned_parts(held: Sequence[CommitmentUse]) -> tuple[OwnedPart, ...]:

@@ -26,7 +26,19 @@ from trimtab.emit.sections.plan import (
     unjudged_blocks,
 )
 from trimtab.emit.sections.proof import laws_blocks, proof_blocks, robustness_blocks, what_if_blocks
-from trimtab.emit.words import GLOSSARY, days, joint_interval, kept_words, limit_line, moving_in, owned_lines
+from trimtab.emit.words import (
+    GLOSSARY,
+    days,
+    joint_interval,
+    kept_words,
+    limit_line,
+    moving_in,
+    owned_lines,
+    without_committed_rate,
+)
+
+_BRIEF_RATES = 9
+"""The share, and the nodes that cost most."""
 
 Made = Callable[[AuditDocument], Sequence[Block]]
 
@@ -93,6 +105,12 @@ def audit_sections(
         ),
         ("not-worth", "Not worth doing", "judged and refused", not_worth_blocks),
         ("unjudged", "Not judged", _unjudged_gloss(document), unjudged_blocks),
+        (
+            "rates",
+            "No committed rate is known",
+            "whether a commitment pays there is not known; ask the provider, and give the rate with --prices",
+            _rates_blocks,
+        ),
         ("limits", "Limits", "limits on the plan, and what each costs", _limits_blocks),
         ("held", "Commitments held", "judged on usage before the plan", _held_blocks),
         ("proof", "The proof", "replayed on history that the planner never saw", proof_blocks),
@@ -163,6 +181,15 @@ def _unjudged_gloss(document: AuditDocument) -> str:
     total = sum(row.usd_mo for row in document.unjudged)
     share = total / document.bill_usd_mo if document.bill_usd_mo else 0.0
     return f"{percent(share, 1)} of the bill; left unchanged"
+
+
+def _rates_blocks(document: AuditDocument) -> list[Block]:
+    """Return how much could not be judged for lack of a committed rate, and on which nodes."""
+    known = document.committed_rates
+    if known is None or not known.unjudged_pools:
+        return []
+    share = without_committed_rate(known.unjudged_usd_mo, known.on_demand_usd_mo)
+    return [bullets([*share, *known.unjudged_pools], brief=_BRIEF_RATES)]
 
 
 def _limits_blocks(document: AuditDocument) -> list[Block]:

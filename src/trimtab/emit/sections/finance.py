@@ -292,6 +292,13 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
             strong("Not looked into"),
             f": {dollars(left_usd)} a month of work that too little is known about. It stays as it is.",
         )
+    rates = document.committed_rates
+    if rates is not None and rates.unjudged_usd_mo > 0:
+        yield (
+            strong("No committed rate known"),
+            f": {dollars(rates.unjudged_usd_mo)} of the {dollars(rates.on_demand_usd_mo)} a month that machines on demand "
+            "cost. Whether a commitment pays for them is not known; a quote from the provider would tell.",
+        )
     yield (
         strong("Prices"),
         " are those of the price list on the day of the audit, or your own rates if you gave them. An invoice also has taxes, "

@@ -29,11 +29,11 @@ from trimtab.levers.commit_advice import (
     advise,
     backing,
     layers,
-    listed_offer,
     return_of,
 )
 from trimtab.levers.commitments import plan_rates_by_provider
 from trimtab.plan.commitments.inventory import CommitmentUse, Owned, inventory, running, unpriced
+from trimtab.plan.commitments.known_rates import KnownRates, known_rates, offers_for, on_demand_pools, wanted_rates
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, per_month, usd
 
 
@@ -222,7 +222,6 @@ def _returned(recent: Usage, plan: Commitment, market: Market) -> tuple[float, f
     return 1 - priced.unused / paid if paid else 0.0, per_month(usd(replaced), recent.hours)
 
 
-TERMS_YEARS = (1, 3)
 AS_IT_WAS = (
     "use as it was: what the plan's other actions would take away is not taken off, so it is not what the plan buys"
 )
@@ -242,10 +241,8 @@ class CommitReport:
     spend: tuple[SpendAdvice, ...]
     wanted_rates: tuple[str, ...]
     """Rates that no table has and that a person is asked for."""
-    on_demand_usd_mo: float
-    """What the use would cost on demand."""
-    unjudged_usd_mo: float
-    """The part of that on pools of which no committed rate is known, neither of nodes nor of spend: nothing is said of it."""
+    known: KnownRates
+    """How much of the use could not be judged for lack of a rate."""
     held_beside: tuple[str, ...] = ()
     """What is held beside commitments to machines, and what of an inventory was left out, with why."""
 
@@ -289,11 +286,7 @@ def commit_report(
     What commitments to spend that are held already cover is no demand for reservations.
     """
     usage, day, cover_most_frac = use.usage, question.day, question.cover_most_frac
-    pools = [
-        pool
-        for pool in usage.pools
-        if pool.capacity_type is CapacityType.ON_DEMAND and question.instance_type in (None, pool.instance_type)
-    ]
+    pools = on_demand_pools(usage, question.instance_type)
     rates = market.rates(usage.pools)
     held = [commitment for _, commitment in running(owned, usage.pools, market, day)]
     have = nodes_committed(held)
@@ -312,12 +305,6 @@ def commit_report(
                 found = replace(found, layers=use.ordered.get(pool, ()))
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
-    on_demand = {
-        pool: per_month(
-            float(usage.node_seconds[row_of[pool]].sum()) / S_PER_HR * rates[pool] / MICRO_PER_USD, use.window.hours
-        )
-        for pool in pools
-    }
     return CommitReport(
         window=use.window,
         basis=use.basis,
@@ -334,43 +321,9 @@ def commit_report(
             cover_most_frac=cover_most_frac,
         ),
         wanted_rates=wanted_rates(pools, market, question.quotes),
-        on_demand_usd_mo=sum(on_demand.values()),
-        unjudged_usd_mo=sum(
-            usd_mo
-            for pool, usd_mo in on_demand.items()
-            if not offers_for(pool, market, question.quotes) and not _plan_rate_is_known(pool, market)
-        ),
+        known=known_rates(usage, market, question.quotes, instance_type=question.instance_type),
         held_beside=(*unpriced(owned, usage.pools, market, day), *held_beside),
     )
-
-
-def offers_for(pool: Pool, market: Market, quotes: Sequence[CommitmentPrice]) -> tuple[CommitmentPrice, ...]:
-    """Return every commitment known for a pool, list rates first, then what a person was quoted."""
-    listed = market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
-    return (
-        *(listed_offer(pool, price) for price in listed if price.option.commits_nodes),
-        *(offer for offer in quotes if offer.pool == pool),
-    )
-
-
-def _plan_rate_is_known(pool: Pool, market: Market) -> bool:
-    return any(market.plan_rates([pool], option) for option in BuyingOption if option.commits_spend)
-
-
-def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[CommitmentPrice]) -> tuple[str, ...]:
-    """Name the rates that are not known: a term of a pool, its price with something paid upfront, or under a savings plan."""
-    wanted = []
-    for pool in pools:
-        known = offers_for(pool, market, quotes)
-        terms = {offer.term_years for offer in known}
-        missing = [f"{years} year{'s' if years > 1 else ''}" for years in TERMS_YEARS if years not in terms]
-        if not any(offer.upfront_usd > 0 for offer in known):
-            missing.append("anything paid upfront")
-        if not _plan_rate_is_known(pool, market):
-            missing.append("a savings plan")
-        if missing:
-            wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
-    return tuple(wanted)
 
 
 def _return(offer: CommitmentPrice, advice: Advice, question: Question) -> Return:
