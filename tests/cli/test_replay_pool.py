@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from trimtab.cli.replay import command
-from trimtab.cli.replay.pool import pool_report, write_pool_files
+from trimtab.cli.replay.pool import pool_facts, pool_report, write_pool_files
 from trimtab.errors import InputError, UsageError
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
@@ -82,6 +83,44 @@ def test_own_replicas_are_replayed_and_written_with_their_router(tmp_path):
     text = next(tmp_path.glob("pool-*.yaml")).read_text()
     assert "own replicas, at most 16" in text
     assert "kind: ScaledObject" in text
+
+
+def test_own_replicas_ask_the_prometheus_of_the_cluster_file(tmp_path):
+    # the same file serves `emit`: what it says of workloads is not read here
+    said = tmp_path / "cluster.yaml"
+    said.write_text(
+        "prometheus_url: http://prometheus.observe.svc:9091\nprometheus_auth: cluster/prom\n"
+        "rule_labels: {release: observe}\nworkloads: {prod/other: {server: vllm}}\n"
+    )
+    declared = small_models({**SHARING, "model": "Qwen/Qwen3-4B"})
+    found = pool_report(declared, Settings(), lambda text, share: None, own_replicas=True)
+
+    write_pool_files(found, tmp_path / "pool", pool_facts(said))
+
+    objects = [one for one in yaml.safe_load_all(next((tmp_path / "pool").glob("*.yaml")).read_text()) if one]
+    triggers = [one["spec"]["triggers"][0] for one in objects if one["kind"] == "ScaledObject"]
+    assert {trigger["metadata"]["serverAddress"] for trigger in triggers} == {"http://prometheus.observe.svc:9091"}
+    assert {trigger["authenticationRef"]["name"] for trigger in triggers} == {"prom"}
+    (monitor,) = (one for one in objects if one["kind"] == "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "observe"
+
+
+def test_a_cluster_file_that_wants_another_autoscaler_is_refused(tmp_path):
+    said = tmp_path / "cluster.yaml"
+    said.write_text("autoscaler: hpa\n")
+
+    with pytest.raises(UsageError, match=r"cluster\.yaml: autoscaler: hpa"):
+        pool_facts(said)
+
+
+@pytest.mark.parametrize("more", [[], ["--pool"], ["--pool", "--own-replicas"]])
+def test_a_cluster_file_goes_with_written_own_replicas(tmp_path, more):
+    said = tmp_path / "cluster.yaml"
+    said.write_text("prometheus_url: http://prometheus.observe.svc:9091\n")
+
+    answer = CliRunner().invoke(command, ["--demo", "three-small-models", *more, "--cluster", str(said)])
+
+    assert "--emit-pool DIR" in str(answer.exception)
 
 
 def test_own_replicas_without_a_pool_are_refused():

@@ -118,6 +118,10 @@ class ReplayOptions:
     emit_pool: Path | None = option(
         "--emit-pool", type=NEW_FOLDER, metavar="DIR", help="With --pool: write the pods of the shared GPUs here."
     )
+    cluster_file: Path | None = option(
+        "--cluster", type=FILE, metavar="FILE",
+        help="With --own-replicas and --emit-pool: the cluster's Prometheus and its labels (YAML, as for emit).",
+    )  # fmt: skip
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
 
@@ -143,7 +147,7 @@ def command(options: ReplayOptions) -> None:
       trimtab replay fleet/ --policy hpa:70 --spot one-in-4 --spot all --loss 0.1/hr
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
-      trimtab replay fleet/ --pool --own-replicas --emit-pool pool/
+      trimtab replay fleet/ --pool --own-replicas --emit-pool pool/ --cluster cluster.yaml
     """
     from trimtab.cli.replay.page import capacity_picture, lines, replay_page
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace, spot_asked
@@ -161,6 +165,10 @@ def command(options: ReplayOptions) -> None:
         raise UsageError("--emit-pool writes what --pool chooses: add --pool")
     if options.own_replicas:
         raise UsageError("--own-replicas is a rule of --pool: add --pool")
+    if options.cluster_file is not None:
+        raise UsageError(
+            "--cluster says where the files of --pool find Prometheus: add --pool --own-replicas --emit-pool DIR"
+        )
     with progress_bar(quiet=options.quiet) as tell:
         tell("reading the fleet", 0.0)
         if options.demo_trace is not None and is_short(options.demo_trace):
@@ -185,19 +193,24 @@ def command(options: ReplayOptions) -> None:
 
 def _write_pool(options: ReplayOptions) -> None:
     """Write which services could share GPUs in turns; text only."""
-    from trimtab.cli.replay.pool import pool_report, write_pool_files
+    from trimtab.cli.replay.pool import pool_facts, pool_report, write_pool_files
     from trimtab.fleet.settings import Settings
 
     if options.demo_trace is not None:
         raise UsageError("--pool needs services with a model each: give a bundle's folder or --demo")
     if options.answer.output_format is not Format.TABLE:
         raise UsageError("--pool is written as text; leave -o out")
+    if options.cluster_file is not None and not (options.own_replicas and options.emit_pool):
+        raise UsageError(
+            "--cluster goes with --own-replicas and --emit-pool DIR: no other file of a pool asks Prometheus"
+        )
+    facts = pool_facts(options.cluster_file)
     with progress_bar(quiet=options.quiet) as tell:
         bundle = _opened(options.bundle, options.demo, None)
         report = pool_report(bundle, Settings(), tell, own_replicas=options.own_replicas)
     lines = list(report.lines)
     if options.emit_pool is not None:
-        lines.append(write_pool_files(report, options.emit_pool))
+        lines.append(write_pool_files(report, options.emit_pool, facts))
     write("\n".join(lines) + "\n", options.answer.out)
 
 

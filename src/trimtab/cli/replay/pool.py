@@ -12,7 +12,8 @@ import numpy as np
 
 from trimtab.catalog import Gpu, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.emit.manifests.facts import EmitFacts
+from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_wide
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.model_pools import PoolMember, SharedGpu, missing_models, pool_files
 from trimtab.emit.manifests.own_replicas import SEEN_LATE_S, OwnReplicas
 from trimtab.errors import InputError, UsageError
@@ -22,6 +23,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Target, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
+from trimtab.inputs.files import read_text
 from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.pooling import (
     ASLEEP_GIB,
@@ -124,13 +126,29 @@ def pool_report(
     return PoolReport(policy=policy, lines=tuple(lines), gpus=tuple(gpus), not_written=tuple(missing))
 
 
-def write_pool_files(report: PoolReport, folder: Path) -> str:
+def pool_facts(cluster_file: Path | None) -> EmitFacts:
+    """Return what a cluster file says of the cluster as a whole, else its defaults.
+
+    Raises BundleError for a faulty file, and UsageError where it asks for another autoscaler than the one that is written.
+    """
+    if cluster_file is None:
+        return EmitFacts()
+    facts = with_cluster_wide(EmitFacts(), parse_cluster_file(read_text(cluster_file), where=str(cluster_file)))
+    if facts.autoscaler is not Autoscaler.KEDA:
+        raise UsageError(
+            f"{cluster_file}: autoscaler: {facts.autoscaler.value}, but own replicas start from none, which only KEDA can do "
+            "here: leave the key out, or --own-replicas"
+        )
+    return facts
+
+
+def write_pool_files(report: PoolReport, folder: Path, facts: EmitFacts | None = None) -> str:
     """Write the pods of the shared GPUs and say where; raises UsageError where a file would be incomplete."""
     if report.not_written:
         raise UsageError("--emit-pool: " + "; ".join(report.not_written))
     if not report.gpus:
         raise UsageError("--emit-pool: no services share a GPU, so there is nothing to write")
-    own = OwnReplicas(policy=report.policy, facts=EmitFacts()) if serves_bursts(report.policy) else None
+    own = OwnReplicas(policy=report.policy, facts=facts or EmitFacts()) if serves_bursts(report.policy) else None
     files = pool_files(report.gpus, own)
     try:
         folder.mkdir(parents=True, exist_ok=True)

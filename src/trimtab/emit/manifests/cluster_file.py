@@ -205,18 +205,8 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
     for instance_type in declared.quota_nodes:
         if instance_type not in types:
             raise UnknownName("instance type of quota_nodes", instance_type, types, where=where)
-    single = (
-        "autoscaler", "node_maker", "prometheus_url", "prometheus_auth", "rule_labels", "scrape_interval_s", "pod_label",
-        "namespace_label",
-    )  # fmt: skip
-    changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
-    if declared.scrape_interval_s is not None:
-        changes["scrape_is_known"] = True
-    classes = {provider: NodeClass(**node_class.model_dump()) for provider, node_class in declared.node_classes.items()}
     return replace(
-        facts,
-        **changes,
-        node_classes={**facts.node_classes, **classes},
+        with_cluster_wide(facts, declared),
         pools=tuple(
             replace(pool, quota_nodes=declared.quota_nodes.get(pool.pool.instance_type, pool.quota_nodes))
             for pool in facts.pools
@@ -226,6 +216,19 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
             for workload in facts.workloads
         ),
     )
+
+
+def with_cluster_wide(facts: EmitFacts, declared: ClusterFile) -> EmitFacts:
+    """Return facts with what a person declared of the cluster as a whole; what concerns a workload or a quota is left."""
+    single = (
+        "autoscaler", "node_maker", "prometheus_url", "prometheus_auth", "rule_labels", "scrape_interval_s", "pod_label",
+        "namespace_label",
+    )  # fmt: skip
+    changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
+    if declared.scrape_interval_s is not None:
+        changes["scrape_is_known"] = True
+    classes = {provider: NodeClass(**node_class.model_dump()) for provider, node_class in declared.node_classes.items()}
+    return replace(facts, **changes, node_classes={**facts.node_classes, **classes})
 
 
 def _scraped(known: WorkloadFacts, scrape_interval_s: int | None) -> WorkloadFacts:

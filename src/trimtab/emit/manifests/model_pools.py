@@ -85,7 +85,8 @@ def _gpu_file(gpu: SharedGpu, own: OwnReplicas | None) -> str:
     if own is not None:
         comment += (
             f"\nA model with {own.policy.own_requests:g} requests at once gets own replicas, at most {own.policy.own_most}.\n"
-            "Needs KEDA, the Prometheus operator (PodMonitor) and kube-state-metrics. Set serverAddress to your Prometheus."
+            "Needs KEDA, the Prometheus operator (PodMonitor) and kube-state-metrics.\n"
+            f"KEDA asks the Prometheus at {own.facts.prometheus_url}; replay --cluster names another."
         )
     namespaces = sorted({_namespace(member.workload) for member in gpu.members})
     if len(namespaces) > 1:
