@@ -11,7 +11,11 @@ from tests.emit.example import example_audit
 from trimtab.cli.audit.run import COLUMNS, render_csv, render_github_comment, render_markdown
 from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.explain import explain_action
+from trimtab.emit.explain import action_lines, explain_action
+from trimtab.emit.html.charts import phone_waterfall, waterfall
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.sections.finance import finance_page
+from trimtab.emit.writers import html, terminal
 from trimtab.emit.writers.comment import marker
 
 
@@ -35,6 +39,43 @@ def renamed(document, **fields):
 )
 def test_a_face_is_as_its_golden_file(document, golden, name, render):
     golden(name, render(document))
+
+
+@pytest.fixture(scope="module")
+def with_cents(document):
+    """A plan whose bill, saving and shares do not add up when each is rounded by itself."""
+    plan = document.plan
+    actions = [action.model_copy(update={"saving_usd_mo": 100.4}) for action in plan.actions]
+    saved, before = round(100.4 * len(actions), 2), 200121.4
+    update = {
+        "actions": tuple(actions),
+        "before_usd_mo": before,
+        "joint_saving_usd_mo": saved,
+        "objective_usd_mo": round(before - saved, 2),
+    }
+    return document.model_copy(update={"bill_usd_mo": before, "plan": plan.model_copy(update=update)})
+
+
+def test_figures_that_stand_together_add_up_and_are_the_same_on_every_face(with_cents):
+    plan = with_cents.plan
+    today, saved, left = round(plan.before_usd_mo), round(plan.joint_saving_usd_mo), plan.shown_bill_usd_mo()
+    assert today - saved == left != round(plan.objective_usd_mo)
+    shares = plan.shown_savings_usd_mo()
+    assert sum(shares.values()) == saved
+    assert set(shares.values()) == {100, 101}
+
+    pages = [audit_page(with_cents), finance_page(with_cents)]
+    for face in [
+        text for page in pages for text in (terminal.write_page(page, width=100, colour=False), html.write_page(page))
+    ]:
+        assert f"${today:,}" in face
+        assert f"${left:,}" in face
+        assert f"{saved:,}" in face
+        assert f"{left + 1:,}" not in face
+    for picture in (waterfall(with_cents), phone_waterfall(with_cents)):
+        assert f">${left:,}<" in picture
+    for action, usd_mo in shares.items():
+        assert f"  {action:<4}{f'${usd_mo}':>9} a month" in action_lines(with_cents)
 
 
 @pytest.mark.parametrize("name", ["a1", "a3", "a8"])

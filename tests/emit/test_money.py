@@ -1,7 +1,16 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.emit.money import dollars, dollars_and_cents, month_cents, month_usd, month_usd_parts, percent
+from trimtab.emit.money import (
+    bill_left,
+    dollars,
+    dollars_and_cents,
+    month_cents,
+    month_usd,
+    month_usd_parts,
+    percent,
+    whole_dollars,
+)
 from trimtab.units import micro_usd
 
 
@@ -40,3 +49,21 @@ def test_amounts_are_shown_as_people_write_them():
     assert dollars_and_cents(-0.001) == "$0.00"
     assert percent(0.4018) == "40%"
     assert percent(None) == "–"
+
+
+@given(st.integers(0, 10**9), st.integers(-(10**9), 10**9))
+def test_the_bill_shown_less_the_saving_shown_is_the_bill_under_the_plan(today_cents, saved_cents):
+    today, then, saved = today_cents / 100, (today_cents - saved_cents) / 100, saved_cents / 100
+
+    left = bill_left(today, then)
+
+    assert left == round(today) - round(saved)
+    assert abs(left - then) <= 1.0
+
+
+@given(st.lists(st.integers(-(10**8), 10**8), max_size=12))
+def test_parts_in_whole_dollars_sum_to_the_total_in_whole_dollars(in_cents):
+    shown = whole_dollars([part / 100 for part in in_cents])
+
+    assert sum(shown) == round(sum(in_cents) / 100)
+    assert all(abs(usd - part / 100) < 1 for usd, part in zip(shown, in_cents, strict=True))

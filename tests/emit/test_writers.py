@@ -34,6 +34,7 @@ from trimtab.emit.blocks import (
 )
 from trimtab.emit.html.markup import Html, tag
 from trimtab.emit.html.style import SCRIPT
+from trimtab.emit.money import whole_dollars
 from trimtab.emit.sections.audit import audit_page
 from trimtab.emit.writers import html, markdown, terminal
 from trimtab.emit.writers.terminal import wrap
@@ -135,8 +136,8 @@ def test_dollars_on_a_screen_sum_to_the_total_shown_wherever_the_cents_do(in_cen
 
     shown = [int(brief_cell(row.cells[1])[0].text.replace(",", "")) for row in whole.rows]
     assert sum(shown) == int(brief_cell(total.cells[1])[0].text.replace(",", ""))
-    asked = [*in_cents[:most], *([sum(in_cents[most:])] if len(in_cents) > most else [])]
-    assert all(abs(dollars - part / 100) < 1 for dollars, part in zip(shown, asked, strict=True))
+    everywhere = whole_dollars([part / 100 for part in in_cents])
+    assert shown == [*everywhere[:most], *([sum(everywhere[most:])] if len(in_cents) > most else [])]
 
 
 def test_figures_that_overlap_are_rounded_each_for_itself():

@@ -120,7 +120,7 @@ def test_the_overview_has_the_figures_of_the_report(client):
     text = client.get("/audits/1").text
 
     document = whole()[0]
-    for amount in (document.bill_usd_mo, document.plan.objective_usd_mo, document.plan.joint_saving_usd_mo):
+    for amount in (document.bill_usd_mo, document.plan.shown_bill_usd_mo(), document.plan.joint_saving_usd_mo):
         assert f"${amount:,.0f}" in text
 
 

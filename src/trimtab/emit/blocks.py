@@ -312,8 +312,20 @@ def brief_table(table: Table) -> Table:
     most = table.brief_rows
     if most is None or len(table.rows) <= most:
         return in_whole_dollars(table)
-    rest = (table.rest,) if table.rest else ()
-    return in_whole_dollars(replace(table, rows=(*table.rows[:most], *rest)))
+    whole = in_whole_dollars(table)
+    rest = (_sum_of_the_rest(table.rest, whole, most),) if table.rest else ()
+    return in_whole_dollars(replace(whole, rows=(*whole.rows[:most], *rest)))
+
+
+def _sum_of_the_rest(rest: TableRow, whole: Table, most: int) -> TableRow:
+    """Return the row for the rest, with the sums of the dollars that stand where the table is shown whole."""
+    cells = list(rest.cells)
+    for place, cell in enumerate(rest.cells):
+        left = [found.usd for row in whole.rows[most:] if isinstance(found := row.cells[place], Amount)]
+        # the row may stand for more than the table's rows: then they do not make up its amount
+        if isinstance(cell, Amount) and abs(sum(left) - cell.usd) < len(left):
+            cells[place] = replace(cell, usd=float(sum(left)))
+    return replace(rest, cells=tuple(cells))
 
 
 def in_whole_dollars(table: Table) -> Table:

@@ -62,10 +62,11 @@ def _verdict(document: AuditDocument, name: str) -> Iterator[Block]:
 
 
 def _done(document: AuditDocument, name: str) -> Iterator[Block]:
+    shown = document.plan.shown_savings_usd_mo()
     items = [
         ListItem(
             words=(strong(action.id), f" {action.subject}: {summary}"),
-            beneath=f"saves {dollars(action.saving_usd_mo)} a month together with everything it changes",
+            beneath=f"saves {dollars(shown[action.id])} a month together with everything it changes",
         )
         for action in document.plan.actions
         if (summary := "; ".join(change.summary for change in action.changes if change.subject == name))
@@ -146,9 +147,10 @@ def action_lines(document: AuditDocument, *, colour: bool = False) -> str:
     """Return one entry per action: its id, what it saves, what it does."""
     if not document.plan.actions:
         return f"The audit of {document.fleet} found nothing worth changing.\n"
+    shown = document.plan.shown_savings_usd_mo()
     screen = Screen(width=WIDTH, colour=colour)
     lines = write_lines(f"The plan for {document.fleet}; `trimtab explain ID` explains an action:", screen)
     for action in document.plan.actions:
-        head = f"  {action.id:<4}{dollars(action.saving_usd_mo):>9} a month  "
+        head = f"  {action.id:<4}{dollars(shown[action.id]):>9} a month  "
         lines += write_lines((soft(head), f"{action.subject}: {action.effect}"), screen, hang=len(head))
     return "\n".join(lines) + "\n"

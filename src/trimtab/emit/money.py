@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.units import HR_PER_MO, MICRO_PER_CENT, cents, mul_div
+from trimtab.units import HR_PER_MO, MICRO_PER_CENT, cents, mul_div, round_parts
 
 
 def month_cents(micro_usd: int, window_hr: int) -> int:
@@ -37,6 +37,22 @@ def month_usd_parts(parts_micro_usd: Sequence[int], total_micro_usd: int, window
 def dollars(usd: float) -> str:
     """Format an amount in whole dollars: `$1,234`, `-$5`."""
     return f"{'-' if round(usd) < 0 else ''}${abs(round(usd)):,}"
+
+
+def whole_dollars(parts_usd: Sequence[float]) -> list[int]:
+    """Return parts as whole dollars for display, each off by less than one, that sum to the rounded sum of their cents."""
+    return round_parts([round(part * 100) for part in parts_usd], 100)
+
+
+def bill_left(today_usd: float, then_usd: float) -> int:
+    """Return a later bill in whole dollars for display: today's less the saving, each as `dollars` shows it.
+
+    It is off by less than one and a half dollars, and equals `today - saving` of the figures that stand beside it.
+
+    >>> bill_left(200121.81, 66324.42), round(200121.81), round(133797.39)
+    (66325, 200122, 133797)
+    """
+    return round(today_usd) - round(round(today_usd - then_usd, 2))
 
 
 def dollars_and_cents(usd: float) -> str:

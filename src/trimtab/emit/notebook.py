@@ -10,7 +10,7 @@ from trimtab.emit.blocks import Block, Folded, Paragraph, Section, Table, bullet
 from trimtab.emit.fit_document import serving_ways, training_ways
 from trimtab.emit.from_audit.plan import effect_words, target_part
 from trimtab.emit.html.markup import Html, join
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.money import bill_left, dollars, percent
 from trimtab.emit.sections.audit import audit_headline, audit_sections
 from trimtab.emit.sections.fit import buying_table, rejected_table, ways_table
 from trimtab.emit.writers.html import block_html, section_html
@@ -76,10 +76,16 @@ def _plan(plan: Plan) -> Html:
         )
         for action in plan.actions
     ]
-    before, after = (dollars(plan.usd_mo(amount)) for amount in (plan.before_micro_usd, plan.after_micro_usd))
+    before, after = (plan.usd_mo(amount) for amount in (plan.before_micro_usd, plan.after_micro_usd))
     saved = dollars(plan.usd_mo(plan.joint_saving_micro_usd))
     return _blocks(
-        Paragraph(words=(f"From {before} to {after} a month: ", strong(f"{saved} saved"), ".")),
+        Paragraph(
+            words=(
+                f"From {dollars(before)} to {dollars(bill_left(before, after))} a month: ",
+                strong(f"{saved} saved"),
+                ".",
+            )
+        ),
         table(("id", "what to do", "#saves $/month", "#80% interval", "#weeks", "risk"), rows),
     )
 

@@ -13,7 +13,7 @@ from trimtab.emit.document import AuditDocument, ComparedPart, UndeclaredPart
 from trimtab.emit.document.bill import OwnedPart, OwnedSpendPart
 from trimtab.emit.document.plan import ActionPart, AlternativePart, LimitPart, PlanPart, RoadmapPart, TargetPart
 from trimtab.emit.document.proof import HeldPart, LawPart, ProofPart, RepairPart, RobustnessPart, StressedPart
-from trimtab.emit.money import dollars, dollars_and_cents, percent
+from trimtab.emit.money import bill_left, dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers import overflow
 from trimtab.levers.lever import Risk
@@ -414,12 +414,10 @@ def _year_line(found: RoadmapPart) -> str:
         held = f"more than {range_words}"
     else:
         held = f"within {range_words}"
+    bill = bill_left(found.course.bill_usd_mo[0], found.year_end_bill_usd_mo)
     left = sum(step.done_mo > len(found.course.bill_usd_mo) - 1 for step in found.course.steps)
     later = f"; {left} of the actions end later than that" if left else ""
-    return (
-        f"After twelve months the bill is {dollars(found.year_end_bill_usd_mo)} a month, {percent(share, 1)} below today's, "
-        f"{held}{later}."
-    )
+    return f"After twelve months the bill is {dollars(bill)} a month, {percent(share, 1)} below today's, {held}{later}."
 
 
 def _best_lines(found: RoadmapPart) -> tuple[str, ...]:

@@ -95,12 +95,13 @@ def _first_actions(name: str, document: AuditDocument) -> Html:
     actions = document.plan.actions
     if not actions:
         return panel("What to do first", tag("p", "Nothing that is worth doing was found."))
+    shown = document.plan.shown_savings_usd_mo()
     items = [
         tag(
             "li",
             tag("a", tag("strong", safe(action.subject)), href=f"{audit_path(name)}/action?id={action.id}"),
             f": {safe(action.effect)}; ",
-            tag("span", f"saves {dollars(action.saving_usd_mo)} a month", class_="tone-good"),
+            tag("span", f"saves {dollars(shown[action.id])} a month", class_="tone-good"),
         )
         for action in actions[:_TOP_ACTIONS]
     ]

@@ -12,7 +12,7 @@ from trimtab.emit.document.plan import RoadmapPart
 from trimtab.emit.from_audit.plan import schedule_part
 from trimtab.emit.html.charts import year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH, Html, tag
-from trimtab.emit.money import dollars
+from trimtab.emit.money import bill_left, dollars
 from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, undeclared_line
 from trimtab.emit.writers.html import words_html
 from trimtab.plan.proof.own_order import OrderedYear, OrderFault
@@ -93,15 +93,20 @@ def _year_keys(own_order: bool, wins: bool) -> Html:
 
 def _year_figures(plan: RoadmapPart, shown: RoadmapPart) -> Html:
     untouched_usd = 12 * plan.course.bill_usd_mo[0]
+    end_usd_mo = bill_left(plan.course.bill_usd_mo[0], shown.course.bill_usd_mo[-1])
     more_usd = shown.course.year_usd - plan.course.year_usd
     note = "the plan's order"
     if abs(more_usd) >= 1:
         note = f"{dollars(abs(more_usd))} {'more' if more_usd > 0 else 'less'} than in the plan's order"
     parts = (
         ("Twelve months as today", dollars(untouched_usd), "nothing done"),
-        ("Twelve months in this order", dollars(shown.course.year_usd), note),
+        ("Twelve months in this order", dollars(bill_left(untouched_usd, shown.course.year_usd)), note),
         ("Saved over the year", dollars(untouched_usd - shown.course.year_usd), "as actions are done one by one"),
-        ("A month at the end", dollars(shown.course.bill_usd_mo[-1]), "the same in any order, once all is done"),
+        (
+            "A month at the end",
+            dollars(end_usd_mo),
+            "the same in any order, once all is done",
+        ),
     )
     figures = (
         tag(
@@ -127,11 +132,12 @@ def _order_panel(
     path = f"{audit_path(name)}/year"
     actions = {action.id: action for action in document.plan.actions}
     steps = {step.action: step for step in shown.course.steps}
+    today = shown.course.bill_usd_mo[0]
     items = []
     for at, ident in enumerate(order):
         action, step = actions[ident], steps[ident]
         moves = [_move(path, order, at, at - 1, "earlier", "↑"), _move(path, order, at, at + 1, "later", "↓")]
-        when = f"{_weeks(step.start_mo, step.done_mo)}; then the bill is {dollars(step.bill_usd_mo)} a month"
+        when = f"{_weeks(step.start_mo, step.done_mo)}; then the bill is {dollars(bill_left(today, step.bill_usd_mo))} a month"
         items.append(
             tag(
                 "li",
@@ -237,11 +243,12 @@ def _planned_purchases(name: str, document: AuditDocument) -> Html:
     bought = [action for action in document.plan.actions if action.lever == "commitment"]
     if not bought:
         return panel("In the plan", tag("p", "The plan buys no commitment."))
+    shown = document.plan.shown_savings_usd_mo()
     items = (
         tag(
             "li",
             tag("a", f"{action.id} {safe(action.subject)}", href=f"{audit_path(name)}/action?id={action.id}"),
-            f": {safe(action.effect)}; saves {dollars(action.saving_usd_mo)} a month",
+            f": {safe(action.effect)}; saves {dollars(shown[action.id])} a month",
             *(tag("div", f"Ask first about {safe(question)}.", class_="tone-warn") for question in action.ask_first),
         )
         for action in bought

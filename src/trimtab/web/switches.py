@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from trimtab.emit.blocks import Section
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.plan import ActionPart, SwitchedActionPart, SwitchedPart
+from trimtab.emit.document.plan import ActionPart, PlanPart, SwitchedActionPart, SwitchedPart
 from trimtab.emit.html.charts import phone_waterfall, waterfall
 from trimtab.emit.html.markup import Html, join, tag
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.money import bill_left, dollars, percent, whole_dollars
 from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import plan_note
 from trimtab.emit.writers.html import section_html
@@ -54,7 +54,7 @@ def _figures(document: AuditDocument, answer: SwitchedPart | None) -> Html:
     lost = whole.joint_saving_usd_mo - saved
     shown = (
         ("The bill today", dollars(whole.before_usd_mo), "a month"),
-        ("With what is on", dollars(bill), "a month"),
+        ("With what is on", dollars(bill_left(whole.before_usd_mo, bill)), "a month"),
         (
             "Saved",
             dollars(saved),
@@ -101,7 +101,8 @@ def _state(document: AuditDocument, off: Collection[str], found: SwitchedPart | 
 
 def _actions(name: str, document: AuditDocument, off: Collection[str], answer: SwitchedPart | None) -> Html:
     now = {action.id: action for action in answer.actions if action.id} if answer else None
-    rows = [_row(name, action, off, now) for action in document.plan.actions]
+    shown = _shown_savings(document.plan, answer)
+    rows = [_row(name, action, off, now, shown) for action in document.plan.actions]
     what = "saves $/month" if answer is None or answer.shares else "lost without it, $/month"
     heads = (("on", None), ("what to do", None), (what, "num"), ("weeks of work", "num less"), ("risk", "less"))
     head = tag("tr", *(tag("th", title, scope="col", class_=style) for title, style in heads))
@@ -142,7 +143,27 @@ def switched_table(found: SwitchedPart) -> DataTable:
     return DataTable(key="switched", title="Actions of the switched plan", columns=columns, rows=rows)
 
 
-def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, SwitchedActionPart] | None) -> Html:
+def _shown_savings(plan: PlanPart, answer: SwitchedPart | None) -> dict[str, int]:
+    """Return what each action of the plan saves in whole dollars, by id."""
+    if answer is None:
+        return plan.shown_savings_usd_mo()
+    savings = zip(answer.actions, _switched_savings(answer), strict=True)
+    return {action.id: usd_mo for action, usd_mo in savings if action.id is not None}
+
+
+def _switched_savings(answer: SwitchedPart) -> list[int]:
+    """Return what each action saves in whole dollars; figures that overlap are rounded each for itself."""
+    amounts = [action.saving_usd_mo for action in answer.actions]
+    return whole_dollars(amounts) if answer.shares else [round(usd_mo) for usd_mo in amounts]
+
+
+def _row(
+    name: str,
+    action: ActionPart,
+    off: Collection[str],
+    now: Mapping[str, SwitchedActionPart] | None,
+    savings: Mapping[str, int],
+) -> Html:
     on = action.id not in off
     box = tag(
         "input",
@@ -156,7 +177,7 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
         aria_label=f"{action.id}: {safe(action.subject)}",
     )
     found = action if now is None else now.get(action.id)
-    shown = ("does not pay now" if on else "off") if found is None else f"{found.saving_usd_mo:,.0f}"
+    shown = ("does not pay now" if on else "off") if found is None else f"{savings[action.id]:,}"
     changed = found is not None and found.subject != action.subject
     effect = f"now {found.subject}: {found.effect}" if found is not None and changed else action.effect
     link = tag(
@@ -174,7 +195,8 @@ def _row(name: str, action: ActionPart, off: Collection[str], now: Mapping[str, 
 
 
 def _instead(answer: SwitchedPart | None) -> Html:
-    fresh = [action for action in answer.actions if action.id is None] if answer else []
+    savings = zip(answer.actions, _switched_savings(answer), strict=True) if answer else ()
+    fresh = [(action, usd_mo) for action, usd_mo in savings if action.id is None]
     if not fresh:
         return Html()
     items = (
@@ -182,9 +204,9 @@ def _instead(answer: SwitchedPart | None) -> Html:
             "li",
             tag("strong", safe(action.subject)),
             f": {title_of(action.lever)}, {safe(action.effect)}; ",
-            tag("span", f"saves {dollars(action.saving_usd_mo)} a month", class_="tone-good"),
+            tag("span", f"saves {dollars(usd_mo)} a month", class_="tone-good"),
         )
-        for action in fresh
+        for action, usd_mo in fresh
     )
     return panel("In their place", tag("ul", *items, class_="plain"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from trimtab.emit.document.part import EvidencePart, Part, WindowPart
+from trimtab.emit.money import bill_left, whole_dollars
 
 
 class ChangePart(Part):
@@ -281,6 +282,15 @@ class PlanPart(Part):
     """The year ahead; null if there is nothing to do, and in documents made before this was computed."""
     always_judged: tuple[AlternativePart, ...] = ()
     """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""
+
+    def shown_bill_usd_mo(self) -> int:
+        """Return the bill under the plan in whole dollars, as every page shows it: the bill shown less the saving shown."""
+        return bill_left(self.before_usd_mo, self.objective_usd_mo)
+
+    def shown_savings_usd_mo(self) -> dict[str, int]:
+        """Return each action's share in whole dollars, by id, as every page shows it: they sum to the joint saving shown."""
+        shown = whole_dollars([action.saving_usd_mo for action in self.actions])
+        return {action.id: usd_mo for action, usd_mo in zip(self.actions, shown, strict=True)}
 
 
 class SwitchedActionPart(Part):

@@ -26,7 +26,7 @@ from trimtab.emit.html.markup import (
     text,
     ticks,
 )
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.money import bill_left, dollars, percent, whole_dollars
 from trimtab.emit.words import USEFUL
 from trimtab.levers.registry import title_of
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MO_PER_YEAR
@@ -52,7 +52,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 def waterfall(document: AuditDocument) -> Html:
     """Draw how the actions take today's bill down to the plan's, one step each, with their 80 % intervals."""
     plan = document.plan
-    steps = _steps(plan.actions)
+    steps, after = _steps(plan.actions), plan.shown_bill_usd_mo()
     height = _ROW * (len(steps) + 2) + 8
     frame = Frame(left=_LABEL, right=WIDTH - _MONEY, upper=0, lower=height, count=1, top=1)
     scale = (frame.right - frame.left) / (plan.before_usd_mo or 1.0)
@@ -61,12 +61,12 @@ def waterfall(document: AuditDocument) -> Html:
     for at, (label, full, saving, low, high) in enumerate(steps, 1):
         rows.append(_step_bar(at, label, full, left, saving, (low, high), scale))
         left -= saving
-    rows.append(_whole_bar(len(steps) + 1, "With the plan", plan.objective_usd_mo, scale, "bar-after"))
+    rows.append(_whole_bar(len(steps) + 1, "With the plan", after, scale, "bar-after"))
     return picture(
         WIDTH,
         height,
         "How the plan takes the bill down",
-        f"From {dollars(plan.before_usd_mo)} a month to {dollars(plan.objective_usd_mo)} in {len(steps)} steps; "
+        f"From {dollars(plan.before_usd_mo)} a month to {dollars(after)} in {len(steps)} steps; "
         "the table of the plan has the same figures.",
         *rows,
         name="waterfall",
@@ -78,20 +78,21 @@ _Step = tuple[str, str, float, float, float]
 
 
 def _steps(actions: Sequence[ActionPart]) -> list[_Step]:
+    shown = whole_dollars([action.saving_usd_mo for action in actions])
     kept = actions if len(actions) <= _MOST_STEPS else actions[: _MOST_STEPS - 1]
     steps: list[_Step] = [
         (
             _short(f"{action.id} {title_of(action.lever)}: {action.subject}"),
             f"{action.id} {action.subject}: {action.effect}",
-            action.saving_usd_mo,
+            saving_usd_mo,
             action.saving_low_usd_mo,
             action.saving_high_usd_mo,
         )
-        for action in kept
+        for action, saving_usd_mo in zip(kept, shown, strict=False)
     ]
     rest = actions[len(kept) :]
     if rest:
-        saving = sum(action.saving_usd_mo for action in rest)
+        saving = sum(shown[len(kept) :])
         steps.append((f"{len(rest)} more", f"{len(rest)} more actions", saving, saving, saving))
     return steps
 
@@ -131,14 +132,13 @@ def _step_bar(
 def phone_waterfall(document: AuditDocument) -> Html:
     """Draw the waterfall for a phone: each step's words and amount stand above its bar."""
     plan = document.plan
-    steps = _steps(plan.actions)
+    steps, after = _steps(plan.actions), plan.shown_bill_usd_mo()
     scale = PHONE_WIDTH / (plan.before_usd_mo or 1.0)
     rows = [_phone_step(0, "Today", dollars(plan.before_usd_mo), 0.0, plan.before_usd_mo * scale, "bar-before")]
     left = plan.before_usd_mo
     for at, (label, _, saving, _, _) in enumerate(steps, 1):
         rows.append(_phone_step(at, label, dollars(-saving), (left - saving) * scale, saving * scale, "bar-saving"))
         left -= saving
-    after = plan.objective_usd_mo
     rows.append(_phone_step(len(steps) + 1, "With the plan", dollars(after), 0.0, after * scale, "bar-after"))
     return picture(
         PHONE_WIDTH,
@@ -437,12 +437,14 @@ def year_picture(found: RoadmapPart, actions: Sequence[ActionPart], *, width: fl
     frame = Frame(left=70, right=width, upper=8, lower=_YEAR_LOWER, count=MO_PER_YEAR * _STEPS_PER_MO, top=top)
     mine, fixed = _curve(found.course), _curve(found.fixed)
     words = {action.id: f"{action.subject}: {action.effect}" for action in actions}
+    today_usd_mo = found.course.bill_usd_mo[0]
     first_lane = _YEAR_LOWER + 30
     bars = []
     for lane, step in enumerate(steps):
         left, right = (frame.x(min(month, MO_PER_YEAR) * _STEPS_PER_MO) for month in (step.start_mo, step.done_mo))
         y = first_lane + lane * _LANE
-        title = f"{step.action} {words.get(step.action, '')}. From then on {dollars(step.bill_usd_mo)} a month."
+        then = dollars(bill_left(today_usd_mo, step.bill_usd_mo))
+        title = f"{step.action} {words.get(step.action, '')}. From then on {then} a month."
         bars.append(
             tag(
                 "g",
@@ -455,7 +457,8 @@ def year_picture(found: RoadmapPart, actions: Sequence[ActionPart], *, width: fl
         width,
         first_lane + len(steps) * _LANE,
         "The bill through the year",
-        f"From {dollars(found.course.bill_usd_mo[0])} a month to {dollars(found.year_end_bill_usd_mo)} after twelve months; "
+        f"From {dollars(today_usd_mo)} a month to {dollars(bill_left(today_usd_mo, found.year_end_bill_usd_mo))} after twelve "
+        "months; "
         "below, when each action is worked on. A star marks a quick win.",
         level_lines(frame, {value: dollars(value) for value in ticks(top)}),
         step_area(frame, mine, "area-after"),

@@ -10,7 +10,7 @@ from trimtab.deployment.effects import SetSchedule
 from trimtab.emit.manifests.cron_files import held_stretches, hours_in_words
 from trimtab.emit.manifests.emission import STAGE_MEANING, ApplyStage, Emission, ManifestFile
 from trimtab.emit.manifests.pool_specs import PoolSpec
-from trimtab.emit.money import dollars, dollars_and_cents
+from trimtab.emit.money import bill_left, dollars, dollars_and_cents
 from trimtab.emit.words import canary_steps, risk_meaning
 from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action, Change, Plan, Schedule, ScheduledAction
@@ -186,14 +186,14 @@ def year_page(records: Sequence[Record], plan: Plan, course: Schedule) -> str:
     parts = [
         "# The year",
         f"From {_day(plan, 0)} to {_day(plan, _QUARTERS * _MO_PER_QUARTER)}: the bill goes from {dollars(today)} a month to "
-        f"{dollars(end)}, and {_saved(whole)} by then, before what the work costs. Dates are those of the "
+        f"{dollars(bill_left(today, end))}, and {_saved(whole)} by then, before what the work costs. Dates are those of the "
         "roadmap: one action after another as there are people, each done when its effort is. What fails its canary, or is not "
         "approved, moves all that stands below it.",
         *(_quarter(number, records, plan, course) for number in range(1, _QUARTERS + 1)),
     ]
     later = [step for step in course.steps if step.done_mo > _QUARTERS * _MO_PER_QUARTER]
     if later:
-        parts += ["## Later than the year", _table(later, records, plan)]
+        parts += ["## Later than the year", _table(later, records, plan, today)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -213,28 +213,31 @@ def _quarter(number: int, records: Sequence[Record], plan: Plan, course: Schedul
     first, last = (number - 1) * _MO_PER_QUARTER, number * _MO_PER_QUARTER
     done = [step for step in course.steps if first < step.done_mo <= last or (number == 1 and step.done_mo == 0)]
     under_way = [step.action for step in course.steps if step.start_mo < last < step.done_mo]
+    bill = bill_left(course.bill_usd_mo[0], course.bill_usd_mo[last])
     lines = [
         f"## Quarter {number}: {_day(plan, first)} to {_day(plan, last)}",
-        _table(done, records, plan) if done else "Nothing ends in it.",
-        f"At its end: {dollars(course.bill_usd_mo[last])} a month, {_saved(saved_by(course, last))} since today"
+        _table(done, records, plan, course.bill_usd_mo[0]) if done else "Nothing ends in it.",
+        f"At its end: {dollars(bill)} a month, {_saved(saved_by(course, last))} since today"
         + (f"; under way: {', '.join(under_way)}." if under_way else "."),
     ]
     return "\n\n".join(lines)
 
 
-def _table(steps: Sequence[ScheduledAction], records: Sequence[Record], plan: Plan) -> str:
+def _table(steps: Sequence[ScheduledAction], records: Sequence[Record], plan: Plan, today_usd_mo: float) -> str:
     head = "| from | done by | id | what | by | engineer-weeks | bill a month then |\n|---|---|---|---|---|---|---|\n"
-    return head + "\n".join(_rows(steps, records, plan))
+    return head + "\n".join(_rows(steps, records, plan, today_usd_mo))
 
 
-def _rows(steps: Sequence[ScheduledAction], records: Sequence[Record], plan: Plan) -> Iterator[str]:
+def _rows(
+    steps: Sequence[ScheduledAction], records: Sequence[Record], plan: Plan, today_usd_mo: float
+) -> Iterator[str]:
     known = {action.id: (action, name, owners) for action, name, owners in records}
     for step in sorted(steps, key=lambda step: (step.done_mo, step.start_mo)):
         action, name, owners = known[step.action]
         yield (
             f"| {_day(plan, step.start_mo)} | {_day(plan, step.done_mo)} | {action.id} "
             f"| [{title_of(action.lever)}: {action.subject}]({name}.md) | {owner_words(owners)} "
-            f"| {action.effort_weeks:g} | {dollars(step.bill_usd_mo)} |"
+            f"| {action.effort_weeks:g} | {dollars(bill_left(today_usd_mo, step.bill_usd_mo))} |"
         )
 
 

@@ -142,7 +142,7 @@ def audit_headline(document: AuditDocument) -> Words:
     return (
         "The bill is ",
         strong(f"{dollars(document.bill_usd_mo)} a month"),
-        f". The plan brings it to {dollars(plan.objective_usd_mo)}{moving_in(plan.moving_usd_mo)} and saves ",
+        f". The plan brings it to {dollars(plan.shown_bill_usd_mo())}{moving_in(plan.moving_usd_mo)} and saves ",
         strong(f"{dollars(plan.joint_saving_usd_mo)} a month ({percent(plan.saving_frac, 1)})", Tone.GOOD),
         f"{joint_interval(plan)}. Replayed on {days(proof.window.start, proof.window.end)}, which the planner never saw, it "
         f"saves {percent(proof.saving_frac, 1)}, with {kept_words(proof)}.",
@@ -157,7 +157,7 @@ def audit_figures(document: AuditDocument) -> tuple[Figure, ...]:
         Figure(name="The bill today", value=dollars(document.bill_usd_mo), note="a month"),
         Figure(
             name="With the plan",
-            value=dollars(plan.objective_usd_mo),
+            value=dollars(plan.shown_bill_usd_mo()),
             note=f"a month{moving_in(plan.moving_usd_mo)}",
         ),
         Figure(

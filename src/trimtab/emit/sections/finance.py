@@ -29,11 +29,11 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.document.plan import ActionPart
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.document.plan import ActionPart, PlanPart
+from trimtab.emit.money import bill_left, dollars, percent
 from trimtab.emit.words import USEFUL, days
 from trimtab.levers.registry import levers, title_of
-from trimtab.units import HR_PER_MO, MO_PER_YEAR, round_parts, usd
+from trimtab.units import HR_PER_MO, MO_PER_YEAR, usd
 
 PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
     {
@@ -124,7 +124,7 @@ def finance_headline(document: AuditDocument) -> Words:
     return (
         "GPUs cost ",
         strong(f"{dollars(document.bill_usd_mo)} a month"),
-        f". With {many} below they would cost about {dollars(plan.objective_usd_mo)}: ",
+        f". With {many} below they would cost about {dollars(plan.shown_bill_usd_mo())}: ",
         strong(f"{dollars(plan.joint_saving_usd_mo)} a month less", Tone.GOOD),
         f"{_likely(plan.joint_saving_low_usd_mo, plan.joint_saving_high_usd_mo)}.",
     )
@@ -144,7 +144,11 @@ def finance_figures(document: AuditDocument) -> tuple[Figure, ...]:
     certain = "a month" if low is None or high is None else f"a month; likely {dollars(low)} to {dollars(high)}"
     return (
         Figure(name="Paid today", value=dollars(document.bill_usd_mo), note="a month"),
-        Figure(name="With the changes", value=dollars(plan.objective_usd_mo), note="a month, once all are made"),
+        Figure(
+            name="With the changes",
+            value=dollars(plan.shown_bill_usd_mo()),
+            note="a month, once all are made",
+        ),
         Figure(name="Saved", value=dollars(plan.joint_saving_usd_mo), note=certain, tone=Tone.GOOD),
         Figure(
             name="New commitments",
@@ -217,13 +221,15 @@ def _months(document: AuditDocument) -> list[Block]:
         return []
     bills = found.course.bill_usd_mo
     months = len(bills) - 1
+    year_usd = bill_left(bills[0] * months, found.course.year_usd)
     rows = []
     for bill_usd, same in groupby(range(1, months + 1), key=lambda month: bills[month]):
         first, *others = same
         done = [step.action for step in found.course.steps if first - 1 < step.done_mo <= first]
         when = f"month {first} to {others[-1]}" if others else f"month {first}"
-        less_usd = round(bills[0]) - round(bill_usd)  # of whole dollars, so that the row adds up as it is shown
-        rows.append(TableRow(cells=(when, Amount(bill_usd), Amount(less_usd), ", ".join(done) or "–")))
+        left_usd = bill_left(bills[0], bill_usd)
+        less_usd = round(bills[0]) - left_usd
+        rows.append(TableRow(cells=(when, Amount(left_usd), Amount(less_usd), ", ".join(done) or "–")))
     return [
         Table(
             columns=(
@@ -236,7 +242,7 @@ def _months(document: AuditDocument) -> list[Block]:
             whole_dollars=True,
         ),
         Paragraph(
-            words=f"Over these {months} months that is {dollars(found.course.year_usd)}; without changes it would "
+            words=f"Over these {months} months that is {dollars(year_usd)}; without changes it would "
             f"be {dollars(bills[0] * months)}. The work of your own engineers is not included: "
             f"{sum(action.effort_weeks for action in document.plan.actions):.1f} weeks of one engineer in total."
         ),
@@ -246,7 +252,7 @@ def _months(document: AuditDocument) -> list[Block]:
 def _changes(document: AuditDocument) -> list[Block]:
     binding = {lever.name for lever in levers() if not lever.reversible}
     actions = document.plan.actions
-    whole_usd = round_parts([round(action.saving_usd_mo * 100) for action in actions], 100)
+    shown_usd = document.plan.shown_savings_usd_mo()
     rows = [
         TableRow(
             cells=(
@@ -256,12 +262,12 @@ def _changes(document: AuditDocument) -> list[Block]:
                     beneath="cannot be undone: it is paid to the end of its term" if action.lever in binding else "",
                 ),
                 Noted(
-                    words=f"{saving_usd:,}",
+                    words=f"{shown_usd[action.id]:,}",
                     beneath=f"{action.saving_low_usd_mo:,.0f} to {action.saving_high_usd_mo:,.0f}",
                 ),
             )
         )
-        for action, saving_usd in zip(actions, whole_usd, strict=True)
+        for action in actions
     ]
     if not rows:
         return []
@@ -285,7 +291,7 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
             f"{percent(proof.saving_frac)} of the bill ({percent(plan.saving_frac)} was expected), and "
             f"{proof.targets_kept} of {len(proof.targets)} promises of speed to users were kept.",
         )
-        yield from _by_part(plan.actions)
+        yield from _by_part(plan)
     if document.unjudged:
         left_usd = sum(row.usd_mo for row in document.unjudged)
         yield (
@@ -308,17 +314,18 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
         yield (strong("Weaker than asked"), f": {note}.")
 
 
-def _by_part(actions: Sequence[ActionPart]) -> Iterator[Words]:
+def _by_part(plan: PlanPart) -> Iterator[Words]:
     """Say what the saving is based on, and what could go wrong."""
+    actions, shown_usd = plan.actions, plan.shown_savings_usd_mo()
     for basis, words in _BASIS.items():
-        saved_usd = sum(action.saving_usd_mo for action in actions if action.saving_basis == basis)
+        saved_usd = sum(shown_usd[action.id] for action in actions if action.saving_basis == basis)
         if saved_usd > 0:
             yield f"{dollars(saved_usd)} a month of the savings {words}."
     for risk, words in _RISK.items():
         some = [action for action in actions if action.risk == risk]
         if some:
             ids = ", ".join(action.id for action in some)
-            yield f"{dollars(sum(action.saving_usd_mo for action in some))} a month has {risk} risk ({ids}): {words}."
+            yield f"{dollars(sum(shown_usd[action.id] for action in some))} a month has {risk} risk ({ids}): {words}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +361,7 @@ def new_commitments(actions: Sequence[ActionPart]) -> list[NewCommitment]:
 
 
 def _committed(document: AuditDocument) -> list[Block]:
+    shown_usd = document.plan.shown_savings_usd_mo()
     held: list[Words] = [
         (
             strong(f"Held already: {row.count} x {row.pool}"),
@@ -373,7 +381,7 @@ def _committed(document: AuditDocument) -> list[Block]:
             strong(f"New: {bought.what}"),
             f" for {bought.term_years} year{'' if bought.term_years == 1 else 's'}, "
             f"{dollars(bought.usd_mo)} a month, {dollars(bought.total_usd)} over the term. It is owed even if the machines "
-            f"are no longer needed. Saves {dollars(bought.action.saving_usd_mo)} a month ({bought.action.id}).",
+            f"are no longer needed. Saves {dollars(shown_usd[bought.action.id])} a month ({bought.action.id}).",
         )
         for bought in new_commitments(document.plan.actions)
     ]

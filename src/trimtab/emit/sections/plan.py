@@ -28,7 +28,7 @@ from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.plan import ActionPart, AlternativePart, RoadmapPart
 from trimtab.emit.html.charts import phone_waterfall, waterfall, year_picture
 from trimtab.emit.html.markup import PHONE_WIDTH
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.money import bill_left, dollars, percent
 from trimtab.emit.sections.actions import action_sections
 from trimtab.emit.words import (
     UNDECLARED_LEAD,
@@ -151,19 +151,21 @@ def roadmap_blocks(document: AuditDocument) -> list[Block]:
 
 def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
     subjects = {action.id: action.subject for action in document.plan.actions}
+    today = found.course.bill_usd_mo[0]
     steps = [
         (
             code(step.action),
             f"{subjects.get(step.action, '')}{' ★' if step.quick_win else ''}",
             f"{step.start_mo:.1f}",
             f"{step.done_mo:.1f}",
-            f"{step.bill_usd_mo:,.0f}",
+            f"{bill_left(today, step.bill_usd_mo):,}",
         )
         for step in found.course.steps
     ]
+    bills = [[bill_left(today, bill) for bill in course.bill_usd_mo] for course in (found.course, found.fixed)]
     months = [
-        (str(month), f"{ordered:,.0f}", f"{fixed:,.0f}", f"{fixed - ordered:,.0f}")
-        for month, (ordered, fixed) in enumerate(zip(found.course.bill_usd_mo, found.fixed.bill_usd_mo, strict=True))
+        (str(month), f"{ordered:,}", f"{fixed:,}", f"{fixed - ordered:,}")
+        for month, (ordered, fixed) in enumerate(zip(*bills, strict=True))
     ]
     sways = [
         (
