@@ -92,6 +92,30 @@ def test_what_nobody_measured_is_said_to_be_unknown(arguments, error, words):
     assert words in str(result.exception)
 
 
+def test_the_answer_is_a_page_too(tmp_path):
+    out = tmp_path / "fit.html"
+
+    result = run("sdxl", "--serve", "-o", "html", "--out", str(out))
+
+    assert result.exception is None
+    page = out.read_text()
+    assert page.startswith("<!doctype html>")
+    assert "GPUs that work" in page
+    assert "H100" in page
+    assert "Measured engines were tuned TensorRT" in page
+
+
+def test_a_point_of_one_s_own_is_refused_with_what_to_do_instead(tmp_path):
+    point = tmp_path / "point.json"
+    point.write_text("{}")
+
+    result = run("whisper-large-v3", "--serve", "--calibrate", str(point))
+
+    assert isinstance(result.exception, UsageError)
+    assert "its speeds are measurements in transcript tokens a second" in str(result.exception)
+    assert "multiply the speeds by yours over the one shown for that GPU" in str(result.exception)
+
+
 def test_a_limit_that_was_measured_is_answered_by_the_speed_that_keeps_it():
     kept = answer("resnet-50", "--serve", "--latency", "20ms", "--gpu", "L40S")
     bulk = answer("resnet-50", "--offline", "1M/day", "--gpu", "L40S")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import amount_per_second, market_of, seconds
 from trimtab.cli.fit.tables import reject_lines, reject_rows
-from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_sheet
+from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_page, write_sheet
+from trimtab.emit.blocks import Page, Section, bullets
 from trimtab.errors import PlanError, Unpredictable, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.physics.found_ways import Rejected
@@ -26,7 +27,7 @@ from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.units import S_PER_DAY
 
 _TEXT_ONLY = (
-    "ttft", "tpot", "calibrate", "emit_bench", "explain", "pictures", "concurrency", "params", "longest", "prefix_hit",
+    "ttft", "tpot", "emit_bench", "explain", "pictures", "concurrency", "params", "longest", "prefix_hit",
     "offload_hit", "draft_tokens", "adapters", "disaggregated", "over_nodes", "emit_pools",
 )  # fmt: skip
 """Options that mean nothing here, or that no measurement answers."""
@@ -50,8 +51,24 @@ def answer_measured(options: FitOptions, model: MeasuredModel, assumed: Assumpti
     found, answer = measured_answered(options, model, assumed), options.answer
     if answer.output_format is Format.JSON and not answer.fields:
         write(json.dumps(found.document, indent=2, allow_nan=False, ensure_ascii=False), answer.out)
+    elif answer.output_format is Format.HTML:
+        sheet = found.sheet.only(answer.fields) if answer.fields else found.sheet
+        write_page(_page(sheet, model), Format.HTML, answer.out)
     else:
         write_sheet(found.sheet, answer.output_format, out=answer.out, fields=answer.fields)
+
+
+def _page(sheet: Sheet, model: MeasuredModel) -> Page:
+    """Return the page: the table and what it takes for granted; there is no curve, since one load was measured."""
+    return Page(
+        brand="trimtab fit",
+        title="GPUs for a model",
+        subject=f"{model.hub_id or model.name} ({model.kind})",
+        sections=(
+            Section(name="gpus", title="GPUs that work", gloss="cheapest first", blocks=(sheet.table(),)),
+            Section(name="notes", title="What this rests on", blocks=(bullets(sheet.notes),)),
+        ),
+    )
 
 
 def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assumptions) -> MeasuredPresentation:
@@ -62,7 +79,7 @@ def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assump
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(reject_lines(found.rejected)))
     shown = _best(found.found, options)
     remarks = list(_remarks(options, model, shown))
-    people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN) and not options.answer.fields
+    people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN, Format.HTML) and not options.answer.fields
     columns = [
         column for column in _columns(model) if not (people and column.key == "format" and len(model.formats) == 1)
     ]
@@ -87,8 +104,12 @@ def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assump
 
 
 def _check(options: FitOptions, model: MeasuredModel) -> None:
-    if options.answer.output_format is Format.HTML:
-        raise UsageError(f"{model.name} has no page yet: take -o table, markdown or json")
+    if options.calibrate:
+        raise UsageError(
+            f"--calibrate scales a model of how tokens are made, and {model.name} ({model.kind}) has none: its speeds are "
+            f"measurements in {model.unit} a second. If yours on a GPU is another, multiply the speeds by yours over the one "
+            "shown for that GPU"
+        )
     given = [f"--{name.replace('_', '-')}" for name in _TEXT_ONLY if getattr(options, name)]
     if options.rank != "rent":
         given.append("--rank total")
