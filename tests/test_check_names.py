@@ -33,6 +33,14 @@ def test_each_kind_of_bad_name_is_found(check, tmp_path, monkeypatch):
     ]
 
 
+def test_a_private_class_name_is_used_once_too(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    (tmp_path / "one.py").write_text('"""A module."""\n\nclass _Run:\n    """A job."""\n')
+    (tmp_path / "two.py").write_text('"""A module."""\n\nclass _Run:\n    """A replay."""\n')
+
+    assert list(check.findings(tmp_path, {})) == ["class _Run is defined in one.py, two.py: give each its own name"]
+
+
 def test_a_name_that_a_package_exports_is_no_module_of_it(check, tmp_path, monkeypatch):
     monkeypatch.setattr(check, "ROOT", tmp_path)
     (tmp_path / "__init__.py").write_text('"""A package."""\n\nfrom x.bill import bill\n\n__all__ = ["bill", "tax"]\n')

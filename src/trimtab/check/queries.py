@@ -32,7 +32,7 @@ _LONGEST_BASE = 58
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _FoundQuery:
     document: Document
     field: str
     text: str
@@ -72,37 +72,39 @@ def query_faults(world: World) -> Iterator[ObjectFault]:
                 yield placed(document.file, document.called, found)
 
 
-def _queries(world: World) -> Iterator[_Asked]:
+def _queries(world: World) -> Iterator[_FoundQuery]:
     for document in world.folder.objects:
         if document.kind == "PrometheusRule":
             for place, group in enumerate(listed(document.body, "spec", "groups")):
                 interval = _seconds(text(group, "interval")) or _USUAL_INTERVAL_S
                 for number, rule in enumerate(listed(group, "rules")):
                     field = join("spec.groups", place, "rules", number, "expr")
-                    yield _Asked(
+                    yield _FoundQuery(
                         document=document, field=field, text=str(at(rule, "expr")), interval_s=interval, said=True
                     )
         elif document.kind == "ScaledObject":
             for place, trigger in enumerate(listed(document.body, "spec", "triggers")):
                 if text(trigger, "type") == "prometheus" and text(trigger, "metadata", "query"):
                     field = join("spec.triggers", place, "metadata", "query")
-                    yield _Asked(document=document, field=field, text=text(trigger, "metadata", "query"))
+                    yield _FoundQuery(document=document, field=field, text=text(trigger, "metadata", "query"))
     for document in world.folder.dashboards:
         yield from _panels(document, document.body, "")
     for document in world.folder.values:
         for form in ("custom", "external"):
             for place, rule in enumerate(listed(document.body, "rules", form)):
                 field = join("rules", form, place, "seriesQuery")
-                yield _Asked(document=document, field=field, text=text(rule, "seriesQuery"), offers=True)
+                yield _FoundQuery(document=document, field=field, text=text(rule, "seriesQuery"), offers=True)
 
 
-def _panels(document: Document, body: object, path: str) -> Iterator[_Asked]:
+def _panels(document: Document, body: object, path: str) -> Iterator[_FoundQuery]:
     for place, panel in enumerate(listed(body, "panels")):
         where = join(path, "panels", place)
         yield from _panels(document, panel, where)
         for number, target in enumerate(listed(panel, "targets")):
             if text(target, "expr"):
-                yield _Asked(document=document, field=join(where, "targets", number, "expr"), text=text(target, "expr"))
+                yield _FoundQuery(
+                    document=document, field=join(where, "targets", number, "expr"), text=text(target, "expr")
+                )
 
 
 def _seconds(duration: str) -> float:
@@ -132,7 +134,7 @@ def _one_recorded(name: str, rule: Object) -> _Recorded:
 
 
 def _selected(
-    selector: Selector, asked: _Asked, recorded: Mapping[str, list[_Recorded]], world: World
+    selector: Selector, asked: _FoundQuery, recorded: Mapping[str, list[_Recorded]], world: World
 ) -> Iterator[FieldFault]:
     scraped = world.cluster.series if world.cluster else None
     lost = unknown_series(selector.name, frozenset(recorded), scraped)
@@ -161,7 +163,7 @@ def _selected(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Labels:
+class _NamedLabels:
     """How often the queries of a folder name each label, of each series and at all."""
 
     of_series: Mapping[str, Counter[str]]
@@ -192,7 +194,7 @@ class _Labels:
         return max(fits, key=lambda other: (self.overall[other], other), default=None)
 
 
-def _labels(world: World) -> _Labels:
+def _labels(world: World) -> _NamedLabels:
     of_series, overall = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for asked in _queries(world):
         query = read_query(asked.text)
@@ -200,10 +202,12 @@ def _labels(world: World) -> _Labels:
         for selector in query.selectors:
             of_series[selector.name].update([*selector.equal, *selector.matching])
             overall.update([*selector.equal, *selector.matching])
-    return _Labels(of_series=of_series, overall=overall)
+    return _NamedLabels(of_series=of_series, overall=overall)
 
 
-def _misspelt_labels(query: Query, asked: _Asked, recorded: Container[str], labels: _Labels) -> Iterator[FieldFault]:
+def _misspelt_labels(
+    query: Query, asked: _FoundQuery, recorded: Container[str], labels: _NamedLabels
+) -> Iterator[FieldFault]:
     """Yield labels that are nearly one by which the folder's other queries read series: nothing has them."""
     said = dict[str, str | None]()
     for selector in query.selectors:
@@ -218,7 +222,7 @@ def _misspelt_labels(query: Query, asked: _Asked, recorded: Container[str], labe
             yield FieldFault(field=asked.field, value=label, what=what, cure=f"write {meant}")
 
 
-def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _Asked) -> Iterator[FieldFault]:
+def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _FoundQuery) -> Iterator[FieldFault]:
     """Yield a label that no rule which records this series gives it."""
     for label, value in selector.equal.items():
         fits = [
@@ -250,7 +254,7 @@ def _of_recorded(selector: Selector, rules: list[_Recorded], asked: _Asked) -> I
             )
 
 
-def _of_cluster(selector: Selector, asked: _Asked, world: World) -> Iterator[FieldFault]:
+def _of_cluster(selector: Selector, asked: _FoundQuery, world: World) -> Iterator[FieldFault]:
     """Yield selectors of pods, workloads and namespaces that the cluster does not have."""
     if world.cluster is None:
         return

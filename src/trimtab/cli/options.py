@@ -72,7 +72,7 @@ class _Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _OptionGroup:
     """A field that holds a dataclass of options; `instead` are the ones that this command redeclares, by name."""
 
     kind: type
@@ -93,7 +93,7 @@ def argument(**attributes: Any) -> Any:
 def group(kind: type, **instead: Any) -> Any:
     """Declare a field that holds a dataclass of options shared by several commands; `instead` replaces some of them."""
     own = {name: declaration.metadata[_DECLARED] for name, declaration in instead.items()}
-    return field(metadata={_DECLARED: _Group(kind=kind, instead=own)})
+    return field(metadata={_DECLARED: _OptionGroup(kind=kind, instead=own)})
 
 
 def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..., object]]:
@@ -146,7 +146,7 @@ def is_typed(parameter: str) -> bool:
 def _decorators(kind: type, instead: Mapping[str, _Parameter]) -> Iterator[Decorator]:
     for part in fields(kind):
         declared = instead.get(part.name) or part.metadata[_DECLARED]
-        if isinstance(declared, _Group):
+        if isinstance(declared, _OptionGroup):
             yield from _decorators(declared.kind, declared.instead)
         else:
             yield declared.decorator(part.name, part.type.__name__ if isinstance(part.type, type) else str(part.type))
@@ -157,7 +157,7 @@ def _packed(kind: type[T], given: dict[str, object]) -> T:
     values: dict[str, object] = {}
     for part in fields(cast("Any", kind)):
         declared = part.metadata.get(_DECLARED)
-        values[part.name] = _packed(declared.kind, given) if isinstance(declared, _Group) else given[part.name]
+        values[part.name] = _packed(declared.kind, given) if isinstance(declared, _OptionGroup) else given[part.name]
     return cast("Callable[..., T]", kind)(**values)
 
 

@@ -145,7 +145,7 @@ def choose_pool(
 
     With a placement from `before`, services stay where they are if that still keeps the targets.
     """
-    judge = _Judge(services, policy, memory_gib, span_s, margin)
+    judge = _SharingJudge(services, policy, memory_gib, span_s, margin)
     newcomers = [number for number, found in enumerate(services) if _is_newcomer(found, span_s)]
     if serves_bursts(policy):
         newcomers = [number for number in range(len(services)) if number in newcomers or judge.is_seldom_busy(number)]
@@ -230,7 +230,7 @@ def _work_s(service: PoolService) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class _SharingJudge:
     """Replays of the history that say which services may share a GPU."""
 
     services: Sequence[PoolService]

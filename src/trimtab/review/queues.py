@@ -363,7 +363,7 @@ def admit(lines: Sequence[tuple[QueuedRuns, Admission]]) -> list[AdmittedRuns]:
     if not lines:
         return []
     runs = [
-        _Run(
+        _QueuedRun(
             submit_s=float(part.submit_s[run]), run_s=float(part.run_s[run]), gpus=float(part.gpus[run]),
             priority=part.priority, queue=queue,
         )
@@ -379,7 +379,7 @@ def admit(lines: Sequence[tuple[QueuedRuns, Admission]]) -> list[AdmittedRuns]:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Run:
+class _QueuedRun:
     """One run on its way through a queue."""
 
     submit_s: float
@@ -401,7 +401,7 @@ class _Run:
         """Return what those that come first in a queue have the least of."""
         return -self.priority, self.submit_s
 
-    def yields_to(self, other: _Run) -> bool:
+    def yields_to(self, other: _QueuedRun) -> bool:
         """Return whether it is taken back for another run of its queue (common/preemption_policy.go)."""
         if self.priority < other.priority:
             return self.queue.preempts != _NEVER
@@ -409,12 +409,12 @@ class _Run:
         return newer and self.queue.preempts == "LowerOrNewerEqualPriority"
 
 
-def _play(runs: Sequence[_Run]) -> None:
+def _play(runs: Sequence[_QueuedRun]) -> None:
     """Let runs in as their queues do, until none is left or no event is to come."""
     order = sorted(runs, key=lambda run: run.submit_s)
-    pending: dict[Admission, list[_Run]] = {run.queue: [] for run in runs}
-    at_work: dict[Admission, list[_Run]] = {run.queue: [] for run in runs}
-    ends: list[tuple[float, int, _Run]] = []
+    pending: dict[Admission, list[_QueuedRun]] = {run.queue: [] for run in runs}
+    at_work: dict[Admission, list[_QueuedRun]] = {run.queue: [] for run in runs}
+    ends: list[tuple[float, int, _QueuedRun]] = []
     coming = places = 0
     while coming < len(order) or ends:
         now = min(order[coming].submit_s if coming < len(order) else math.inf, ends[0][0] if ends else math.inf)
@@ -437,8 +437,8 @@ def _play(runs: Sequence[_Run]) -> None:
 
 
 def _let_in(
-    pending: Mapping[Admission, list[_Run]], at_work: Mapping[Admission, list[_Run]], now: float
-) -> Iterator[tuple[_Run, SharedQuota]]:
+    pending: Mapping[Admission, list[_QueuedRun]], at_work: Mapping[Admission, list[_QueuedRun]], now: float
+) -> Iterator[tuple[_QueuedRun, SharedQuota]]:
     """Yield the runs that are let in now, each with the quota that it then uses; the others stay pending."""
     tried = dict.fromkeys(pending, 0)
     while True:
@@ -471,14 +471,14 @@ def _asked(queue: Admission, gpus: float) -> tuple[bool, SharedQuota | None]:
     return quota is not None and quota.used + gpus > quota.nominal, quota
 
 
-def _victims(run: _Run, at_work: Sequence[_Run]) -> list[_Run]:
+def _victims(run: _QueuedRun, at_work: Sequence[_QueuedRun]) -> list[_QueuedRun]:
     """Return the runs of its queue that make room for a run, in the first flavor where that is enough; none where none is."""
     if run.queue.preempts == _NEVER:
         return []
     for quota in run.queue.quotas:
         candidates = [other for other in at_work if other.quota is quota and other.yields_to(run)]
         candidates.sort(key=lambda other: (other.priority, -other.since_s, -other.place))
-        taken: list[_Run] = []
+        taken: list[_QueuedRun] = []
         for other in candidates:
             quota.give_back(other.gpus)
             taken.append(other)
@@ -498,7 +498,7 @@ def _victims(run: _Run, at_work: Sequence[_Run]) -> list[_Run]:
     return []
 
 
-def _take_back(run: _Run, pending: list[_Run], at_work: list[_Run], now: float) -> None:
+def _take_back(run: _QueuedRun, pending: list[_QueuedRun], at_work: list[_QueuedRun], now: float) -> None:
     """Stop a run and put it where it stood in its queue."""
     if run.quota is None:
         raise ValueError("a run that is not at work cannot be taken back")

@@ -11,11 +11,11 @@ from trimtab.errors import InputError
 from trimtab.inputs.documents import read_json_object
 
 
-class _Model(BaseModel):
+class _ProfileModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class MetricSpread(_Model):
+class MetricSpread(_ProfileModel):
     """A reading over time, weighted by the time for which it held."""
 
     mean: float
@@ -26,7 +26,7 @@ class MetricSpread(_Model):
     seen_s: float
 
 
-class ProfileHour(_Model):
+class ProfileHour(_ProfileModel):
     """One hour of the clock on one device."""
 
     start_epoch_s: float
@@ -41,7 +41,7 @@ class ProfileHour(_Model):
     energy_kwh: float | None = None
 
 
-class ProfileDevice(_Model):
+class ProfileDevice(_ProfileModel):
     """One GPU or MIG instance."""
 
     index: int
@@ -72,7 +72,7 @@ class ProfileDevice(_Model):
         return None if spread is None else spread.mean
 
 
-class ProfiledProgram(_Model):
+class ProfiledProgram(_ProfileModel):
     """The program beside the GPUs."""
 
     pids: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class ProfiledProgram(_Model):
     cpu_limit: float = 1.0
 
 
-class ProfileTrouble(_Model):
+class ProfileTrouble(_ProfileModel):
     """A call that failed."""
 
     device: str
@@ -89,7 +89,7 @@ class ProfileTrouble(_Model):
     times: int = 1
 
 
-class ProfileFile(_Model):
+class ProfileFile(_ProfileModel):
     """The whole profile."""
 
     schema_version: int

@@ -112,11 +112,11 @@ def averaged_over_s(query: str) -> int:
     return max(found, default=0)
 
 
-class _Model(BaseModel):
+class _WorkloadsModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DeclaredTarget(_Model):
+class DeclaredTarget(_WorkloadsModel):
     """A target: a time metric's `quantile` stays within `limit_s`; throughput stays at `limit_frac` of what was observed."""
 
     metric: TargetMetric
@@ -147,7 +147,7 @@ class DeclaredTarget(_Model):
         return f"{self.metric.value} p{self.quantile * 100:g} <= {self.limit}"
 
 
-class DeclaredCheckpoint(_Model):
+class DeclaredCheckpoint(_WorkloadsModel):
     """How a job checkpoints and resumes."""
 
     interval_s: Positive
@@ -155,7 +155,7 @@ class DeclaredCheckpoint(_Model):
     restore_s: NotNegative = 0.0
 
 
-class DeclaredBatching(_Model):
+class DeclaredBatching(_WorkloadsModel):
     """What a replica does with several requests at once: seconds by batch size, and the memory of each further request.
 
     `seconds` were measured on the GPU that the workload runs on; sizes start at 1.
@@ -174,7 +174,7 @@ class DeclaredBatching(_Model):
         return self
 
 
-class DeclaredTraining(_Model):
+class DeclaredTraining(_WorkloadsModel):
     """How a run uses memory today: what is trained, its optimizer, recomputation, ZeRO stage, micro-batch and sequence.
 
     `global_batch` counts the sequences of one optimizer step over all GPUs (default: no accumulation). `adapter_bits` is the
@@ -191,7 +191,7 @@ class DeclaredTraining(_Model):
     adapter_bits: Literal[16, 32] = 32
 
 
-class DeclaredDeferral(_Model):
+class DeclaredDeferral(_WorkloadsModel):
     """A run may start up to `within_hr` after it was requested; `start_hours` (UTC) are cheap or clean hours, if known."""
 
     within_hr: Positive
@@ -202,7 +202,7 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-class DeclaredOpenHours(_Model):
+class DeclaredOpenHours(_WorkloadsModel):
     """The hours in which a service must answer (UTC, `[from_hour, to_hour)`); what comes outside them may be refused."""
 
     days: tuple[Weekday, ...] = _WEEK[:5]
@@ -222,7 +222,7 @@ class DeclaredOpenHours(_Model):
         return tuple(HR_PER_DAY * day + hour for day in days for hour in range(self.from_hour, self.to_hour))
 
 
-class DeclaredWake(_Model):
+class DeclaredWake(_WorkloadsModel):
     """What tells that somebody asks while no replica is up, and how long it keeps a request: an ingress, a gateway, a queue.
 
     `query` is PromQL, above 0 while requests come or wait; it must not rest on the replicas, which are gone then. `hold_s` is
@@ -245,7 +245,7 @@ class DeclaredWake(_Model):
         return self
 
 
-class WorkloadSpec(_Model):
+class WorkloadSpec(_WorkloadsModel):
     """Declarations about a workload; None = not declared."""
 
     kind: WorkloadKind | None = None
@@ -322,7 +322,7 @@ def _base_name(model: str) -> str:
     return model.rsplit("/", 1)[-1].casefold()
 
 
-class Workloads(_Model):
+class Workloads(_WorkloadsModel):
     """The whole file: specs by workload or pattern, in file order."""
 
     version: int = _VERSION

@@ -67,7 +67,7 @@ class PoolReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _PoolCase:
     """The services of one node pool over both windows, and the GPU that they would share."""
 
     pool: Pool
@@ -226,7 +226,7 @@ def _requests(workload: Workload, first_s: FloatArray, request_s: FloatArray) ->
 
 def _part(
     pool: Pool, services: Sequence[PoolService], fit: Fleet, rest: Fleet, market: Market, policy: PoolPolicy
-) -> _Part | str:
+) -> _PoolCase | str:
     """Return the services with the requests of both windows on one clock; or why they cannot be replayed."""
     workloads = {workload.name: workload for workload in fit.workloads}
     later = {workload.name: workload for workload in rest.workloads}
@@ -235,7 +235,7 @@ def _part(
     if gpu is None:
         return f"{pool}: not replayed, its GPU is not in the catalog."
     fit_s = fit.window.hours * S_PER_HR
-    return _Part(
+    return _PoolCase(
         pool=pool,
         services=[_over_both(service, later.get(service.model.name), fit_s) for service in services],
         workloads=workloads,
@@ -263,7 +263,7 @@ def _over_both(service: PoolService, later: Workload | None, fit_s: float) -> Po
     )
 
 
-def _replayed_days(part: _Part, tell: Callable[[str, float], None]) -> list[PoolDay]:
+def _replayed_days(part: _PoolCase, tell: Callable[[str, float], None]) -> list[PoolDay]:
     """Replay each day of the later window under the placement chosen before it; placing many services takes minutes."""
     number = max(1, math.ceil((part.end_s - part.start_s) / S_PER_DAY))
     days: list[PoolDay] = []
@@ -281,7 +281,7 @@ def _replayed_days(part: _Part, tell: Callable[[str, float], None]) -> list[Pool
     return days
 
 
-def _day_lines(part: _Part, days: Sequence[PoolDay], rest: Fleet) -> Iterator[str]:
+def _day_lines(part: _PoolCase, days: Sequence[PoolDay], rest: Fleet) -> Iterator[str]:
     """Yield what sharing would have changed on the later window: the GPUs held, and each service's requests in time."""
     held = {workload.name: workload.gpu_hours for workload in rest.workloads}
     now = sum(held.get(service.model.name, 0.0) for service in part.services) / rest.window.hours
@@ -305,7 +305,7 @@ def _day_lines(part: _Part, days: Sequence[PoolDay], rest: Fleet) -> Iterator[st
         )
 
 
-def _newest_plan(part: _Part) -> PoolPlan:
+def _newest_plan(part: _PoolCase) -> PoolPlan:
     """Return the placement to put in place: chosen on the newest history, as long as the first window."""
     newest = [
         service.with_requests(service.requests.within(part.end_s - part.start_s, part.end_s))
@@ -314,7 +314,7 @@ def _newest_plan(part: _Part) -> PoolPlan:
     return choose_pool(newest, part.policy, memory_gib=part.memory_gib, span_s=part.start_s)
 
 
-def _plan_lines(part: _Part, plan: PoolPlan) -> Iterator[str]:
+def _plan_lines(part: _PoolCase, plan: PoolPlan) -> Iterator[str]:
     for at, gpu in enumerate(plan.gpus, start=1):
         names = ", ".join(part.services[number].model.name for number in gpu.services)
         yield f"  Next, GPU {at}: {names}" + (" (too little history to judge)." if gpu.newcomers else ".")
@@ -322,7 +322,7 @@ def _plan_lines(part: _Part, plan: PoolPlan) -> Iterator[str]:
         yield f"  {part.services[number].model.name}: keeps a warm replica, {reason}."
 
 
-def _shared_gpus(part: _Part, plan: PoolPlan, first_number: int) -> Iterator[SharedGpu]:
+def _shared_gpus(part: _PoolCase, plan: PoolPlan, first_number: int) -> Iterator[SharedGpu]:
     for at, gpu in enumerate(plan.gpus, start=first_number):
         models = [part.services[number].model for number in gpu.services]
         early = [blocks(model, models, part.memory_gib) for model in models]

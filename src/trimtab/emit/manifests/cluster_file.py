@@ -50,11 +50,11 @@ _SERIES = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 """Prometheus data model, metric names."""
 
 
-class _Model(BaseModel):
+class _ClusterModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class DeclaredNodeClass(_Model):
+class DeclaredNodeClass(_ClusterModel):
     """A provider's node class."""
 
     group: str
@@ -65,7 +65,7 @@ class DeclaredNodeClass(_Model):
     """Name of the object."""
 
 
-class DeclaredToleration(_Model):
+class DeclaredToleration(_ClusterModel):
     """A toleration, as a pod states it."""
 
     key: str = ""
@@ -86,7 +86,7 @@ class DeclaredToleration(_Model):
         )
 
 
-class DeclaredMetrics(_Model):
+class DeclaredMetrics(_ClusterModel):
     """Series of a server that is none of those known: `collect` reads requests from them, emitted rules go by them."""
 
     completed: Annotated[str, Field(pattern=_SERIES)]
@@ -134,7 +134,7 @@ class DeclaredMetrics(_Model):
         return None if self.labels else replace(signals_of(self.as_metrics()), server="its own")
 
 
-class DeclaredWorkload(_Model):
+class DeclaredWorkload(_ClusterModel):
     """What is declared of one workload; what is left out stays as the history tells it."""
 
     owner_kind: str | None = None
@@ -155,7 +155,7 @@ class DeclaredWorkload(_Model):
     """Hours of the week (Monday 00:00 UTC is 0) at which its scheduled runs begin."""
 
 
-class ClusterFile(_Model):
+class ClusterFile(_ClusterModel):
     """The whole file; every key may be left out."""
 
     autoscaler: Autoscaler | None = None

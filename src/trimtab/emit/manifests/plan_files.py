@@ -36,7 +36,7 @@ ORDER_PAGE = "APPLY.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _ClusterFiles:
     """What is for one cluster: paths under its folder, actions by their lasting names."""
 
     cluster: str
@@ -86,7 +86,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     return Emission(files=(order, *files), withheld=withheld)
 
 
-def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -> _Part:
+def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -> _ClusterFiles:
     """Return what is for one cluster."""
     alone = not cluster and clusters_of(facts, plan.actions) == ("",)
     facts_here = facts if alone else facts_in(facts, cluster)
@@ -112,7 +112,7 @@ def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -
     files += [*_shared(scope, files), *node_class_templates(scope)]
     files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
     files += [*kustomizations(files), *helm_files(scope)]
-    return _Part(
+    return _ClusterFiles(
         cluster=cluster,
         files=tuple(_distinct(sorted(files, key=lambda file: (file.stage, file.path)))),
         withheld=tuple(piece for piece in pieces if isinstance(piece, Withheld)),
@@ -121,7 +121,7 @@ def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -
     )
 
 
-def _whole(part: _Part, ids: Mapping[str, str]) -> Emission:
+def _whole(part: _ClusterFiles, ids: Mapping[str, str]) -> Emission:
     """Return what is for one cluster as part of the whole: under its folder, subjects with their cluster, actions by id."""
     at = f"@{part.cluster}" if part.cluster else ""
     return Emission(
@@ -134,7 +134,7 @@ def _with_ids(file: ManifestFile, ids: Mapping[str, str]) -> ManifestFile:
     return replace(file, actions=tuple(ids[name] for name in file.actions))
 
 
-def _order_page(parts: Sequence[_Part], emission: Emission, actions: Sequence[str]) -> ManifestFile:
+def _order_page(parts: Sequence[_ClusterFiles], emission: Emission, actions: Sequence[str]) -> ManifestFile:
     """Return the page with the order of it all; the needs of a cluster are told with its name where there are several."""
     told = [f"`{part.cluster}`: {need}" if part.cluster else need for part in parts for need in part.needs]
     return ManifestFile(
@@ -209,7 +209,7 @@ def _year(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan, cour
     )
 
 
-def _pools_of(name: str, parts: Sequence[_Part]) -> Iterator[str]:
+def _pools_of(name: str, parts: Sequence[_ClusterFiles]) -> Iterator[str]:
     """Yield what the record of an action, by its lasting name, says of the node pools that it asks for."""
     for part in parts:
         for spec in part.specs:

@@ -49,7 +49,7 @@ def refuse_conflict(problem: Problem) -> None:
 
     Named are one that is impossible alone, else a pair, else a set from which none can be left out.
     """
-    judge = _Judge(problem)
+    judge = _LimitJudge(problem)
     if judge.can_keep(judge.limits):
         return
     # the smallest sets first: they explain most
@@ -99,7 +99,7 @@ def shortfall(problem: Problem, choice: Sequence[int]) -> str:
     return f"the nearest found needs {' and '.join(over)}" if over else ""
 
 
-class _Judge:
+class _LimitJudge:
     """Tells which limits can be kept together, on the mean of gathered periods: a refusal is certain."""
 
     def __init__(self, problem: Problem) -> None:
@@ -151,7 +151,7 @@ class _Judge:
         return {pool: count for pool, count in nodes.items() if count > 0}
 
 
-def _message(problem: Problem, judge: _Judge, limits: Sequence[Limit]) -> str:
+def _message(problem: Problem, judge: _LimitJudge, limits: Sequence[Limit]) -> str:
     together = " together" if len(limits) > 1 else ""
     short = judge.short(limits)
     missing = " and ".join(f"{nodes} more x {pool}" for pool, nodes in sorted(short.items()))

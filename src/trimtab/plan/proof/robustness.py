@@ -115,8 +115,8 @@ class Robustness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _World:
-    """The proof window with so many times its demand, and what the plan comes to in it where nothing else departs."""
+class _StressedWindow:
+    """The proof window with its demand multiplied, and what the plan comes to in it where nothing else departs."""
 
     enacted: FleetBill
     in_force: Mapping[int, Deployment]
@@ -201,10 +201,10 @@ def _world(
     demand: float,
     *,
     seed: int,
-) -> _World:
+) -> _StressedWindow:
     """Return the window of the proof, or the same window with more or less demand."""
     if demand == 1.0:
-        return _World(
+        return _StressedWindow(
             enacted=proven.enacted,
             in_force=deployed(planned, proven.enacted),
             before_micro_usd=proven.proof.before_micro_usd,
@@ -213,7 +213,7 @@ def _world(
         )
     enacted = enact(planned, scaled_fleet(proof_fleet, demand), market, settings, seed=seed)
     in_force = deployed(planned, enacted)
-    return _World(
+    return _StressedWindow(
         enacted=enacted,
         in_force=in_force,
         before_micro_usd=enacted.bill({}, (), ()).total,
@@ -222,7 +222,9 @@ def _world(
     )
 
 
-def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards) -> Iterator[dict[int, _Answer]]:
+def _answers(
+    world: _StressedWindow, rows: Mapping[Perturbation, Stress], guards: Guards
+) -> Iterator[dict[int, _Answer]]:
     """Yield what each workload answers to each row; two at once, because compiled replays release the interpreter's lock."""
 
     def of_workload(index: int) -> list[_Answer]:
@@ -246,7 +248,7 @@ def _answers(world: _World, rows: Mapping[Perturbation, Stress], guards: Guards)
         yield {index: answers[row] for index, answers in by_workload.items()}
 
 
-def _answer(world: _World, evaluator: Evaluator, deployment: Deployment, felt: Stress) -> _Answer:
+def _answer(world: _StressedWindow, evaluator: Evaluator, deployment: Deployment, felt: Stress) -> _Answer:
     """Return a workload's answer to what it feels of a stress: that of the proof where it feels nothing."""
     if not world.proven or felt != AS_PREDICTED:
         # no plan is made with this outcome, so its headroom is not needed
@@ -259,7 +261,7 @@ def _answer(world: _World, evaluator: Evaluator, deployment: Deployment, felt: S
 def _perturbed(
     departure: Perturbation,
     answers: Mapping[int, _Answer],
-    world: _World,
+    world: _StressedWindow,
     planned: Planned,
     missed: Container[tuple[str, Target]],
 ) -> PerturbedProof:

@@ -342,7 +342,7 @@ def _least_number(case: Case, targets: tuple[Target, ...], history: ServiceHisto
     return 1 + bisect_left(range(1, enough), True, key=lambda count: not misses(count))
 
 
-class _World(NamedTuple):
+class _ReplayInput(NamedTuple):
     """What a service is replayed in: its demand, its replicas at a place, and the rule as it acts there."""
 
     history: ServiceHistory
@@ -352,7 +352,7 @@ class _World(NamedTuple):
 
 def _world(
     case: Case, place: Placement, targets: tuple[Target, ...], replays: ServiceReplays, *, stressed: bool
-) -> _World:
+) -> _ReplayInput:
     """Return the world as predicted, or `stressed`: more demand, and speeds at the low end of their estimate."""
     law = _law(case)
     closed = isinstance(place.holding, SetSchedule)
@@ -367,7 +367,7 @@ def _world(
     # the number that is written into the manifest, whichever speed is tried here
     emitted_req_s = place.replica_req_s(law.rule_req_s, faster_counts=law.faster_counts)
     policy = as_emitted(_policy(place, _replicas(case, place)), emitted_req_s / model.capacity_req_s)
-    return _World(history=history, model=model, policy=policy)
+    return _ReplayInput(history=history, model=model, policy=policy)
 
 
 def _history(

@@ -132,7 +132,7 @@ METRICS = (
 )  # fmt: skip
 
 
-class _Labels(BaseModel):
+class _SeriesLabels(BaseModel):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
@@ -156,8 +156,8 @@ class _SeriesPoint(BaseModel):
 
 
 class _TimeSeries(BaseModel):
-    metric: _Labels
-    resource: _Labels
+    metric: _SeriesLabels
+    resource: _SeriesLabels
     metadata: _System = Field(default_factory=lambda: _System.model_validate({}))
     points: list[_SeriesPoint] = Field(default_factory=list)
 

@@ -347,23 +347,23 @@ def asked_parts(spec: object, board_mib: float | None, tally: Tally) -> float | 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _ContainerGpus:
     gpus: float = 0.0
     in_parts: bool = False
 
 
-def _asked(container: Object, board_mib: float | None, tally: Tally) -> _Asked:
+def _asked(container: Object, board_mib: float | None, tally: Tally) -> _ContainerGpus:
     """Return what a container asks for, in boards' worth, and whether any of it is a part of a board."""
     resources = at(container, "resources")
     amounts = {**_amounts(resources, "requests"), **_amounts(resources, "limits")}
     for names in PART_NAMES:
         part = part_of_board(amounts, names, board_mib, tally)
         if part is not None:
-            return _Asked(gpus=part, in_parts=True)
+            return _ContainerGpus(gpus=part, in_parts=True)
     if amounts.get(_VOLCANO.boards):
-        return _Asked(gpus=amounts[_VOLCANO.boards], in_parts=True)
+        return _ContainerGpus(gpus=amounts[_VOLCANO.boards], in_parts=True)
     vgpus = [amount * share for name, amount in amounts.items() if (share := vgpu_share(name, board_mib)) is not None]
-    return _Asked(gpus=sum(vgpus) or amounts.get("nvidia.com/gpu", 0.0), in_parts=bool(vgpus))
+    return _ContainerGpus(gpus=sum(vgpus) or amounts.get("nvidia.com/gpu", 0.0), in_parts=bool(vgpus))
 
 
 def _amounts(resources: object, which: str) -> dict[str, float]:
