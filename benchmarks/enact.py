@@ -58,7 +58,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.commitments.inventory import Owned
 from trimtab.plan.model import Change
-from trimtab.plan.options.workload_options import Sieve, WorkloadOptions
+from trimtab.plan.options.workload_options import OptionFilter, WorkloadOptions
 from trimtab.plan.planner import Planned, plan_of
 from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -150,7 +150,7 @@ def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
 
     def apart(judged: WorkloadOptions | None) -> WorkloadOptions | None:
         sieve = None if judged is None else judged.sieve
-        if not isinstance(sieve, Sieve):
+        if not isinstance(sieve, OptionFilter):
             return judged
         kept, loose, waiting = (
             [way for way in ways if lever not in way.deployment.levers]

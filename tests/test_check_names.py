@@ -56,6 +56,47 @@ def test_the_glossary_names_a_term_for_each_word_that_it_refuses(check):
     assert all(term for term in refused.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("NodeOffers", "offer"),
+        ("LatencyLaw", "law"),
+        ("StaticPolicies", "policy"),
+        ("KubeApi", "api"),
+        ("RateSeries", "series"),
+        ("PriceBasis", "basis"),
+    ],
+)
+def test_the_head_of_a_class_name_is_its_last_word_in_the_singular(check, name, head):
+    assert check.head_noun(name) == head
+
+
+def test_a_class_is_named_by_a_term_of_the_glossary_or_by_a_plain_word(check):
+    terms = check.glossary_terms(
+        "| term | meaning |\n|---|---|\n| capacity block | nodes |\n| taint, toleration | ... |\n"
+    )
+    plain = check.plain_words("# comment\nrow reader  # words\n")
+
+    found = list(check.unknown_heads({"HeldBlocks", "Toleration", "NodeRows", "QuadA100", "PriceSway"}, terms, plain))
+
+    assert [line.partition(";")[0] for line in found] == [
+        "class PriceSway: 'sway' is no term of the glossary",
+        "plain-words.txt: 'reader' is a term of the glossary, or ends no class name",
+    ]
+
+
+def test_a_term_of_the_glossary_is_not_listed_as_a_plain_word_too(check):
+    (found,) = check.unknown_heads({"NodeOffer"}, {"offer"}, {"offer"})
+
+    assert found.startswith("plain-words.txt: 'offer' is a term of the glossary")
+
+
+def test_only_public_classes_at_the_top_of_a_module_are_read(check, tmp_path):
+    (tmp_path / "one.py").write_text("class Plan:\n    class Inner: ...\n\nclass _Hidden: ...\n")
+
+    assert check.public_classes(tmp_path) == {"Plan"}
+
+
 def test_the_sources_hold_to_it(check):
     assert check.main() == 0
 

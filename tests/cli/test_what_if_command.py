@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from trimtab.catalog import load_catalog
 from trimtab.catalog.registry import changed, price_change
 from trimtab.cli import root
-from trimtab.cli.made_plans import MadeFrom, recall_made
+from trimtab.cli.made_plans import PlanOrigin, recall_made
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import run as what_if_run
@@ -334,7 +334,7 @@ def source(tmp_path, state):
     bundle = open_demo(DEMO)
     write_bundle(tmp_path / "fleet", bundle.tables, bundle.meta, bundle.workloads)
     audited_cli(str(tmp_path / "fleet"))
-    found = MadeFrom(fleet=str(tmp_path / "fleet"), settings=resolve(file=None, environ={}, flags=()).settings)
+    found = PlanOrigin(fleet=str(tmp_path / "fleet"), settings=resolve(file=None, environ={}, flags=()).settings)
     assert recall_made(found, None) is not None
     return found
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import END, META, START, allocation, device, node, tables
 
-from trimtab.diagnose.bill_split import CostSplit, SplitBy, spent_at_list
+from trimtab.diagnose.bill_split import CostSplit, SplitBasis, spent_at_list
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.errors import UsageError
@@ -35,7 +35,7 @@ WORKLOADS = Workloads(
 HALF = [allocation(gpus=4.0, device=None), allocation(workload="dev/nb", pod="nb-0", gpus=2.0, device=None)]
 
 
-BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
+BY_WORKLOAD = CostSplit(by=SplitBasis.WORKLOAD)
 SHOW, SPREAD = Rules(), Rules(idle=SharedRule.SPREAD, shared=SharedRule.SPREAD)
 
 
@@ -95,7 +95,7 @@ def test_requests_and_tokens_of_the_window_give_unit_costs():
     requests = [demand(), demand(hour=1), demand(hour=24 * 30), demand(hour=2, completed=None)]
     fleet, split, served = history(HALF, requests)
 
-    rows = {row.name: row for row in charged(fleet, split, CostSplit(by=SplitBy.TEAM), SHOW, served)}
+    rows = {row.name: row for row in charged(fleet, split, CostSplit(by=SplitBasis.TEAM), SHOW, served)}
 
     assert rows["assistants"].requests == 2000.0
     assert rows["assistants"].tokens == 1_000_000.0
@@ -106,7 +106,7 @@ holders = st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 40), st.int
 
 
 @settings(max_examples=25)
-@given(st.lists(holders, max_size=6), st.sampled_from(SplitBy), st.sampled_from(SharedRule))
+@given(st.lists(holders, max_size=6), st.sampled_from(SplitBasis), st.sampled_from(SharedRule))
 def test_the_rows_sum_to_the_bill_whatever_was_held(held, by, rule):
     rows = [
         allocation(

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from tests.fleets import MONDAY, FleetRows, at
 
 from trimtab.catalog import load_catalog
-from trimtab.diagnose.bill_split import CostSplit, SplitBy
+from trimtab.diagnose.bill_split import CostSplit, SplitBasis
 from trimtab.diagnose.findings import UNALLOCATED
 from trimtab.diagnose.weeks import ChangeCause, IsoWeek, WeekUse, covered_weeks
 from trimtab.errors import UnknownName, UsageError
@@ -81,7 +81,7 @@ def test_a_history_is_charged_at_the_price_of_each_day_unless_one_day_is_named(t
     bundle = planted().bundle()
 
     each, later = (
-        spending(bundle, replace(TERMS, at=day), catalog).spent(CostSplit(by=SplitBy.TEAM)).total_micro_usd
+        spending(bundle, replace(TERMS, at=day), catalog).spent(CostSplit(by=SplitBasis.TEAM)).total_micro_usd
         for day in (None, at(HR_PER_WEEK).date())
     )
 
@@ -188,7 +188,7 @@ def test_all_weeks_sum_to_the_bill_and_every_change_to_its_causes(holds, start):
 
     weeks = [week(bundle, TERMS, part.week).spend for part in covered_weeks(bundle_window(bundle))]
 
-    bill = spending(bundle, TERMS).spent(CostSplit(by=SplitBy.TEAM)).total_micro_usd
+    bill = spending(bundle, TERMS).spent(CostSplit(by=SplitBasis.TEAM)).total_micro_usd
     assert sum(spend.micro_usd for spend in weeks) == bill
     for spend in weeks:
         for row in spend.rows:

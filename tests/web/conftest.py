@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from tests.web.fleet import Shelf, whole
 
-from trimtab.web.library import Library, Switchboard
+from trimtab.web.library import Library, SwitchedPlans
 from trimtab.web.server import ServerPlace, configured
 
 
@@ -39,7 +39,7 @@ def serving(library, token=None, reviews=None, **place):
 def library():
     document, made = whole()
     found = Library(source=Shelf({"1": document}, {"1": made}))
-    while not isinstance(found.switchboard(found.entry("1")), Switchboard):
+    while not isinstance(found.switchboard(found.entry("1")), SwitchedPlans):
         time.sleep(0.02)
     return found
 

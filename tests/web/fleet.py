@@ -11,7 +11,7 @@ from trimtab.errors import InputError
 from trimtab.pipeline import kept_plan, verify_plan
 from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.web.library import AuditEntry, CommitmentsQuestion, GpuHoursQuestion
-from trimtab.web.plan_pages import CommitmentsFound
+from trimtab.web.plan_pages import CommitmentsResult
 from trimtab.web.tables import MONEY, SHARE, WORDS, AllocatedBill, DataColumn, DataTable
 
 DAYS = 28
@@ -105,7 +105,7 @@ class Shelf:
                 page = Page(
                     brand="trimtab commit", title="Commitments", subject="small fleet", seen="28 days", sections=()
                 )
-                return CommitmentsFound(page=page, document={"schema_version": 1, "basis": "as it was"}, steps=steps)
+                return CommitmentsResult(page=page, document={"schema_version": 1, "basis": "as it was"}, steps=steps)
             case GpuHoursQuestion():
                 return gpu_hours(rows().bundle(), question.workload)
 

@@ -29,7 +29,7 @@ from trimtab.plan.proof.scenario import Scenario
 from trimtab.web import computations as computations_module, tables
 from trimtab.web.app import PageCache
 from trimtab.web.computations import MOST_WAITING, AuditQuestion, Computations, Refused, TooBusy, UnderWay
-from trimtab.web.library import AuditEntry, Library, Switchboard
+from trimtab.web.library import AuditEntry, Library, SwitchedPlans
 from trimtab.web.tables import PAGE_ROWS, TABLES
 
 HOSTILE = {
@@ -233,7 +233,7 @@ def test_a_plan_that_is_no_longer_the_one_kept_is_not_switched():
 
 
 def test_more_questions_than_can_wait_are_turned_away():
-    board = Switchboard(whole()[1])
+    board = SwitchedPlans(whole()[1])
     for _ in range(MOST_WAITING):
         board._places.acquire()
 
@@ -543,7 +543,7 @@ def test_the_plan_that_is_made_again_for_its_switches_can_be_cancelled_too(held)
     library.begin_again(begun.computation)
     while isinstance(board := library.switchboard(entry), UnderWay):
         time.sleep(0.01)
-    assert isinstance(board, Switchboard)
+    assert isinstance(board, SwitchedPlans)
     library.close()
 
 

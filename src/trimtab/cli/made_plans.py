@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeFrom:
+class PlanOrigin:
     """What a plan is made from."""
 
     fleet: str
@@ -95,7 +95,7 @@ class MadeFrom:
             yield from ((str(file.relative_to(folder)), file) for file in sorted(folder.rglob("*")) if file.is_file())
 
 
-def keep_made(source: MadeFrom, made: ProvenPlan) -> None:
+def keep_made(source: PlanOrigin, made: ProvenPlan) -> None:
     """Keep a plan in place of the last one; a folder that cannot be written, or a plan too large, only costs time later."""
     user, digest = user_key(), source.digest()
     if user is None or digest is None:
@@ -114,7 +114,7 @@ def keep_made(source: MadeFrom, made: ProvenPlan) -> None:
                 fresh.unlink(missing_ok=True)
 
 
-def recall_made(source: MadeFrom, store: OutcomeStore | None) -> ProvenPlan | None:
+def recall_made(source: PlanOrigin, store: OutcomeStore | None) -> ProvenPlan | None:
     """Return the kept plan, which looks replays up in `store`; None if it is of another source or user."""
     file, user = state_folder() / _FILE, user_key()
     if user is None or not file.is_file() or (digest := source.digest()) is None:

@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class ResolvedSettings:
     """The current settings, and where each came from: `default`, a file, an environment variable, or `--set`."""
 
     settings: Settings
@@ -63,7 +63,7 @@ class Resolved:
         )
 
 
-def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[str]) -> Resolved:
+def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[str]) -> ResolvedSettings:
     """Return the current settings. Raises SettingsError with all errors at once.
 
     `file` is an explicit file, or None for `trimtab.toml` in the working folder if it exists. `flags` are `key=value` texts.
@@ -86,7 +86,7 @@ def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[st
             faults.append(Fault(what=f"{key}: {error}", where=origin, value=str(raw)))
     if faults:
         raise SettingsError(faults)
-    return Resolved(settings=_rebuilt(with_all_efforts(Settings()), values), values=values, origins=origins)
+    return ResolvedSettings(settings=_rebuilt(with_all_efforts(Settings()), values), values=values, origins=origins)
 
 
 def defaults() -> dict[str, Value]:

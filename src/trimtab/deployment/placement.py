@@ -98,7 +98,7 @@ class HomeNodes:
     home_speed: Estimate = SAME_SPEED
 
 
-class Resized(NamedTuple):
+class ResizedPods(NamedTuple):
     """Pods that held `before` GPUs hold `gpus`; those of other sizes stay as they are."""
 
     before: float
@@ -119,7 +119,7 @@ class Placement:
     gpus_per_node: int
     gpus_per_pod: float
     """GPUs of the usual pod there."""
-    resized: Resized | None
+    resized: ResizedPods | None
     """The pods that hold another number of GPUs there; None if each keeps its own."""
     speed: Estimate
     work_speed: Estimate
@@ -395,7 +395,7 @@ class _Ground:
     gpu: str | None
     gpus_per_node: int
     gpus: float
-    resized: Resized | None = None
+    resized: ResizedPods | None = None
     speed: Estimate = SAME_SPEED
     work_speed: Estimate = SAME_SPEED
 
@@ -407,7 +407,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
     ground = _Ground(pool=home.pool, gpu=home.gpu, gpus_per_node=home.gpus_per_node, gpus=home.gpus_per_pod)
     count, memory = deployment.gpu_count, deployment.memory
     if count is not None:
-        resized = Resized(float(count.before), float(count.gpus))
+        resized = ResizedPods(float(count.before), float(count.gpus))
         ground = replace(ground, pool=count.pool, gpus_per_node=count.gpus_per_node, resized=resized)
         if round(home.gpus_per_pod) == count.before:
             ground = replace(ground, gpus=float(count.gpus))
@@ -420,7 +420,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
             gpu=memory.gpu,
             gpus_per_node=memory.gpus_per_node,
             gpus=float(memory.gpus),
-            resized=Resized(float(memory.before), float(memory.gpus)),
+            resized=ResizedPods(float(memory.before), float(memory.gpus)),
             speed=memory.speed,
             work_speed=memory.speed,
         )

@@ -38,7 +38,7 @@ UNNAMED = "unnamed"
 LABEL_PREFIX = "label:"
 
 
-class SplitBy(Enum):
+class SplitBasis(Enum):
     """What the bill is split by."""
 
     TEAM = "team"
@@ -50,10 +50,10 @@ class SplitBy(Enum):
 
 
 _TAG_KEYS = {
-    SplitBy.TEAM: ("team", "owner", "cost_center", "cost-center", "costcenter"),
-    SplitBy.WORKLOAD: ("workload",),
-    SplitBy.NAMESPACE: ("namespace", "kubernetes_namespace", "kubernetes.io/namespace"),
-    SplitBy.MODEL: ("model",),
+    SplitBasis.TEAM: ("team", "owner", "cost_center", "cost-center", "costcenter"),
+    SplitBasis.WORKLOAD: ("workload",),
+    SplitBasis.NAMESPACE: ("namespace", "kubernetes_namespace", "kubernetes.io/namespace"),
+    SplitBasis.MODEL: ("model",),
 }
 """Tags of a bill that say the same as Kubernetes does, in the order in which they are believed."""
 
@@ -62,40 +62,40 @@ _TAG_KEYS = {
 class CostSplit:
     """A way of splitting; `label` is the key where it is by label."""
 
-    by: SplitBy
+    by: SplitBasis
     label: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read `team`, `workload`, `namespace`, `kind`, `model` or `label:KEY`; raises UsageError."""
         if text.startswith(LABEL_PREFIX) and text != LABEL_PREFIX:
-            return cls(by=SplitBy.LABEL, label=text.removeprefix(LABEL_PREFIX))
-        plain = [way.value for way in SplitBy if way is not SplitBy.LABEL]
+            return cls(by=SplitBasis.LABEL, label=text.removeprefix(LABEL_PREFIX))
+        plain = [way.value for way in SplitBasis if way is not SplitBasis.LABEL]
         if text not in plain:
             raise UsageError(f"cannot split by {text!r}; write {', '.join(plain)} or label:KEY (label:cost-center)")
-        return cls(by=SplitBy(text))
+        return cls(by=SplitBasis(text))
 
     def of(self, workload: Workload) -> str:
         """Return a workload's value."""
         match self.by:
-            case SplitBy.TEAM:
+            case SplitBasis.TEAM:
                 return workload.team
-            case SplitBy.WORKLOAD:
+            case SplitBasis.WORKLOAD:
                 return workload.name
-            case SplitBy.NAMESPACE:
+            case SplitBasis.NAMESPACE:
                 return workload.namespace
-            case SplitBy.KIND:
+            case SplitBasis.KIND:
                 return workload.kind.value
-            case SplitBy.MODEL:
+            case SplitBasis.MODEL:
                 return workload.spec.model or UNNAMED
-            case SplitBy.LABEL:
+            case SplitBasis.LABEL:
                 return (workload.spec.labels or {}).get(self.label, UNNAMED)
             case _:
                 assert_never(self.by)
 
     def of_tags(self, tags: Iterable[tuple[str, str]]) -> str | None:
         """Return the value that a charge's tags name, None where they name none. Keys compare without case and prefix."""
-        keys = (self.label.casefold(),) if self.by is SplitBy.LABEL else _TAG_KEYS.get(self.by, ())
+        keys = (self.label.casefold(),) if self.by is SplitBasis.LABEL else _TAG_KEYS.get(self.by, ())
         found = {_plain(key): value for key, value in tags if value}
         return next((found[key] for key in keys if key in found), None)
 

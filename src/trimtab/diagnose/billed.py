@@ -34,7 +34,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Billed:
+class BilledRows:
     """Cost rows of some instance types that lie in a window, in dollars."""
 
     usd: float
@@ -43,14 +43,14 @@ class Billed:
     """Rows in another currency: left out, never converted."""
 
 
-def billed(costs: pa.Table, window: Window, instance_types: Collection[str]) -> Billed:
+def billed(costs: pa.Table, window: Window, instance_types: Collection[str]) -> BilledRows:
     """Add up the effective cost (the billed one where there is none) of rows of these types within a window.
 
     `costs` has BILL_COLUMNS. A row that reaches out of the window counts by the share of its charge period that lies in it.
     """
     of_types = costs.filter(pc.is_in(costs["instance_type"], value_set=pa.array(sorted(instance_types), pa.string())))
     cost, counted, foreign = cost_within(of_types, window)
-    return Billed(usd=float(cost[counted].sum()), rows=int(counted.sum()), foreign_rows=int(foreign.sum()))
+    return BilledRows(usd=float(cost[counted].sum()), rows=int(counted.sum()), foreign_rows=int(foreign.sum()))
 
 
 def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:

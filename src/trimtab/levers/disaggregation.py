@@ -230,14 +230,14 @@ def stated_pair(ask: LeverRequest, prefill: StatedHalf, decode: StatedHalf) -> S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheapestTogether:
+class CheapestOption:
     """The cheapest predicted way to serve prompts and answers in one place: dollars an hour, by `_followed_usd`."""
 
     usd: float
     what: str
 
 
-def _together(ask: LeverRequest) -> CheapestTogether:
+def _together(ask: LeverRequest) -> CheapestOption:
     """Return the cheapest single pool that keeps the limits at the low end of its speed, on any board and number of GPUs.
 
     A pair of pools may change both too: without this, it would be given the credit for a board or a number of GPUs that one
@@ -257,7 +257,7 @@ def _together(ask: LeverRequest) -> CheapestTogether:
                 least_usd = _followed_usd(ask, offer, way.query.tensor, 2 * likely_req_s)
                 ranked.append((least_usd, likely_req_s, way.query, columns, offer))
     ranked.sort(key=lambda row: (row[0], row[2].gpu.name, row[2].tensor, row[4].instance_type))
-    best, rates = CheapestTogether(usd=math.inf, what=""), dict[tuple[str, int], float]()
+    best, rates = CheapestOption(usd=math.inf, what=""), dict[tuple[str, int], float]()
     for least_usd, likely_req_s, query, columns, offer in ranked:
         if least_usd >= best.usd:
             break
@@ -277,7 +277,7 @@ def _together(ask: LeverRequest) -> CheapestTogether:
         usd_hr = _followed_usd(ask, offer, query.tensor, rates[key]) if rates[key] else math.inf
         if usd_hr < best.usd:
             what = f"{query.tensor} x {query.gpu.name} a replica on {offer.instance_type}"
-            best = CheapestTogether(usd=usd_hr, what=what)
+            best = CheapestOption(usd=usd_hr, what=what)
     return best
 
 

@@ -143,7 +143,7 @@ class PairLaw(NamedTuple):
         return np.maximum(FAIR_SHARE_FRAC, fitted)
 
 
-class SpeedBeside(NamedTuple):
+class SharedSpeed(NamedTuple):
     """Speed of work beside one other program, 1 = alone: expected, the 80 % interval, and what one in a hundred falls below."""
 
     expected: float
@@ -163,12 +163,12 @@ LOW_SPREAD, HIGH_SPREAD = -0.721, 0.725
 SAFE_LOSS_FRAC, CAREFUL_LOSS_FRAC = 0.10, 0.25
 
 
-def speed_beside(own_frac: float, other_frac: float) -> SpeedBeside:
+def speed_beside(own_frac: float, other_frac: float) -> SharedSpeed:
     """Return how fast work goes on beside one other program in time slices; shares are those of the time busy alone, 0..1."""
     own, other = np.float64(own_frac), np.float64(other_frac)
     expected = float(EXPECTED_SPEED.speed(own, other))
     width = SPREAD_FLOOR + 1 - expected
-    return SpeedBeside(
+    return SharedSpeed(
         expected=expected,
         low=exp(log(expected) + LOW_SPREAD * width),
         high=exp(log(expected) + HIGH_SPREAD * width),

@@ -140,7 +140,7 @@ def caveats_of(
     return tuple(caveat for caveat, applies in found.items() if applies and caveat not in accepted)
 
 
-class Ranked(Protocol):
+class RankedOption(Protocol):
     """An option with caveats."""
 
     @property
@@ -148,7 +148,7 @@ class Ranked(Protocol):
         """Return why it must not come first."""
 
 
-R = TypeVar("R", bound=Ranked)
+R = TypeVar("R", bound=RankedOption)
 
 
 def plain_and_cheapest(ranked: Sequence[R]) -> list[R]:

@@ -124,7 +124,7 @@ def require_nodes(bundle: Bundle, fleet: Fleet) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Carried:
+class CarriedNodes:
     """Fleets of which no list has some nodes, the market in which these cost what the bill says, and what is to be said."""
 
     fleets: tuple[Fleet, ...]
@@ -132,7 +132,7 @@ class Carried:
     said: tuple[str, ...]
 
 
-def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
+def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> CarriedNodes:
     """Carry nodes that no list has at what the bundle's bill says they cost, else at nothing, and nodes with GPUs that no
     catalog has at their price: both unjudged.
 
@@ -152,7 +152,7 @@ def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
     unknown = market.unknown_gpus(node.gpu for fleet in fleets for node in fleet.nodes)
     fleets = tuple(replace(fleet, carried_micro_usd_hr=rates, unknown_gpus=unknown) for fleet in fleets)
     market = market.carrying(rates) if missing else market
-    return Carried(
+    return CarriedNodes(
         fleets=fleets,
         market=market,
         said=(

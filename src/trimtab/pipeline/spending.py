@@ -15,7 +15,7 @@ from trimtab.diagnose.bill_split import (
     Charges,
     CostSplit,
     DailySpend,
-    SplitBy,
+    SplitBasis,
     charges_of,
     spent_at_list,
     spent_of_bill,
@@ -81,7 +81,7 @@ def week(bundle: Bundle, terms: SpendingTerms, asked: IsoWeek | None, catalog: C
     Raises as `spending` does, and UnknownName for a week that history lacks.
     """
     found = spending(bundle, terms, catalog)
-    spent = (found.spent(CostSplit(by=SplitBy.TEAM)), found.spent(CostSplit(by=SplitBy.WORKLOAD)))
+    spent = (found.spent(CostSplit(by=SplitBasis.TEAM)), found.spent(CostSplit(by=SplitBasis.WORKLOAD)))
     weekly = week_spend(found.fleet, *spent, found.rates(), Settings().bands, asked)
     return WeekOfFleet(fleet=found.fleet, spend=weekly, basis=found.basis)
 

@@ -29,7 +29,7 @@ from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.autoscaling import other_windows
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
-from trimtab.plan.options.workload_options import JudgedWorkload, Sieve, WorkloadOptions, fixed_cost, options_of
+from trimtab.plan.options.workload_options import JudgedWorkload, OptionFilter, WorkloadOptions, fixed_cost, options_of
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.solve import ChosenPlan
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -127,7 +127,7 @@ class OtherWindows:
         """
         found = list(rows)
         for number, judged in enumerate(rows):
-            if judged is None or not isinstance(judged.sieve, Sieve) or chosen.choice[number] == KEEP:
+            if judged is None or not isinstance(judged.sieve, OptionFilter) or chosen.choice[number] == KEEP:
                 continue
             candidate = judged.candidates[chosen.choice[number]]
             key = (number, candidate.deployment)
@@ -137,7 +137,7 @@ class OtherWindows:
         changed = any(before is not after for before, after in zip(rows, found, strict=True))
         return tuple(found) if changed else None
 
-    def _with_windows(self, judged: WorkloadOptions, sieve: Sieve, chosen: Candidate) -> WorkloadOptions:
+    def _with_windows(self, judged: WorkloadOptions, sieve: OptionFilter, chosen: Candidate) -> WorkloadOptions:
         considered, most_usd = sieve.considered, (1 - WINDOW_GAIN_FRAC) * list_usd(chosen, self.market)
 
         def is_worth(found: Candidate) -> bool:

@@ -104,7 +104,7 @@ class GuardCurves(NamedTuple):
     required_frac: FloatArray
 
 
-class InTurn(NamedTuple):
+class SerialRequests(NamedTuple):
     """Requests that replicas answer one at a time; every member but `takes_s` is an array that the loop writes.
 
     `takes_s` `(n_draws,)` says how long requests take, one after the other and from the front again: none where requests are
@@ -441,7 +441,7 @@ def asked_by_guards(guards: GuardCurves, window: GuardWindow) -> float:
 
 
 @inlined
-def waiting_in_turn(turn: InTurn, step: int, arrived: float, ready: int) -> int:
+def waiting_in_turn(turn: SerialRequests, step: int, arrived: float, ready: int) -> int:
     """Let a step's requests come, evenly, and be taken up by the first replica that is free; return how many wait at its end.
 
     A fluid has no queue while less comes than replicas serve, and one as soon as more comes, though each request of it may have
@@ -485,7 +485,7 @@ def serve_history(
     shape: ServerShape,
     curves: Curves,
     guards: GuardCurves,
-    turn: InTurn,
+    turn: SerialRequests,
     rule: Rule,
     by_hour: IntArray,
     memory: FloatArray,

@@ -54,8 +54,8 @@ from trimtab.replay.fluid import (
     STOPPED,
     Curves,
     GuardCurves,
-    InTurn,
     QueueTotals,
+    SerialRequests,
     ServerShape,
     empty_totals,
     serve_history,
@@ -429,12 +429,12 @@ def serve(
     return totals
 
 
-def _in_turn(history: ServiceHistory, model: ServiceModel) -> InTurn:
+def _in_turn(history: ServiceHistory, model: ServiceModel) -> SerialRequests:
     """Return requests that replicas answer one at a time; a fluid's where so many are at work that hardly any waits."""
     spread = model.one_by_one_spread
     most = float(np.nanmax(history.load(model), initial=0.0)) if spread is not None else 0.0
     told = spread is not None and most <= _AT_WORK_AT_MOST
-    return InTurn(
+    return SerialRequests(
         takes_s=_times_taken(spread) / model.capacity_req_s if told and spread is not None else np.zeros(0),
         ends_s=np.zeros(_PLACES if told else 0),
         counts=np.zeros(3, dtype=np.int64),

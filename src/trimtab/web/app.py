@@ -43,10 +43,10 @@ from trimtab.web.library import (
     CommitmentsQuestion,
     GpuHoursQuestion,
     Library,
-    Switchboard,
+    SwitchedPlans,
 )
 from trimtab.web.picker import Picker, answered
-from trimtab.web.plan_pages import CommitmentsFound
+from trimtab.web.plan_pages import CommitmentsResult
 from trimtab.web.price_list import PriceList, prices_page, rates_file
 from trimtab.web.questions import (
     BadQuestion,
@@ -369,7 +369,7 @@ class Routes:
         def made() -> str:
             return plan_pages.commitments(entry.name, document, found)
 
-        return self.cache.answer(request, entry, made) if isinstance(found, CommitmentsFound) else HTMLResponse(made())
+        return self.cache.answer(request, entry, made) if isinstance(found, CommitmentsResult) else HTMLResponse(made())
 
     def gpus(self, request: Request) -> Response:
         """Answer with each GPU of a workload, hour by hour."""
@@ -452,10 +452,10 @@ class Routes:
                 return switches.switched_table(switched) if isinstance(switched, SwitchedPart) else switched
             case "commitments":
                 commitments = self.library.worked_out(entry, CommitmentsQuestion())
-                return commitments.steps if isinstance(commitments, CommitmentsFound) else _state_of(commitments)
+                return commitments.steps if isinstance(commitments, CommitmentsResult) else _state_of(commitments)
             case _ if page == COMMITMENTS:
                 shown = self.library.worked_out(entry, CommitmentsQuestion())
-                if not isinstance(shown, CommitmentsFound):
+                if not isinstance(shown, CommitmentsResult):
                     return _state_of(shown)
                 if name in (sold := section_tables(COMMITMENTS, shown.page.filled_sections)):
                     return sold[name]
@@ -535,7 +535,7 @@ class Routes:
         """Answer with what to commit to, as `trimtab commit -o json` has it."""
         entry, _ = self._asked(request)
         found = self.library.worked_out(entry, CommitmentsQuestion())
-        return _json(found.document) if isinstance(found, CommitmentsFound) else _unready(_state_of(found))
+        return _json(found.document) if isinstance(found, CommitmentsResult) else _unready(_state_of(found))
 
     def api_verify(self, request: Request) -> Response:
         """Answer with a verification, as `trimtab verify -o json` has it."""
@@ -595,7 +595,7 @@ class Routes:
 
     def _without(self, entry: AuditEntry, off: frozenset[str]) -> SwitchedPart | UnderWay | Refused:
         board = self.library.switchboard(entry)
-        return board.without(off) if isinstance(board, Switchboard) else board
+        return board.without(off) if isinstance(board, SwitchedPlans) else board
 
 
 def _json(plain: object) -> Response:

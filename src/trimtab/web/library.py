@@ -129,7 +129,7 @@ class AuditSource(Protocol):
         ...
 
 
-class Switchboard:
+class SwitchedPlans:
     """One plan, chosen again for every set of actions that people switch off; one at a time, and each set once."""
 
     def __init__(self, made: ProvenPlan) -> None:
@@ -211,7 +211,7 @@ class Library:
             self._documents.move_to_end(entry)
             return self._documents[entry]
 
-    def switchboard(self, entry: AuditEntry) -> Switchboard | UnderWay | Refused:
+    def switchboard(self, entry: AuditEntry) -> SwitchedPlans | UnderWay | Refused:
         """Return an audit's switches; where they were not asked for yet, begin to make them."""
         question = AuditQuestion(
             audit=entry.name, stamp=entry.stamp, asked="plan", words="the plan, made again for its switches"
@@ -221,7 +221,7 @@ class Library:
     def what_if(self, entry: AuditEntry, scenario: Scenario) -> WhatIf | UnderWay | Refused:
         """Return an audit's fleet in another world beside its plan; raises TooBusy."""
         board = self.switchboard(entry)
-        if not isinstance(board, Switchboard):
+        if not isinstance(board, SwitchedPlans):
             return board
         question = AuditQuestion(
             audit=entry.name, stamp=entry.stamp, asked=scenario, words=f"what if: {'; '.join(scenario.words())}"
@@ -231,12 +231,12 @@ class Library:
     def year(self, entry: AuditEntry, order: Sequence[str]) -> OrderedYear | UnderWay | Refused:
         """Return the year if an audit's actions are done in an order."""
         board = self.switchboard(entry)
-        return board.year(order) if isinstance(board, Switchboard) else board
+        return board.year(order) if isinstance(board, SwitchedPlans) else board
 
     def limit_prices(self, entry: AuditEntry) -> tuple[ServiceLimitPrices, ...] | UnderWay | Refused:
         """Return what latency limits that are not declared would save; raises TooBusy."""
         board = self.switchboard(entry)
-        if not isinstance(board, Switchboard):
+        if not isinstance(board, SwitchedPlans):
             return board
         question = AuditQuestion(
             audit=entry.name, stamp=entry.stamp, asked="limits", words="prices of undeclared latency limits"
@@ -293,11 +293,11 @@ class Library:
         self._answers.close()
         self._boards.close()
 
-    def _made(self, entry: AuditEntry, tell: Progress) -> Switchboard:
+    def _made(self, entry: AuditEntry, tell: Progress) -> SwitchedPlans:
         made = self.source.plan(entry.name, tell)
         if fault := _unlike(self.document(entry), made):
             raise InputError(fault)
-        return Switchboard(made)
+        return SwitchedPlans(made)
 
 
 def _forget(kept: OrderedDict[AuditEntry, AuditDocument], most: int) -> None:

@@ -41,7 +41,7 @@ _RULES = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitmentsFound:
+class CommitmentsResult:
     """What `trimtab commit` answers: its page for people, its document for programs, and its purchases as a table."""
 
     page: Page
@@ -210,7 +210,7 @@ def _fault(fault: OrderFault) -> Html:
 def commitments(name: str, document: AuditDocument, found: object) -> str:
     """Return what to commit to and when, what it returns, what is held already: `trimtab commit` as a page."""
     place = place_of("Commitments", name, document, "/commitments", found)
-    if not isinstance(found, CommitmentsFound):
+    if not isinstance(found, CommitmentsResult):
         return page(place, _planned_purchases(name, document), waiting(found, "The commitments are being worked out"))
     filled = found.page.filled_sections
     address = f"{audit_path(name)}/tables"

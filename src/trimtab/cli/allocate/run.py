@@ -25,7 +25,7 @@ from trimtab.cli.allocate.tables import (
 from trimtab.cli.history import History, HistoryChoice, open_history
 from trimtab.cli.output import Cell, Format, Sheet, write_page, write_sheet, write_workbook
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
-from trimtab.diagnose.bill_split import ChargeBasis, CostSplit, DailySpend, SplitBy
+from trimtab.diagnose.bill_split import ChargeBasis, CostSplit, DailySpend, SplitBasis
 from trimtab.diagnose.charges import (
     DEMAND_COLUMNS,
     Charge,
@@ -122,7 +122,7 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
 
 
 _HOUR = timedelta(hours=1)
-_BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
+_BY_WORKLOAD = CostSplit(by=SplitBasis.WORKLOAD)
 
 
 def _token_rows(found: _Split, terms: _SplitTerms, uses: Sequence[ConsumerUse]) -> tuple[TokenCharge, ...]:

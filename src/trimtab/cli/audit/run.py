@@ -19,13 +19,13 @@ from trimtab.cli import ExitCode, say
 from trimtab.cli.audit import AuditOptions
 from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
 from trimtab.cli.kept_audits import keep
-from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, keep_made
+from trimtab.cli.made_plans import DEMO_PREFIX, PlanOrigin, keep_made
 from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_answer, write_bytes
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.running import written_down
-from trimtab.cli.settings import Resolved, resolve
+from trimtab.cli.settings import ResolvedSettings, resolve
 from trimtab.cli.workers import open_workers
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_data import render_json, render_yaml
@@ -245,7 +245,7 @@ def _at_best_hours(history: History, hourly: Path | None) -> History:
 
 
 def _audited(
-    options: AuditOptions, choice: HistoryChoice, scenario: Scenario | None, resolved: Resolved
+    options: AuditOptions, choice: HistoryChoice, scenario: Scenario | None, resolved: ResolvedSettings
 ) -> tuple[AuditDocument, KeptPlan, bool]:
     """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
     with progress_bar(quiet=options.quiet) as shown, written_down(_fleet_words(options), shown) as tell:
@@ -275,13 +275,13 @@ def _audited(
     return document.model_copy(update={"coverage": coverage}), plan, history.demo
 
 
-def _made_from(options: AuditOptions, choice: HistoryChoice, resolved: Resolved) -> MadeFrom | None:
+def _made_from(options: AuditOptions, choice: HistoryChoice, resolved: ResolvedSettings) -> PlanOrigin | None:
     """Return what the plan is made from; None where `what-if` cannot read the same again."""
     added = (choice.source.workloads, choice.source.bills, options.hourly, options.owned)
     if any(added) or (choice.bundle is None and choice.demo is None):
         return None
     fleet = str(choice.bundle) if choice.bundle is not None else f"{DEMO_PREFIX}{choice.demo}"
-    return MadeFrom(fleet=fleet, settings=resolved.settings, prices=options.prices, at=options.at)
+    return PlanOrigin(fleet=fleet, settings=resolved.settings, prices=options.prices, at=options.at)
 
 
 def _fleet_words(options: AuditOptions) -> str:

@@ -26,7 +26,7 @@ SHOWN_REJECTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolsBeside:
+class PoolPairSection:
     """The pair of pools beside the options in one place, as far as anybody asked."""
 
     answer: PoolsAnswer
@@ -53,7 +53,7 @@ def pools_beside(
     first: ServingOption | None,
     formats: Sequence[WeightFormat],
     scale: float,
-) -> PoolsBeside | None:
+) -> PoolPairSection | None:
     """Search pools for a rate of requests; None where there is none, or where one's own card is asked about."""
     if not options.serve or demand.rate_req_s is None or market.own is not None:
         return None
@@ -63,10 +63,10 @@ def pools_beside(
         place = replace(market, provider=answer.pair.decode.offer.provider)
         ways = served_in_time(model, demand, place, engine=options.engine, formats=formats, scale=scale).found
         there = next((way for way in ways if isinstance(way, ServingOption)), None)
-    return PoolsBeside(answer=answer, first=first, there=there, demand=demand)
+    return PoolPairSection(answer=answer, first=first, there=there, demand=demand)
 
 
-def pools_lines(beside: PoolsBeside | None) -> list[str]:
+def pools_lines(beside: PoolPairSection | None) -> list[str]:
     """Say what the pools cost, what requests see, and why they are or are not better than one place."""
     if beside is None:
         return []
@@ -92,7 +92,7 @@ def _none_lines(rejected: Sequence[Rejected]) -> list[str]:
     return [f"prefill and decode apart: nothing works; {'; '.join(seen)}"] if seen else []
 
 
-def _against(beside: PoolsBeside) -> str:
+def _against(beside: PoolPairSection) -> str:
     pair = beside.answer.pair
     assert pair is not None
     told = why_words(pair, beside.first, beside.demand, beside.answer.tpot_s)
@@ -118,7 +118,7 @@ def _places(pair: DisaggregatedOption) -> str:
     return f"{pair.nodes} nodes: {' and '.join(places)}"
 
 
-def pools_document(beside: PoolsBeside | None) -> Mapping[str, object] | None:
+def pools_document(beside: PoolPairSection | None) -> Mapping[str, object] | None:
     """Return the pools for programs; None where they were not asked for, `found: false` where nothing works."""
     if beside is None:
         return None
@@ -168,14 +168,14 @@ def _half(half: Half, demand: Demand) -> Mapping[str, object]:
     }
 
 
-def pools_paste(beside: PoolsBeside | None, model: str, context: int, *, asked: bool) -> str:
+def pools_paste(beside: PoolPairSection | None, model: str, context: int, *, asked: bool) -> str:
     """Return the commands of both pools where they win or were asked for; empty otherwise."""
     if beside is None or beside.answer.pair is None or not (asked or beside.wins):
         return ""
     return pool_commands(beside.answer.pair, model, context)
 
 
-def write_pools(beside: PoolsBeside | None, folder: Path, model: str, context: int) -> list[str]:
+def write_pools(beside: PoolPairSection | None, folder: Path, model: str, context: int) -> list[str]:
     """Write the files of both pools and say where; raises UsageError when there are none, or the folder cannot be written."""
     if beside is None or beside.answer.pair is None:
         raise UsageError("--emit-pools: no pools of prefill and decode keep the targets; a rate and --serve are needed")

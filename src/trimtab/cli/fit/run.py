@@ -12,7 +12,7 @@ from pathlib import Path
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.measured import answer_measured, measured_answered
-from trimtab.cli.fit.pools import PoolsBeside, pools_beside, pools_document, pools_lines, pools_paste, write_pools
+from trimtab.cli.fit.pools import PoolPairSection, pools_beside, pools_document, pools_lines, pools_paste, write_pools
 from trimtab.cli.fit.tables import (
     CLOSED_LOOP,
     FOR_PEOPLE,
@@ -221,7 +221,7 @@ class _FoundServing:
     """Those that are answered, at least one."""
     loads: Sequence[ReplayedLoad | None]
     """What the replay of each shown way says."""
-    pools: PoolsBeside | None
+    pools: PoolPairSection | None
 
     @property
     def first(self) -> ServingOption:

@@ -28,7 +28,7 @@ from trimtab.cli.options import parsed
 from trimtab.cli.output import Sheet
 from trimtab.cli.prices import PricesOptions, found_prices
 from trimtab.cli.prices.tables import long_sheet, matrix_sheet, with_provenance
-from trimtab.cli.serve.run import PlansAgain, history_of
+from trimtab.cli.serve.run import PlanRefresh, history_of
 from trimtab.cli.what_if import WhatIfOptions
 from trimtab.cli.what_if.run import asked_scenario, planned_otherwise, what_if_sheet
 from trimtab.emit.blocks import plain
@@ -43,7 +43,7 @@ from trimtab.pipeline import open_fleet, verify_plan
 from trimtab.safe_text import for_terminal
 from trimtab.web.api import entry_row
 from trimtab.web.computations import Refused, UnderWay
-from trimtab.web.library import AuditEntry, Library, Switchboard
+from trimtab.web.library import AuditEntry, Library, SwitchedPlans
 from trimtab.web.tables import TABLES, DataTable, TableQuestion, actions
 
 MOST_BYTES = 4000
@@ -250,7 +250,7 @@ class Toolbox:
     library: Library
     kept_plan: Callable[[str], KeptPlan]
     """Returns the plan that was kept with an audit of the library; raises TrimtabError."""
-    plans: PlansAgain
+    plans: PlanRefresh
     roots: Sequence[Path]
     wait_s: float = WAIT_S
     _planned: dict[object, Future[Answer]] = field(default_factory=dict)
@@ -425,7 +425,7 @@ class Toolbox:
             )
         return entry, self.library.document(entry)
 
-    def _board(self, entry: AuditEntry) -> Switchboard | UnderWay:
+    def _board(self, entry: AuditEntry) -> SwitchedPlans | UnderWay:
         """Return the switches of an audit's plan, made within the wait; raises InputError where they cannot be."""
         until = time.monotonic() + self.wait_s
         while isinstance(board := self.library.switchboard(entry), UnderWay) and time.monotonic() < until:

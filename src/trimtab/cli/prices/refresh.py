@@ -395,7 +395,7 @@ def command(options: PricesRefreshOptions) -> None:
 
 
 def _request(options: PricesRefreshOptions) -> RefreshRequest:
-    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, RefreshRequest, SpotVia
+    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsListSource, RefreshRequest, SpotRateSource
 
     headers = _gcp_headers()
     chosen = options.providers or tuple(name for name in PRICE_LISTED if name != "gcp" or headers)
@@ -410,8 +410,8 @@ def _request(options: PricesRefreshOptions) -> RefreshRequest:
         regions=options.regions,
         now=datetime.now(UTC),
         endpoints=pairs,
-        aws_via=AwsVia(options.aws_via),
-        spot_via=SpotVia(options.spot_via),
+        aws_via=AwsListSource(options.aws_via),
+        spot_via=SpotRateSource(options.spot_via),
         gcp_headers=headers,
     )
 

@@ -55,7 +55,7 @@ _LOSS = re.compile(r"(\d+(?:\.\d+)?)(?:/hr)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpotAsked:
+class SpotArguments:
     """On-demand floors to replay (one replica in so many; 0: none), and the market."""
 
     floors: tuple[int, ...]
@@ -74,17 +74,17 @@ class SpotRun:
 
 def spot_asked(
     floors: Sequence[str], loss: str, zones: int, outage_hr: float, availability: Path | None
-) -> SpotAsked | None:
+) -> SpotArguments | None:
     """Return the spot options; None if no floor was given. Raises UsageError for invalid values."""
     if not floors:
         return None
     if availability is not None:
-        return SpotAsked(floors=tuple(map(_floor, floors)), market=read_availability(availability))
+        return SpotArguments(floors=tuple(map(_floor, floors)), market=read_availability(availability))
     found = _LOSS.fullmatch(loss)
     if not found:
         raise UsageError(f"--loss {loss!r}: write how often an hour a zone is lost, such as 0.1/hr")
     market = SpotZones(zones=zones, loss_per_hr=float(found[1]), outage_s=outage_hr * S_PER_HR)
-    return SpotAsked(floors=tuple(map(_floor, floors)), market=market)
+    return SpotArguments(floors=tuple(map(_floor, floors)), market=market)
 
 
 def _floor(text: str) -> int:
@@ -143,7 +143,7 @@ def spot_runs(
     history: ServiceHistory,
     model: ServiceModel,
     runs: Sequence[PolicyRun],
-    asked: SpotAsked,
+    asked: SpotArguments,
     required_frac: np.ndarray,
     seed: int,
 ) -> list[SpotRun]:
@@ -293,7 +293,7 @@ def replay_services(
     only: Sequence[str],
     settings: Settings,
     tell: Callable[[str, float], None],
-    asked: SpotAsked | None = None,
+    asked: SpotArguments | None = None,
 ) -> list[ServiceRuns]:
     """Replay each judged service of a bundle, or those named, under each policy. Raises if there is none."""
     whole = bundle_window(bundle)
@@ -349,7 +349,7 @@ def _replay_case(
     texts: Sequence[str],
     planned: dict[str, ScalingPolicy],
     market: Market,
-    asked: SpotAsked | None,
+    asked: SpotArguments | None,
 ) -> ServiceRuns:
     assert case.law is not None
     place = resolve(case.workload, AS_IT_IS)
@@ -432,7 +432,7 @@ def replay_trace(
     only: Sequence[str],
     settings: Settings,
     tell: Callable[[str, float], None],
-    asked: SpotAsked | None,
+    asked: SpotArguments | None,
 ) -> list[ServiceRuns]:
     """Replay each series of a short trace under each policy. Raises if there is nothing to replay."""
     machine = FLEET.machine
@@ -457,7 +457,7 @@ def replay_trace(
 
 
 def _replay(
-    name: str, series: RateSeries, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
+    name: str, series: RateSeries, texts: Sequence[str], asked: SpotArguments | None, rate: int, spot_rate: int
 ) -> ServiceRuns:
     arrivals = np.where(series.present, series.arrivals, np.nan)
     half = len(arrivals) // 2

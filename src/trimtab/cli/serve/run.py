@@ -23,7 +23,7 @@ from trimtab.cli.commit.run import commit_document, commit_page, reported
 from trimtab.cli.commit.tables import CommitPart, sheet_of
 from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import HISTORY, find, kept_audits, number_of, recall, recall_plan
-from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
+from trimtab.cli.made_plans import DEMO_PREFIX, PlanOrigin, recall_made
 from trimtab.cli.options import parsed
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Sheet
@@ -50,7 +50,7 @@ from trimtab.web.library import (
     Library,
     RunningAudit,
 )
-from trimtab.web.plan_pages import CommitmentsFound
+from trimtab.web.plan_pages import CommitmentsResult
 from trimtab.web.replay_pages import GpuHours, monday_of
 
 
@@ -95,7 +95,7 @@ def _source(options: ServeOptions) -> _AuditsOfPlace | _Demonstration:
     return cluster_source(options.audits, plans)
 
 
-def cluster_source(texts: Sequence[str], plans: PlansAgain) -> _AuditsOfPlace:
+def cluster_source(texts: Sequence[str], plans: PlanRefresh) -> _AuditsOfPlace:
     """Return the audits of the folders that `named_folders` reads; those that are kept here where none is named."""
     folders = named_folders(texts)
     if len(folders) < 2 and not any(folders):
@@ -135,13 +135,13 @@ def plans_again(
     *,
     keep_outcomes: bool = True,
     later: Path | None = None,
-) -> PlansAgain:
+) -> PlanRefresh:
     """Return how plans of audits are made again: with these settings, rates and commitments held; raises SettingsError."""
     settings = resolve(file=None, environ=os.environ, flags=flags).settings
-    return PlansAgain(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes, later=later)
+    return PlanRefresh(settings=settings, prices=prices, owned=owned, keep_outcomes=keep_outcomes, later=later)
 
 
-def audit_source(folder: Path | None, plans: PlansAgain) -> _AuditsOfPlace:
+def audit_source(folder: Path | None, plans: PlanRefresh) -> _AuditsOfPlace:
     """Return the audits of a folder, a history or JSON files, else those that are kept here."""
     return _AuditsOfPlace(place=_place_of(folder), plans=plans)
 
@@ -151,7 +151,7 @@ def _place_of(folder: Path | None) -> _AuditPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlansAgain:
+class PlanRefresh:
     """How plans are made again."""
 
     settings: Settings
@@ -166,7 +166,7 @@ class PlansAgain:
         """Plan a fleet by the name that its audit has; raises TrimtabError where its history is not at hand."""
         tell("opening the fleet", 0.0)
         with outcome_cache(keep=self.keep_outcomes) as store:
-            source = MadeFrom(fleet=fleet, settings=self.settings, prices=self.prices)
+            source = PlanOrigin(fleet=fleet, settings=self.settings, prices=self.prices)
             made = None if self.owned is not None else recall_made(source, store)
             if made is not None:
                 return made
@@ -203,12 +203,12 @@ class PlansAgain:
                 return gpu_hours(history_of(fleet), question.workload)
         assert_never(question)
 
-    def _commitments(self, fleet: str, tell: Progress) -> CommitmentsFound:
+    def _commitments(self, fleet: str, tell: Progress) -> CommitmentsResult:
         """Return what `trimtab commit` says of a history, as its page and its document."""
         options = parsed(CommitOptions, self._options_for(fleet))
         report = reported(options, tell)
         steps = _as_table(sheet_of(CommitPart.STEPS, report))
-        return CommitmentsFound(
+        return CommitmentsResult(
             page=commit_page(fleet, report, list(CommitPart)),
             document=commit_document(report),
             steps=replace(steps, key="commitments", title="Commitments"),
@@ -362,7 +362,7 @@ class _AuditsOfPlace:
     """The audits of a place; what a document does not hold is worked out again from the history that it names."""
 
     place: _AuditPlace
-    plans: PlansAgain
+    plans: PlanRefresh
 
     def entries(self) -> Sequence[AuditEntry]:
         return self.place.entries()
@@ -398,7 +398,7 @@ class _Demonstration:
     """One audit, made for this server and kept nowhere."""
 
     name: str
-    plans: PlansAgain
+    plans: PlanRefresh
     found: AuditDocument
     kept: KeptPlan
     made: ProvenPlan
@@ -452,7 +452,7 @@ def gpu_hours(bundle: Bundle, workload: str) -> GpuHours:
     return GpuHours(start=start, gpus=tuple(series), activity_frac=tuple(map(tuple, series.values())))
 
 
-def _demonstration(name: str, plans: PlansAgain, tell: Progress) -> _Demonstration:
+def _demonstration(name: str, plans: PlanRefresh, tell: Progress) -> _Demonstration:
     catalog = load_catalog(plans.prices)
     bundle = open_demo(name)
     with outcome_cache() as store:

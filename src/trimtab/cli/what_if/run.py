@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.kept_audits import recall_fleet
-from trimtab.cli.made_plans import DEMO_PREFIX, MadeFrom, recall_made
+from trimtab.cli.made_plans import DEMO_PREFIX, PlanOrigin, recall_made
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_answer
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
@@ -69,7 +69,7 @@ def planned_otherwise(
     settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
     with outcome_cache(keep=keep_outcomes) as store:
         tell("opening the fleet", 0.0)
-        source = MadeFrom(fleet=fleet, settings=settings, prices=options.prices, at=options.at)
+        source = PlanOrigin(fleet=fleet, settings=settings, prices=options.prices, at=options.at)
         made = None if options.owned is not None else recall_made(source, store)
         if made is not None:
             return what_if_beside(made, scenario, tell, store=store)

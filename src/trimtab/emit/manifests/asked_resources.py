@@ -44,7 +44,7 @@ class StandingQuotas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class AskedResources:
     """What a workload asks for: when the cluster was read, at most in history, and at most under the plan."""
 
     placed: PlacedWorkload
@@ -73,16 +73,16 @@ class Needed:
     """
 
     what: str
-    askers: tuple[Asking, ...]
+    askers: tuple[AskedResources, ...]
     command: str = ""
 
 
-def queue_of(asking: Asking, standing: StandingQuotas) -> str:
+def queue_of(asking: AskedResources, standing: StandingQuotas) -> str:
     """Return the queue that a workload's pods or runs name; empty for none."""
     return str(asking.pod.get("queue") or standing.queue_of.get(asking.placed.name) or "")
 
 
-def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[Row]) -> Asking:
+def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[Row]) -> AskedResources:
     """Return what a workload asks for, given the rows of `pods`."""
     known = placed.known
     mine = [pod for pod in pods if pod["workload"] == known.name]
@@ -92,7 +92,7 @@ def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[Row]) -> Aski
     after = _after(placed, scope, before, newest)
     most = known.replicas if placed.most_replicas is None else placed.most_replicas
     past = {name: amount * known.replicas for name, amount in before.items()}
-    return Asking(
+    return AskedResources(
         placed=placed,
         pod=newest,
         # where no pod was read at all it may be its own pods that use the quota
@@ -150,13 +150,13 @@ def summed(amounts: Iterable[Amounts]) -> dict[str, float]:
     return dict(total)
 
 
-def need(used: float, growing: Sequence[Asking], resource: str) -> float:
+def need(used: float, growing: Sequence[AskedResources], resource: str) -> float:
     """Return what a quota has to be: for what is used and added, and no less than what those that ask for more may ask for."""
     most = sum(asker.most.get(resource, 0.0) for asker in growing)
     return max(used + sum(asker.adds(resource) for asker in growing), most)
 
 
-def askers(growing: Sequence[Asking], resource: str, used: float, said: str) -> str:
+def askers(growing: Sequence[AskedResources], resource: str, used: float, said: str) -> str:
     """Say who asks for how much of a resource that a quota calls `said`, and what others use of it."""
     asked = ", ".join(
         f"{asker.placed.name} may ask for {amount_words(said, asker.most.get(resource, 0.0))} at once"

@@ -23,7 +23,7 @@ from trimtab.emit.manifests.asked_resources import (
     ASKED,
     DONE,
     SLACK,
-    Asking,
+    AskedResources,
     Needed,
     Row,
     StandingQuotas,
@@ -50,10 +50,10 @@ from trimtab.tables.workloads import cluster_of, local_name
 _CLUSTER_QUEUE, _LOCAL_QUEUE = "ClusterQueue", "LocalQueue"
 
 
-def of_cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
+def of_cluster_queues(asking: Sequence[AskedResources], standing: StandingQuotas) -> Iterator[Needed]:
     """Yield each quota of a ClusterQueue that the plan would exceed, in words, with those that ask for more."""
     behind = _cluster_queues(asking, standing)
-    waiting: dict[tuple[str, str], list[Asking]] = defaultdict(list)
+    waiting: dict[tuple[str, str], list[AskedResources]] = defaultdict(list)
     for asker in asking:
         queue = behind.get(asker.placed.name, "")
         for resource in asker.most if queue else ():
@@ -107,7 +107,7 @@ def _is_extended(resource: str) -> bool:
     return "/" in resource and not resource.endswith(DEVICES_OF_CLASS)
 
 
-def _cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> dict[str, str]:
+def _cluster_queues(asking: Sequence[AskedResources], standing: StandingQuotas) -> dict[str, str]:
     """Return the ClusterQueue of each workload whose pods or runs name a LocalQueue."""
     behind = {
         (row["namespace"], row["name"]): str(row["parent"]) for row in standing.queues if row["kind"] == _LOCAL_QUEUE
@@ -117,13 +117,13 @@ def _cluster_queues(asking: Sequence[Asking], standing: StandingQuotas) -> dict[
     return {name: queue for name, queue in found.items() if queue}
 
 
-def of_flavors(asking: Sequence[Asking], standing: StandingQuotas, scope: Scope) -> Iterator[Needed]:
+def of_flavors(asking: Sequence[AskedResources], standing: StandingQuotas, scope: Scope) -> Iterator[Needed]:
     """Yield each ClusterQueue none of whose flavors lets its pods go to the plan's nodes, in words.
 
     Kueue has pods select nodes by the labels of their flavor as well: on nodes without them they never start.
     """
     behind = _cluster_queues(asking, standing)
-    without: dict[tuple[str, str], list[Asking]] = defaultdict(list)
+    without: dict[tuple[str, str], list[AskedResources]] = defaultdict(list)
     for asker in asking:
         spec, queue = scope.spec(asker.placed.name), behind.get(asker.placed.name, "")
         if spec is None or not queue:
@@ -212,7 +212,7 @@ def _in_cluster(standing: StandingQuotas, cluster: str) -> StandingQuotas:
     )
 
 
-def _of_namespaces(asking: Sequence[Asking], standing: StandingQuotas) -> Iterator[Needed]:
+def _of_namespaces(asking: Sequence[AskedResources], standing: StandingQuotas) -> Iterator[Needed]:
     """Yield each quota of a namespace that the plan would exceed, with those that ask for more."""
     for quota in standing.quotas:
         said, scopes, namespace = str(quota["resource"]), str(quota["scopes"] or ""), str(quota["namespace"])
@@ -244,7 +244,7 @@ def _of_namespaces(asking: Sequence[Asking], standing: StandingQuotas) -> Iterat
                 yield Needed(what=f"{words}, and the quota refuses it", askers=(asker,), command=_raised(quota, wanted))
 
 
-def _doubt(scopes: str, askers: Sequence[Asking]) -> str:
+def _doubt(scopes: str, askers: Sequence[AskedResources]) -> str:
     """Say why it is not certain that a quota of such scopes counts some pods; empty where it is."""
     if scopes == UNKNOWN_SCOPES:
         return ", if it counts these pods (kube-state-metrics does not say which)"

@@ -19,7 +19,15 @@ from enum import Enum
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from trimtab.diagnose.cluster_records import number
-from trimtab.emit.manifests.asked_resources import SLACK, Amounts, Asking, Needed, Row, kubectl_patch, quantity_words
+from trimtab.emit.manifests.asked_resources import (
+    SLACK,
+    Amounts,
+    AskedResources,
+    Needed,
+    Row,
+    kubectl_patch,
+    quantity_words,
+)
 from trimtab.emit.manifests.facts import namespace_of
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE
 from trimtab.emit.manifests.scope import Scope
@@ -147,7 +155,7 @@ def _add(total: dict[str, float], amounts: Amounts) -> None:
 class _NewPod:
     """A pod that a workload would make under the plan; without what LimitRanges give it."""
 
-    asking: Asking
+    asking: AskedResources
     containers: tuple[Container, ...]
     judged: frozenset[str] | None
     """The resources of which it is known what it asks for; None for all."""
@@ -157,7 +165,7 @@ class _NewPod:
         return self.judged is None or resource in self.judged
 
 
-def of_limit_ranges(asking: Sequence[Asking], ranges: Sequence[Row], scope: Scope) -> Iterator[Needed]:
+def of_limit_ranges(asking: Sequence[AskedResources], ranges: Sequence[Row], scope: Scope) -> Iterator[Needed]:
     """Yield what must be changed in LimitRanges before new pods of the plan are let in as the plan wants them."""
     by_namespace: dict[str, list[Row]] = defaultdict(list)
     for row in ranges:
@@ -175,7 +183,7 @@ def of_limit_ranges(asking: Sequence[Asking], ranges: Sequence[Row], scope: Scop
             yield from _given(judged[str(row["resource"])], row, rows[:at])
 
 
-def _new_pod(asking: Asking, scope: Scope) -> _NewPod:
+def _new_pod(asking: AskedResources, scope: Scope) -> _NewPod:
     """Return a pod as a workload makes it under the plan."""
     placed = asking.placed
     ask = None if placed.known.gpu_claims else gpu_ask(placed, scope.spec(placed.name))

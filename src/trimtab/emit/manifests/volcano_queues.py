@@ -28,7 +28,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from trimtab.diagnose.cluster_records import number
 from trimtab.emit.manifests.asked_resources import (
     SLACK,
-    Asking,
+    AskedResources,
     Needed,
     Row,
     StandingQuotas,
@@ -44,7 +44,9 @@ from trimtab.emit.manifests.karpenter import GPU_RESOURCE
 _KIND, _ROOT = "Queue", "root"
 
 
-def of_volcano_queues(asking: Sequence[Asking], standing: StandingQuotas, of_kueue: Container[str]) -> Iterator[Needed]:
+def of_volcano_queues(
+    asking: Sequence[AskedResources], standing: StandingQuotas, of_kueue: Container[str]
+) -> Iterator[Needed]:
     """Yield each limit of a Volcano queue that the plan would exceed, with those that ask for more.
 
     `of_kueue`: the workloads that wait in Kueue, whose queues may have the names of Volcano's.
@@ -55,7 +57,7 @@ def of_volcano_queues(asking: Sequence[Asking], standing: StandingQuotas, of_kue
     for resource in sorted({str(row["resource"]) for row in rows if row["resource"]}):
         stated = {str(row["name"]): row for row in rows if row["resource"] == resource}
         boards = standing.whole_boards.get("") if resource == GPU_RESOURCE else None
-        growing: dict[str, list[Asking]] = defaultdict(list)
+        growing: dict[str, list[AskedResources]] = defaultdict(list)
         for asker in asks:
             if asker.grows(resource):
                 for name in _with_ancestors(queue_of(asker, standing), above):
@@ -67,7 +69,7 @@ def _of_resource(
     resource: str,
     stated: Mapping[str, Row],
     above: Mapping[str, str],
-    growing: Mapping[str, Sequence[Asking]],
+    growing: Mapping[str, Sequence[AskedResources]],
     boards: float | None,
 ) -> Iterator[Needed]:
     """Yield what a plan needs of one resource: `stated` are the queues' rows of it, `growing` who asks for more, by queue."""
@@ -96,7 +98,7 @@ def _of_cluster(
     who: str,
     needed: float,
     guarantees: Mapping[str, float],
-    more: Sequence[Asking],
+    more: Sequence[AskedResources],
     boards: float | None,
 ) -> Iterator[Needed]:
     """Yield that a cluster must have as much of a resource as a queue needs and others keep for themselves."""
@@ -113,7 +115,7 @@ def _of_cluster(
 
 
 def _of_capability(
-    resource: str, name: str, who: str, row: Row | None, needed: float, more: Sequence[Asking]
+    resource: str, name: str, who: str, row: Row | None, needed: float, more: Sequence[AskedResources]
 ) -> Iterator[Needed]:
     """Yield that the capability of a queue must be raised."""
     if row is None or row["limit_gpus"] is None or needed <= number(row["limit_gpus"]) + SLACK:
@@ -128,12 +130,12 @@ def _of_capability(
     )
 
 
-def _wanted(row: Row | None, more: Sequence[Asking], resource: str) -> float:
+def _wanted(row: Row | None, more: Sequence[AskedResources], resource: str) -> float:
     """Return what the pods behind a queue may ask for at once."""
     return need(_used(row, more, resource), more, resource)
 
 
-def _used(row: Row | None, more: Sequence[Asking], resource: str) -> float:
+def _used(row: Row | None, more: Sequence[AskedResources], resource: str) -> float:
     """Return what is used of a queue; where it does not tell, at least what those that ask for more hold."""
     own = sum(asker.now.get(resource, 0.0) for asker in more)
     return own if row is None or row["used_gpus"] is None else number(row["used_gpus"])

@@ -87,7 +87,7 @@ class WorkloadOptions:
 
         Where nothing keeps a declared target that history missed as well, the ways that wait are replayed first: that is said.
         """
-        if self.why_not is not None or not isinstance(self.sieve, Sieve):
+        if self.why_not is not None or not isinstance(self.sieve, OptionFilter):
             return self
         if self.waiting and not self.candidates and any(_missed_declared(self.evaluator.case)):
             sieve = self.sieve.copy()
@@ -132,7 +132,7 @@ def options_of(
     )
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
-    sieve = Sieve(
+    sieve = OptionFilter(
         ask=ask,
         coupling=Coupling.of(case.settings.limits, market, owned),
         dropped=refused,
@@ -169,7 +169,7 @@ class JudgedWorkload:
     def of(cls, options: WorkloadOptions) -> JudgedWorkload:
         """Return options in the form in which they are sent, before they are explained (`explained`)."""
         sieve = options.sieve
-        if not isinstance(sieve, Sieve):
+        if not isinstance(sieve, OptionFilter):
             raise TypeError(f"{options.evaluator.case.workload.name}: its ways were not judged by a sieve")
         return cls(
             considered=sieve.considered,
@@ -185,7 +185,7 @@ class JudgedWorkload:
     def options(self, ask: LeverRequest, owned: Sequence[Commitment]) -> WorkloadOptions:
         """Return the options, as if they had been judged here for the same workload in the same world."""
         ask.evaluator.take(self.replayed)
-        return Sieve(
+        return OptionFilter(
             ask=ask,
             coupling=Coupling.of(ask.settings.limits, ask.market, owned),
             dropped=self.dropped,
@@ -199,7 +199,7 @@ class JudgedWorkload:
         ).judged()
 
 
-def _judge(sieve: Sieve, way: Deployment) -> None:
+def _judge(sieve: OptionFilter, way: Deployment) -> None:
     """Take a way on demand, and the other ways to buy its nodes where it keeps its targets."""
     ask = sieve.ask
     buys = tuple(bought(way, ask))
@@ -221,7 +221,7 @@ def _floor(ask: LeverRequest) -> int:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Sieve:
+class OptionFilter:
     """Judges ways one after the other, and counts."""
 
     ask: LeverRequest
@@ -241,7 +241,7 @@ class Sieve:
     refused: list[Candidate] = field(default_factory=list)
     """Those of them that miss a target's margin; whether they miss the target itself is not known."""
 
-    def copy(self) -> Sieve:
+    def copy(self) -> OptionFilter:
         """Return a sieve that goes on from here, and leaves this one as it is."""
         return replace(
             self,

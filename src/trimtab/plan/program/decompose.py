@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab.errors import PlanError
 from trimtab.ledger.arrays import FloatArray
-from trimtab.plan.program.highs import Growing, Program, ProgramColumn, solve_integral
+from trimtab.plan.program.highs import GrowingProgram, Program, ProgramColumn, solve_integral
 
 MAX_ROUNDS = 200
 SMOOTHING = 0.5
@@ -64,7 +64,7 @@ class Relaxation:
 def relax(blocks: BlockOwner, start: Sequence[ProgramColumn], gap_frac: float) -> Relaxation:
     """Solve the linear relaxation over all columns until bound and value differ by at most a share of the value."""
     program = blocks.program()
-    growing = Growing(program)
+    growing = GrowingProgram(program)
     columns = {(column.block, column.key): column for column in start}
     growing.add(start)
     best: tuple[float, FloatArray, FloatArray] | None = None

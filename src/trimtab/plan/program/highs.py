@@ -114,7 +114,7 @@ class Solution:
     bound: float
 
 
-class Growing:
+class GrowingProgram:
     """A linear program that is solved again and again while columns are added, each time from the last basis.
 
     Row `b` below the number of blocks is the convexity row of block `b`: every added column has 1 there.

@@ -25,7 +25,7 @@ from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.program.couplings.node_commitments import NodeCommitmentRows
 from trimtab.plan.program.couplings.parts import (
     CountingRows,
-    Gathered,
+    GatheredPeriods,
     GatheredSharing,
     Limit,
     LinkedRows,
@@ -34,7 +34,7 @@ from trimtab.plan.program.couplings.parts import (
     OptionRows,
     RowInputs,
     Sharing,
-    Tracked,
+    TrackedPool,
 )
 from trimtab.plan.program.couplings.quotas import QuotaRows
 from trimtab.plan.program.couplings.shared_nodes import SharedNodeRows, gathered_sharing
@@ -54,7 +54,7 @@ _MOST_COMPARED = 2_000_000
 
 def gather(
     table: OptionTable, use: Sequence[FloatArray], most: int, most_limited: int | None = None
-) -> tuple[Gathered, ...]:
+) -> tuple[GatheredPeriods, ...]:
     """Gather each tracked pool's hours into at most `most` periods, by the level of `use` (one (n_hours,) per tracked pool).
 
     Limited pools are gathered into at most `most_limited` where that is given. Pools that are coupled within the hour share
@@ -63,7 +63,7 @@ def gather(
     rows = sum(tracked.count for tracked in table.tracked)
     # options times periods is what the arrays hold
     allowed = max(1, MAX_NUMBERS // max(1, rows))
-    gathered: dict[int, Gathered] = {}
+    gathered: dict[int, GatheredPeriods] = {}
     for places in _together(table):
         tracked = [table.tracked[place] for place in places]
         limited = [at for at, pool in enumerate(tracked) if pool.is_limited]
@@ -102,12 +102,12 @@ def _cut(
     )
 
 
-def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
+def _gathered(tracked: TrackedPool, label: IntArray, *, exact: bool) -> GatheredPeriods:
     weight_hr = np.bincount(label).astype(np.float64)
     # sorted by period, the hours of each are one run
     order = np.argsort(label, kind="stable")
     first = np.searchsorted(label[order], np.arange(len(weight_hr)))
-    return Gathered(
+    return GatheredPeriods(
         weight_hr=weight_hr,
         nodes=tracked.means(order, first, weight_hr),
         peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
@@ -125,7 +125,7 @@ def _gathered_sharing(
         yield from (gathered_sharing(shared, share, exact=exact) for shared in sharing)
 
 
-def _alike(tracked: Sequence[Tracked], most: int) -> IntArray | None:
+def _alike(tracked: Sequence[TrackedPool], most: int) -> IntArray | None:
     """Return the period of each hour if hours are gathered that are alike in all rows; None where too many differ.
 
     Nothing is lost then, not even what whole nodes round up: services that do not scale have few different hours.
@@ -195,7 +195,12 @@ class Master:
     """
 
     def __init__(
-        self, table: OptionTable, gathered: Sequence[Gathered], *, safe_quotas: bool = False, hourly: bool = False
+        self,
+        table: OptionTable,
+        gathered: Sequence[GatheredPeriods],
+        *,
+        safe_quotas: bool = False,
+        hourly: bool = False,
     ) -> None:
         self.table = table
         self.gathered = gathered

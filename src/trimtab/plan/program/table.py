@@ -20,7 +20,7 @@ from trimtab.plan.problem import KEEP, Option, Problem, summed
 from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, held_usage, linked_groups
 from trimtab.plan.program.couplings.node_commitments import committed_pools
 from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd
-from trimtab.plan.program.couplings.parts import Sharing, Slots, Tracked, Uses
+from trimtab.plan.program.couplings.parts import Sharing, Slots, TrackedPool, Uses
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, sharing_of, worth_in_nodes
 from trimtab.plan.program.couplings.spend_plans import cut_together
 from trimtab.plan.program.couplings.spot_share import spot_excess_hr
@@ -155,7 +155,7 @@ def _fixed_usd(
 
 def _tracked(
     problem: Problem, uses: Sequence[Uses], sharing: Sequence[Sharing], balanced: frozenset[Pool]
-) -> tuple[Tracked, ...]:
+) -> tuple[TrackedPool, ...]:
     """Return each pool whose use the program pays or limits, with how its hours may be gathered."""
     together, limited = cut_together(problem), problem.quotas.keys()
     users: dict[Pool, list[int]] = {}
@@ -166,7 +166,7 @@ def _tracked(
     for pool in sorted(balanced | limited):
         rows = users.get(pool, [])
         found.append(
-            Tracked(
+            TrackedPool(
                 pool=pool,
                 rows=np.array(rows, dtype=np.int64),
                 seconds=tuple(uses[row][pool] for row in rows),

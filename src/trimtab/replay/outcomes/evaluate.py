@@ -22,7 +22,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.deployment.fitting import home_speed, speeds_of_types
-from trimtab.deployment.placement import Placement, Resized, resolve, slot_gpus
+from trimtab.deployment.placement import Placement, ResizedPods, resolve, slot_gpus
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import RUN_KINDS, Fleet, Workload
@@ -225,7 +225,7 @@ class Evaluator:
     # of one deployment several things are asked, one after the other
     _here: _Placed | None = field(default=None, repr=False, compare=False)
     _placed: _Placed | None = field(default=None, repr=False, compare=False)
-    _too_cramped: dict[tuple[bool, int, Resized | None, bool], str | None] = field(
+    _too_cramped: dict[tuple[bool, int, ResizedPods | None, bool], str | None] = field(
         default_factory=dict, repr=False, compare=False
     )
 

@@ -29,14 +29,14 @@ ENDPOINTS = {
 """Addresses by name; those of AWS's signed services are boto3's own until replaced."""
 
 
-class AwsVia(Enum):
+class AwsListSource(Enum):
     """How AWS's list is read."""
 
     BULK = "bulk"
     QUERY = "query"
 
 
-class SpotVia(Enum):
+class SpotRateSource(Enum):
     """Where AWS's spot rates come from."""
 
     ADVISOR = "advisor"
@@ -52,8 +52,8 @@ class RefreshRequest:
     regions: tuple[str, ...]
     now: datetime
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    aws_via: AwsVia = AwsVia.BULK
-    spot_via: SpotVia = SpotVia.ADVISOR
+    aws_via: AwsListSource = AwsListSource.BULK
+    spot_via: SpotRateSource = SpotRateSource.ADVISOR
     gcp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def of(self, provider: str) -> tuple[str, ...]:
@@ -92,14 +92,14 @@ def _aws(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     regions = asked.of("aws") or known_regions(catalog, "aws")
     today = asked.now.date()
     options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
-    if asked.aws_via is AwsVia.BULK:
+    if asked.aws_via is AwsListSource.BULK:
         with asked.server("aws-bulk") as server:
             reading = aws.read_bulk(server, types, regions, today)
             aws_savings_plans.read_savings_plans(server, types, regions, today, reading)
         options += [BuyingOption.SAVINGS_PLAN_1Y, BuyingOption.SAVINGS_PLAN_3Y]
     else:
         reading = aws.read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
-    if asked.spot_via is not SpotVia.NONE:
+    if asked.spot_via is not SpotRateSource.NONE:
         _aws_spot(asked, types, regions, reading)
         options.append(BuyingOption.SPOT)
     reading.cover("aws", regions, *options)
@@ -110,14 +110,14 @@ def _aws_spot(asked: RefreshRequest, types: frozenset[str], regions: Sequence[st
     with asked.server("aws-advisor") as server:
         advice = aws.read_advisor(server)
     match asked.spot_via:
-        case SpotVia.ADVISOR:
+        case SpotRateSource.ADVISOR:
             listed = [price for price in reading.prices if price.option is BuyingOption.ON_DEMAND]
             aws.derived_spot(advice, listed, asked.now.date(), reading)
-        case SpotVia.HISTORY:
+        case SpotRateSource.HISTORY:
             seen = aws.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
             seen.prices = aws.with_interruptions(seen.prices, advice)
             reading.take(seen)
-        case SpotVia.NONE:
+        case SpotRateSource.NONE:
             return
         case _:
             assert_never(asked.spot_via)

@@ -22,7 +22,7 @@ from trimtab_runtime.batcher.metrics import Metrics, Stats
 from trimtab_runtime.batcher.options import Options
 from trimtab_runtime.batcher.request import Reply, Request
 from trimtab_runtime.batcher.steps import ENDED, State, Step, Waker
-from trimtab_runtime.batcher.telling import Teller
+from trimtab_runtime.batcher.telling import BatcherCallbacks
 from trimtab_runtime.batcher.traffic import Ended, Traffic
 from trimtab_runtime.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull, UsageError
 from trimtab_runtime.policies.batching import observe_fit, observe_oom, observe_run
@@ -53,7 +53,7 @@ class Engine:
         self.waker: Waker | None = None
         self.move: Callable[[AbstractEventLoop | None], None] | None = None
         """Where batches run on an event loop: told, under the lock, of a caller that is not on it, before it is queued."""
-        self.teller = Teller(name, options)
+        self.teller = BatcherCallbacks(name, options)
         self._rule = options.rule()
         self._key = options.key
         self._size = options.size

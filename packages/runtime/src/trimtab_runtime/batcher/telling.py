@@ -15,7 +15,7 @@ from trimtab_runtime.units import MS_PER_S
 logger = logging.getLogger(__name__)
 
 
-class Teller:
+class BatcherCallbacks:
     """The callbacks and warnings of one batcher."""
 
     def __init__(self, name: str, options: Options) -> None:

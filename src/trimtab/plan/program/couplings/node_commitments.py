@@ -17,7 +17,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.ledger import Commitment, nodes_committed
 from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import Problem
-from trimtab.plan.program.couplings.parts import Gathered, NodePrices, RowInputs, Uses
+from trimtab.plan.program.couplings.parts import GatheredPeriods, NodePrices, RowInputs, Uses
 from trimtab.plan.program.highs import INFINITY
 from trimtab.units import S_PER_HR, usd
 
@@ -52,7 +52,7 @@ class NodeCommitmentRows:
             for pool, gathered in inputs.pools
         ]
 
-    def _add(self, inputs: RowInputs, pool: Pool, gathered: Gathered) -> IntArray:
+    def _add(self, inputs: RowInputs, pool: Pool, gathered: GatheredPeriods) -> IntArray:
         program, weights = inputs.program, gathered.weight_hr
         owned = float(self._owned.get(pool, 0))
         lines = np.array([program.add_row(-INFINITY, owned) for _ in weights])

@@ -52,7 +52,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tracked:
+class TrackedPool:
     """One pool that couples workloads: the table rows that use it (n,), and each one's node-seconds per hour."""
 
     pool: Pool
@@ -107,7 +107,7 @@ class GatheredSharing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gathered:
+class GatheredPeriods:
     """One tracked pool in gathered periods: hours in each (n,), and the mean nodes of each of its table rows (n_rows, n)."""
 
     weight_hr: FloatArray
@@ -130,13 +130,13 @@ class RowInputs:
 
     program: Program
     problem: Problem
-    tracked: Sequence[Tracked]
-    gathered: Sequence[Gathered]
+    tracked: Sequence[TrackedPool]
+    gathered: Sequence[GatheredPeriods]
     hourly: bool = False
     """Whether shared nodes are whole in every hour, however many hours there are."""
 
     @property
-    def pools(self) -> list[tuple[Pool, Gathered]]:
+    def pools(self) -> list[tuple[Pool, GatheredPeriods]]:
         """Return the tracked pools with their periods, by place."""
         return [(tracked.pool, gathered) for tracked, gathered in zip(self.tracked, self.gathered, strict=True)]
 
@@ -151,7 +151,7 @@ class NodePrices:
     """In the rows that limit it."""
 
     @classmethod
-    def none(cls, gathered: Sequence[Gathered]) -> NodePrices:
+    def none(cls, gathered: Sequence[GatheredPeriods]) -> NodePrices:
         """Return prices of 0."""
         zeros = [0 * pool.weight_hr for pool in gathered]
         return cls(paid=[*zeros], limited=[*zeros])

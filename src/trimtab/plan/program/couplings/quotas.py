@@ -20,7 +20,7 @@ from trimtab.ledger.arrays import FloatArray, IntArray
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.parts import (
     EXCESS_PRICE,
-    Gathered,
+    GatheredPeriods,
     Limit,
     LimitUse,
     NodePrices,
@@ -91,7 +91,7 @@ class QuotaRows:
             for pool, gathered in inputs.pools
         ]
 
-    def _add(self, inputs: RowInputs, quota: PoolQuota, gathered: Gathered) -> IntArray:
+    def _add(self, inputs: RowInputs, quota: PoolQuota, gathered: GatheredPeriods) -> IntArray:
         program = inputs.program
         lines = np.array([program.add_row(-INFINITY, float(quota.nodes)) for _ in gathered.weight_hr])
         price = EXCESS_PRICE * usd(inputs.problem.rates_micro_usd_hr[quota.pool])
