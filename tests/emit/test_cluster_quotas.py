@@ -41,10 +41,13 @@ def quota(resource, hard, used=0.0, *, namespace="prod", scopes=None, name="team
     }  # fmt: skip
 
 
-def cluster_queue(name, resource, nominal, used=0.0, *, flavor="a100", cohort=None, borrows=None, labels=None):
+def cluster_queue(
+    name, resource, nominal, used=0.0, *, flavor="a100", cohort=None, borrows=None, labels=None, classes=None
+):
     return {
         "kind": "ClusterQueue", "namespace": None, "name": name, "parent": cohort, "resource": resource, "flavor": flavor,
         "quota_gpus": nominal, "borrowing_gpus": borrows, "used_gpus": used, "flavor_labels": labels,
+        "device_classes": classes,
     }  # fmt: skip
 
 
@@ -389,3 +392,25 @@ def test_the_command_raises_a_quota_to_what_the_words_say(resource, hard, used, 
         *("kubectl", "patch", "resourcequota", "team", "-n", "prod", "--type=merge", "-p")
     ]
     assert json.loads(shlex.split(condition.command)[-1]) == {"spec": {"hard": {resource: value}}}
+
+
+CLAIMED = {"gpu_resource": "gpu.nvidia.com", "gpu_claims": "one"}
+
+
+@pytest.mark.parametrize(
+    ("classes", "nominal", "to"),
+    [
+        ("gpu.nvidia.com", 8.0, "raise whole-gpus of ClusterQueue gpus from 8 to 10"),
+        ("mig.nvidia.com, gpu.nvidia.com", 8.0, "raise whole-gpus of ClusterQueue gpus from 8 to 10"),
+        ("gpu.nvidia.com", 10.0, None),
+        ("foo.example.com", 8.0, None),
+        (None, 8.0, None),
+    ],
+)
+def test_kueue_counts_claimed_devices_of_the_classes_that_its_configuration_maps_to_a_resource(classes, nominal, to):
+    """TestDRAResourceMapper_Lookup: several classes may be one resource, and a class that is not named is none."""
+    queues = [LOCAL_QUEUE, cluster_queue("gpus", "whole-gpus", nominal, 3.0, classes=classes)]
+
+    found = said(scaled(10), [], queues, read=pods("prod/search-rank", 3, queue="team", **CLAIMED))
+
+    assert [words.partition(":")[0] for words in found] == ([] if to is None else [to])

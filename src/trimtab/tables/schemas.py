@@ -437,6 +437,12 @@ QUEUES = (
     _text("name", "name"),
     _text("parent", "ClusterQueue of a LocalQueue, cohort of a ClusterQueue, queue above a Queue", nullable=True),
     _text("resource", "resource that it rations", nullable=True),
+    _text(
+        "device_classes",
+        "classes of claimed devices that it counts as this resource: gpu.nvidia.com, mig.nvidia.com",
+        nullable=True,
+        origin="Kueue's configuration: deviceClassMappings",
+    ),
     _text("flavor", "resource flavor", nullable=True),
     Column(
         name="flavor_labels",

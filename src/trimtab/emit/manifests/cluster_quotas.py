@@ -54,12 +54,14 @@ def of_cluster_queues(asking: Sequence[AskedResources], standing: StandingQuotas
     """Yield each quota of a ClusterQueue that the plan would exceed, in words, with those that ask for more."""
     behind = _cluster_queues(asking, standing)
     waiting: dict[tuple[str, str], list[AskedResources]] = defaultdict(list)
-    for asker in asking:
-        queue = behind.get(asker.placed.name, "")
-        for resource in asker.most if queue else ():
-            if _is_extended(resource) and asker.grows(resource):
-                waiting[queue, resource].append(asker)
     rows = [row for row in standing.queues if row["kind"] == _CLUSTER_QUEUE]
+    for each in asking:
+        queue = behind.get(each.placed.name, "")
+        names = _names_of_classes(queue, rows)
+        asker = _as_kueue_counts(each, names)
+        for resource in asker.most if queue else ():
+            if (_is_extended(resource) or resource in names.values()) and asker.grows(resource):
+                waiting[queue, resource].append(asker)
     for (queue, resource), growing in sorted(waiting.items(), key=lambda item: item[0]):
         mine = [row for row in rows if row["name"] == queue]
         covered = [row for row in mine if row["resource"] == resource]
@@ -85,6 +87,27 @@ def of_cluster_queues(asking: Sequence[AskedResources], standing: StandingQuotas
             yield Needed(what=words, askers=tuple(growing))
 
 
+def _names_of_classes(queue: str, rows: Sequence[Row]) -> dict[str, str]:
+    """Return the resources as which a ClusterQueue counts claimed devices, by the names that ResourceQuotas give these."""
+    return {
+        f"{device_class}{DEVICES_OF_CLASS}": str(row["resource"])
+        for row in rows
+        if row["name"] == queue and row["device_classes"]
+        for device_class in str(row["device_classes"]).split(", ")
+    }
+
+
+def _as_kueue_counts(asker: AskedResources, names: Mapping[str, str]) -> AskedResources:
+    """Return what a workload asks for, with claimed devices by the resources as which its queue counts them."""
+
+    def counted(amounts: Mapping[str, float]) -> Mapping[str, float]:
+        return summed({names.get(resource, resource): amount} for resource, amount in amounts.items())
+
+    return replace(
+        asker, now=counted(asker.now), past=counted(asker.past), most=counted(asker.most), surge=counted(asker.surge)
+    )
+
+
 def _borrowable(row: Row, rows: Sequence[Row]) -> float:
     """Return what a ClusterQueue can borrow of one flavor: what the others of its cohort leave, up to its own limit."""
     if not row["parent"]:
@@ -103,7 +126,7 @@ def _borrowable(row: Row, rows: Sequence[Row]) -> float:
 
 
 def _is_extended(resource: str) -> bool:
-    """Return whether Kueue counts a resource by this name: what claims ask for it names by its own configuration."""
+    """Return whether Kueue counts a resource by this name; claimed devices by those of its configuration."""
     return "/" in resource and not resource.endswith(DEVICES_OF_CLASS)
 
 
@@ -128,11 +151,9 @@ def of_flavors(asking: Sequence[AskedResources], standing: StandingQuotas, scope
         spec, queue = scope.spec(asker.placed.name), behind.get(asker.placed.name, "")
         if spec is None or not queue:
             continue
-        flavors = [
-            pairs(row["flavor_labels"])
-            for row in standing.queues
-            if row["kind"] == _CLUSTER_QUEUE and row["name"] == queue and row["resource"] in asker.most
-        ]
+        rows = [row for row in standing.queues if row["kind"] == _CLUSTER_QUEUE and row["name"] == queue]
+        asked = _as_kueue_counts(asker, _names_of_classes(queue, rows)).most
+        flavors = [pairs(row["flavor_labels"]) for row in rows if row["resource"] in asked]
         if flavors and not any(_fits(labels, asker.placed, spec) for labels in flavors):
             words = ", ".join(f"{key}: {value}" for key, value in pool_selector(spec).items())
             without[queue, words].append(asker)

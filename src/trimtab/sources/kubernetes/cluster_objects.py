@@ -6,8 +6,9 @@ Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from trimtab.sources.kubernetes.kueue_config import device_class_mappings
 from trimtab.sources.kubernetes.objects import (
     Object,
     Objects,
@@ -274,14 +275,17 @@ def queue_rows(objects: Objects) -> list[Row]:
         text(flavor, "metadata", "name"): mapping(flavor, "spec", "nodeLabels")
         for flavor in objects.of("ResourceFlavor")
     }
+    classes = device_class_mappings(objects)
     return [
-        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue, labels)),
+        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue, labels, classes)),
         *(_local_queue(queue) for queue in objects.of("LocalQueue")),
         *(row for queue in objects.of("Queue") for row in _volcano_queue(queue)),
     ]
 
 
-def _cluster_queue(queue: Object, labels: Mapping[str, Mapping[str, str]]) -> Iterator[Row]:
+def _cluster_queue(
+    queue: Object, labels: Mapping[str, Mapping[str, str]], classes: Mapping[str, Sequence[str]]
+) -> Iterator[Row]:
     used = {
         (text(flavor, "name"), text(resource, "name")): quantity(at(resource, "total"))
         for flavor in listed(queue, "status", "flavorsUsage")
@@ -293,10 +297,11 @@ def _cluster_queue(queue: Object, labels: Mapping[str, Mapping[str, str]]) -> It
         for flavor in listed(group, "flavors"):
             for resource in listed(flavor, "resources"):
                 name = text(resource, "name")
-                if is_gpu_resource(name):
+                if is_gpu_resource(name) or name in classes:
                     none = False
                     yield base | {
                         "resource": name,
+                        "device_classes": ", ".join(classes.get(name, ())) or None,
                         "flavor": text(flavor, "name") or None,
                         "flavor_labels": dict(labels.get(text(flavor, "name"), {})),
                         "quota_gpus": quantity(at(resource, "nominalQuota")),

@@ -60,6 +60,9 @@ KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """Kinds that are read, by API group with the versions that are known, the newest first; owners of any other kind are known by
 their name. Objects of other versions are read as far as they look alike, and counted."""
 
+MANAGER_CONFIG = "controller_manager_config.yaml"
+"""Key by which a ConfigMap holds a controller's configuration. No other ConfigMap is kept; a live cluster is asked for none."""
+
 _FILES = (".json", ".yaml", ".yml")
 
 
@@ -103,6 +106,8 @@ class Objects:
         namespace, name = text(item, "metadata", "namespace"), text(item, "metadata", "name")
         if not kind or not name:
             self.count("objects without a kind or a name")
+        elif kind == "ConfigMap" and text(item, "data", MANAGER_CONFIG):
+            self.by_kind.setdefault(kind, {})[group, namespace, name] = item
         elif kind not in KINDS or (group and group not in KINDS[kind]):
             self.count(f"{kind} objects, which are not read")
         else:
