@@ -73,7 +73,7 @@ Key = tuple[AuditEntry, str]
 
 @dataclass(slots=True, eq=False)
 class PageCache:
-    """Packed pages by audit and address."""
+    """Packed pages by audit and address; by hand, since `lru_cache` counts entries and this is bounded in bytes."""
 
     _packed: OrderedDict[Key, bytes] = field(default_factory=OrderedDict)
     _size: int = 0

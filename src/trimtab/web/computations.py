@@ -151,6 +151,7 @@ class Computations:
         """`keeps_refusals`: what could not be worked out is not tried again when it is asked for again."""
         self._closed, self._most_kept, self._most_begun = closed, most_kept, most_begun
         self._abandoned_s, self._keeps_refusals = abandoned_s, keeps_refusals
+        # by hand: computations are cancelled, reported while they run, and forgotten only when they are done
         self._known: OrderedDict[AuditQuestion, _Computation] = OrderedDict()
         self._access = threading.RLock()
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)

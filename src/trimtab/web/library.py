@@ -135,6 +135,7 @@ class SwitchedPlans:
     def __init__(self, made: ProvenPlan) -> None:
         self._made = made
         self._ids = frozenset(action.id for action in made.planned.plan.actions)
+        # by hand: what is known is answered without the lock, and `lru_cache` would not solve each set only once
         self._known: OrderedDict[frozenset[str], SwitchedPart] = OrderedDict()
         self._orders = OwnOrders(planned=made.planned)
         self._solving = threading.Lock()

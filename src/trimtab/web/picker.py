@@ -72,6 +72,7 @@ class Picker:
     """Answers questions one at a time, and remembers the last of them."""
 
     def __init__(self) -> None:
+        # by hand: `lru_cache` would search twice for two readers who ask the same at once
         self._known: OrderedDict[ServingWanted, tuple[ServingOption, ...]] = OrderedDict()
         self._searching = threading.Lock()
 

@@ -145,7 +145,7 @@ def scenario_lines(found: Sequence[FitScenario]) -> list[str]:
     """Return the named scenarios as one block of aligned lines."""
     cells = [_scenario_cells(scenario) for scenario in found]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    # the last column is prose: it is not padded
+    # by hand: a table of rich would wrap the last column, which is prose and not padded
     lines = ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]) for row in cells]
     return ["\n".join(["scenarios over all ways of buying:", *lines])] if lines else []
 
