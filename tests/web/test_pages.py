@@ -774,3 +774,15 @@ def test_the_picker_takes_a_model_as_the_command_does_and_asks_what_an_unknown_o
 @pytest.mark.parametrize("query", ["rate=0", "rate=nan", "rate=inf", "rate=-1", "input=1e99", "tpot=x", "output=0"])
 def test_the_picker_refuses_what_is_no_load(client, query):
     assert client.get(f"/fit?model=llama-3-8b&{query}").status_code == 400
+
+
+def test_every_word_that_the_description_lists_is_answered_and_another_is_refused(client):
+    described = client.get("/api/openapi.json").json()["paths"]
+
+    for path in ("/api/prices", "/api/reviews"):
+        parameters = described[path]["get"]["parameters"]
+        words = {found["name"]: found["schema"]["enum"] for found in parameters if "enum" in found["schema"]}
+        assert "sort" in words
+        for name, known in words.items():
+            assert {client.get(path, params={name: word}).status_code for word in known} == {200}
+            assert client.get(path, params={name: "no such word"}).status_code == 400

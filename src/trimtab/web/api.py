@@ -12,7 +12,7 @@ from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
 from trimtab.web.computations import ComputationState, State
 from trimtab.web.library import AuditEntry
-from trimtab.web.price_list import OPTIONS
+from trimtab.web.price_list import OPTIONS, PRICE_COLUMNS, PriceList
 from trimtab.web.questions import (
     BASES,
     LEAST_DEMAND,
@@ -23,8 +23,9 @@ from trimtab.web.questions import (
     PATTERNS,
     RULES,
 )
+from trimtab.web.reviews import REVIEW_COLUMNS
 from trimtab.web.section_tables import NAME_PATTERN
-from trimtab.web.tables import TABLES, DataTable
+from trimtab.web.tables import TABLES, DataColumn, DataTable
 
 Schema = dict[str, Any]
 """A JSON Schema, or a part of an OpenAPI description: of any depth."""
@@ -73,7 +74,7 @@ def row_document(plain_rows: Sequence[Mapping[str, object]]) -> dict[str, object
 _ROWS_VERSION = 1
 
 
-def openapi() -> Schema:
+def openapi(prices: PriceList) -> Schema:
     """Return the description of the API, OpenAPI 3.1."""
     schemas: Schema = {}
     for model in (AuditDocument, SwitchedPart):
@@ -88,7 +89,7 @@ def openapi() -> Schema:
             "version": __version__,
             "description": "Audits of GPU fleets, their plans and proofs. Reads only; background work can be cancelled.",
         },
-        "paths": _paths(),
+        "paths": _paths(prices),
         "components": {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -216,7 +217,7 @@ _AUDIT = {
 }
 
 
-def _paths() -> Schema:
+def _paths(prices: PriceList) -> Schema:
     listed = {"type": "object", "properties": {"audits": _array("AuditRow")}, "required": ["audits"]}
     return {
         "/api/audits": _get("The kept audits, the latest first", (), {200: listed}),
@@ -281,11 +282,13 @@ def _paths() -> Schema:
         },
         "/api/prices": _get(
             "Rates of a GPU with the day from which each held",
-            (*_PRICE_PARAMETERS, *_TABLE_PARAMETERS),
+            (*_price_parameters(prices), *_table_parameters(PRICE_COLUMNS)),
             {200: _ref("TableRows"), 400: _ref("Error")},
         ),
         "/api/reviews": _get(
-            "Kept reviews of changes, the latest first", _TABLE_PARAMETERS, {200: _ref("TableRows"), 400: _ref("Error")}
+            "Kept reviews of changes, the latest first",
+            _table_parameters(REVIEW_COLUMNS),
+            {200: _ref("TableRows"), 400: _ref("Error")},
         ),
         "/api/reviews/{review}": _get(
             "A kept review, as `trimtab review -o json` has it",
@@ -348,11 +351,25 @@ _SUBJECT_PARAMETERS: Sequence[Schema] = (
     _parameter("name", "The workload of the table `gpus`.", {"type": "string", "maxLength": MOST_CHARS}),
     _parameter("what", "The service of the table `capacity`.", {"type": "string", "maxLength": MOST_CHARS}),
 )
-_PRICE_PARAMETERS: Sequence[Schema] = (
-    _parameter("gpu", "A GPU of the catalog, as `trimtab prices --gpus` names it.", {"type": "string"}),
-    _parameter("provider", "Who sells it.", {"type": "string"}),
-    _parameter("option", "How it is bought.", {"type": "string", "enum": list(OPTIONS)}),
-)
+
+
+def _price_parameters(prices: PriceList) -> Sequence[Schema]:
+    """Describe the question about prices with the names that it takes."""
+    gpu, provider = ({"type": "string", "enum": ["", *names]} for names in (prices.gpus, prices.providers))
+    return (
+        _parameter("gpu", "A GPU of the catalog, as `trimtab prices --gpus` names it.", gpu),
+        _parameter("provider", "Who sells it.", provider),
+        _parameter("option", "How it is bought.", {"type": "string", "enum": list(OPTIONS)}),
+    )
+
+
+def _table_parameters(columns: Sequence[DataColumn]) -> Sequence[Schema]:
+    """Describe what is asked of a table whose columns are known: it is sorted by one of them."""
+    by = {"type": "string", "enum": ["", *(column.key for column in columns)]}
+    sort = _parameter("sort", "The column that rows are put in order by.", by)
+    return tuple(sort if parameter["name"] == "sort" else parameter for parameter in _TABLE_PARAMETERS)
+
+
 _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("demand", "Times today's.", {"type": "number", "minimum": LEAST_DEMAND, "maximum": MOST_DEMAND}),
     _parameter("price", "Changes, with commas between them: `H100-15%,spot+30%`.", _text("price")),

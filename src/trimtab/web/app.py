@@ -492,7 +492,7 @@ class Routes:
 
     def openapi(self, request: Request) -> Response:
         """Answer with the description of the API."""
-        return Response(api.json_text(api.openapi()), media_type=_JSON)
+        return Response(api.json_text(api.openapi(self.prices)), media_type=_JSON)
 
     def api_audits(self, request: Request) -> Response:
         """Answer with the list of audits; those that cannot be read are left out."""

@@ -100,7 +100,7 @@ class PriceList:
                 (past if after else now).append(self._row(before, price, after))
         now.sort(key=lambda row: (float(str(row["usd_gpu_hr"])), str(row["provider"])))
         past.sort(key=lambda row: str(row["as_of"]), reverse=True)
-        return DataTable(key="prices", title="Prices", columns=_COLUMNS, rows=[*now, *past])
+        return DataTable(key="prices", title="Prices", columns=PRICE_COLUMNS, rows=[*now, *past])
 
     def _row(self, before: Price | None, price: Price, after: Price | None) -> Row:
         return {
@@ -133,7 +133,7 @@ class PriceList:
         return steps
 
 
-_COLUMNS = (
+PRICE_COLUMNS = (
     DataColumn(key="as_of", title="from", whole=True, less=True),
     DataColumn(key="until", title="until", whole=True, less=True),
     DataColumn(key="provider", title="provider"),

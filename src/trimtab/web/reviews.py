@@ -126,13 +126,15 @@ class ReviewFolder:
                     "verdict": found.verdict,
                 }
             )
-        columns = (
-            DataColumn(key="name", title="change"),
-            DataColumn(key="written", title="reviewed, UTC", less=True, whole=True),
-            DataColumn(key="change_usd_mo", title="$/month", format=_SIGNED),
-            DataColumn(key="verdict", title="outcome"),
-        )
-        return DataTable(key="reviews", title="Reviews", columns=columns, rows=rows)
+        return DataTable(key="reviews", title="Reviews", columns=REVIEW_COLUMNS, rows=rows)
+
+
+REVIEW_COLUMNS = (
+    DataColumn(key="name", title="change"),
+    DataColumn(key="written", title="reviewed, UTC", less=True, whole=True),
+    DataColumn(key="change_usd_mo", title="$/month", format=_SIGNED),
+    DataColumn(key="verdict", title="outcome"),
+)
 
 
 def review_path(name: str) -> str:
