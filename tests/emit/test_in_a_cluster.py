@@ -205,7 +205,39 @@ def test_a_pool_of_aks_that_scales_by_itself_keeps_fewer_nodes_before_any_of_the
     assert [jmespath.search(query, one) for one in pools] == [7, None, None], "nothing to lower in the others"
 
 
-def run_with_stand_ins(block, folder, *, drains=True, most=""):
+@pytest.mark.parametrize("least", ["2", "1", ""])
+@pytest.mark.parametrize(
+    ("provider", "lowered"),
+    [
+        (
+            "aws",
+            "aws eks update-nodegroup-config --region us-east-1 --cluster-name CLUSTER --nodegroup-name gpu "
+            "--scaling-config minSize=1",
+        ),
+        (
+            "gcp",
+            "gcloud container node-pools update gpu --cluster CLUSTER --location us-east-1 --enable-autoscaling "
+            "--total-min-nodes 1 --total-max-nodes 7",
+        ),
+    ],
+)
+def test_a_minimum_is_lowered_where_it_is_above_what_stays_and_never_raised(provider, lowered, least, tmp_path):
+    """The API of GKE leaves a minimum of 0 out of its answer."""
+    pool = replace(P4D, provider=provider)
+    nodes = [
+        replace(node(name, holder, group=GROUPS[provider][0]), pool=pool)
+        for name, holder in (("n1", CHAT), ("n2", "ml/ranker-train"))
+    ]
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", next(iter(orders(*nodes).values())).partition("## 3.")[2], flags=re.DOTALL
+    )
+
+    said = run_with_stand_ins(block, tmp_path, least=least, most="7")
+
+    assert [line for line in said if "update" in line] == ([lowered] if least == "2" else [])
+
+
+def run_with_stand_ins(block, folder, *, drains=True, least="", most=""):
     """Run a shell block with programs that only say how they were called, and answer what a node is; return what they said."""
     said = folder / "said"
     for program in ("kubectl", "aws", "gcloud", "az"):
@@ -218,7 +250,8 @@ case "$*" in
   *providerID*) echo "aws:///us-east-1a/i-of-$3" ;;
   *zone}}*) echo us-central1-a ;;
   *created-by*) echo projects/1/zones/us-central1-a/instanceGroupManagers/mig-of-gpu ;;
-  *maxCount*) echo "{most}" ;;
+  *minSize\\ * | *totalMinNodeCount*) echo "{least}" ;;
+  *maxCount* | *totalMaxNodeCount*) echo "{most}" ;;
 esac
 """,
             encoding="utf-8",

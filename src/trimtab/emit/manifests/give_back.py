@@ -238,24 +238,42 @@ def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
             *_ended(nodes, 'kubectl delete node "$node"   # ends its NodeClaim'),
         ]
     elif key == _EKS:
-        lines = [
-            f"aws eks update-nodegroup-config --region {region} --cluster-name CLUSTER --nodegroup-name {said} "
-            f"--scaling-config minSize={after}",
-            *_ended(nodes, *ends),
-        ]
+        lines = [*_eks_minimum(said, region, after), *_ended(nodes, *ends)]
     elif key == _GKE:
-        lines = [
-            "# where the pool scales by itself; totals are of all its zones",
-            f"gcloud container node-pools update {said} --cluster CLUSTER --location {region} "
-            f"--enable-autoscaling --total-min-nodes {after} --total-max-nodes {before}",
-            *_ended(nodes, *ends),
-        ]
+        lines = [*_gke_minimum(said, region, after), *_ended(nodes, *ends)]
     elif key in _AKS:
         delete = f'{_AKS_POOL.format("delete-machines", said)} --machine-names "$node"'
         lines = [*_aks_minimum(said, after), *_ended(nodes, delete)]
     else:
         lines = _ended(nodes, *ends)
     return _by_hand(group, before, after) + "```sh\n" + "\n".join(lines) + "\n```"
+
+
+def _eks_minimum(name: str, region: str, after: int) -> Iterator[str]:
+    """Yield shell lines that lower the minimum of a node group of EKS where it is above `after`; its other sizes stay."""
+    group = f"--region {region} --cluster-name CLUSTER --nodegroup-name {name}"
+    yield f"# where the group keeps more than {_nodes(after)}"
+    yield f'least="$(aws eks describe-nodegroup {group} --query nodegroup.scalingConfig.minSize --output text)"'
+    yield f'if [ "$least" -gt {after} ]; then'
+    yield f"  aws eks update-nodegroup-config {group} --scaling-config minSize={after}"
+    yield "fi"
+
+
+def _gke_minimum(name: str, region: str, after: int) -> Iterator[str]:
+    """Yield shell lines that lower the minimum of a pool of GKE where it is above `after`; its maximum stays.
+
+    A minimum of 0 is left out of what the API answers. Limits are totals or by zone, never both
+    (cloud.google.com/sdk/gcloud/reference/container/node-pools/update); those by zone want its zones: a person sets them.
+    """
+    pool = f"{name} --cluster CLUSTER --location {region}"
+    yield f"# where the pool scales by itself and keeps more than {_nodes(after)} in all; lower --min-nodes by hand"
+    yield f"least=\"$(gcloud container node-pools describe {pool} --format='value(autoscaling.totalMinNodeCount)')\""
+    yield f'if [ "${{least:-0}}" -gt {after} ]; then'
+    yield f"  most=\"$(gcloud container node-pools describe {pool} --format='value(autoscaling.totalMaxNodeCount)')\""
+    yield (
+        f'  gcloud container node-pools update {pool} --enable-autoscaling --total-min-nodes {after} --total-max-nodes "$most"'
+    )
+    yield "fi"
 
 
 def _aks_minimum(name: str, after: int) -> Iterator[str]:
