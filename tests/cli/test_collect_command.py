@@ -70,8 +70,14 @@ def test_a_live_cluster_is_read_through_a_kubeconfig(tmp_path, capsys):
 def test_the_read_only_role_is_printed_alone(capsys):
     assert run("--rbac") == 0
 
-    out = capsys.readouterr().out
-    assert [one["kind"] for one in yaml.safe_load_all(out)][-1] == "ClusterRoleBinding"
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    role, binding = (
+        next(one for one in objects if one["kind"] == kind) for kind in ("ClusterRole", "ClusterRoleBinding")
+    )
+    assert objects[-1] == binding
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}
+    assert not [rule for rule in role["rules"] if {"secrets", "*"} & {*rule["resources"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
 
 
 def test_dumps_of_slurm_become_a_bundle_priced_by_the_owners_figures(tmp_path, capsys, monkeypatch):

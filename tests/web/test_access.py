@@ -1,5 +1,10 @@
-"""The security checklist of the page, a test a row: who may ask, what is answered, and how an answer is to be treated."""
+"""The security checklist of the page, a test a row: who may ask, what is answered, and how an answer is to be treated.
 
+Rows of the whole program have their tests there: 7, cells that a spreadsheet would run (`test_pages`, `tests/test_safe_text`);
+9, names in queries (`tests/emit/test_demand_rules`); 11, the role in a cluster (`tests/cli/test_collect_command`).
+"""
+
+import logging
 import re
 import time
 
@@ -352,6 +357,20 @@ def test_there_are_no_debug_routes(client):
         "/static/page.css",
     ):
         assert client.get(path).status_code == 404
+
+
+# 10: secrets
+
+
+def test_the_token_stands_in_no_answer_and_in_no_log(guarded, caplog):
+    with caplog.at_level(logging.DEBUG):
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        answers = [guarded.get(path, headers=bearer) for path in (*PAGES, "/audits/9", "/api/nothing")]
+        answers.append(guarded.post("/login", data={"token": TOKEN}))
+
+    assert not [answer.url for answer in answers if TOKEN in answer.text or TOKEN in str(answer.headers)]
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
+    assert not [line for line in ours if TOKEN in line]
 
 
 # 13: limits
