@@ -36,6 +36,16 @@ def test_a_deployment_without_request_metrics_is_a_service_and_says_so():
     assert "no request metrics" in because
 
 
+def test_a_stateful_set_without_request_metrics_may_train_and_is_named_until_its_kind_is_declared():
+    rows = held("ml/finetune", owner_kind="StatefulSet")
+
+    (note,) = build_fleet(rows.bundle(), Settings()).coverage.notes
+    rows.workloads = {"ml/finetune": {"kind": "serving"}}
+
+    assert "no request metrics were found: ml/finetune; declare `kind`" in note
+    assert build_fleet(rows.bundle(), Settings()).coverage.notes == ()
+
+
 def test_a_notebook_is_known_by_its_owner():
     assert kind_of(held("a/anna", owner_kind="Notebook"), "a/anna")[0] is WorkloadKind.NOTEBOOK
 

@@ -103,7 +103,15 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         node_seconds=held.node_seconds,
         holdings=_renumbered(held, [index[name] for name in present], len(index)),
         workloads=workloads,
-        coverage=_coverage(bundle, held, rows, window, index, unknown, unread - unknown),
+        coverage=_coverage(
+            bundle,
+            held,
+            rows,
+            window,
+            [*_declared_in_vain(bundle, index), *_guesses(workloads, facts.said)],
+            unknown,
+            unread - unknown,
+        ),
         unknown_holders=unknown | unread,
     )
     return with_starts(fleet, starts_of(bundle))
@@ -227,7 +235,7 @@ def _coverage(
     held: Occupancy,
     rows: DeviceHours,
     window: Window,
-    names: Iterable[str],
+    notes: Iterable[str],
     unknown: frozenset[str],
     unread: frozenset[str],
 ) -> Coverage:
@@ -242,7 +250,7 @@ def _coverage(
         sm_active_frac=with_sm / seen if seen else 0.0,
         gpus=int(gpus.sum()),
         nodes=len({node.name for node in held.nodes}),
-        notes=(*bundle.meta.notes, *_declared_in_vain(bundle, names)),
+        notes=(*bundle.meta.notes, *notes),
         counts={
             **dict(bundle.meta.counts),
             **held.counts,
@@ -261,3 +269,20 @@ def _declared_in_vain(bundle: Bundle, names: Iterable[str]) -> list[str]:
         hint = f"; did you mean {near[0]}?" if near else ""
         notes.append(f"workloads.yaml declares {key}, which this history does not hold{hint}")
     return notes
+
+
+def _guesses(workloads: Iterable[Workload], said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Name the StatefulSets without request metrics: most serve, but some train, and nothing but a declaration tells."""
+    names = [
+        workload.name
+        for workload in workloads
+        if workload.kind is WorkloadKind.SERVING
+        and workload.service is None
+        and workload.spec.kind is None
+        and said.get(workload.name, {}).get("owner_kind", "").casefold() == "statefulset"
+    ]
+    if names:
+        yield (
+            f"taken as serving, because a StatefulSet runs for ever and no request metrics were found: {', '.join(names)}; "
+            "declare `kind` in workloads.yaml where one trains or works through a queue"
+        )
