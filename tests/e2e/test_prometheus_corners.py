@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from tests.e2e.conftest import collected_from
+from tests.e2e.conftest import RunningPrometheus, backfill_text, collected_from
 
 from trimtab.errors import SourceError
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.doctor import probe
 
 pytestmark = pytest.mark.prometheus
 
@@ -696,3 +698,22 @@ def test_copies_of_two_replicas_of_prometheus_are_refused_with_the_label_and_the
 
     assert "prometheus_replica: prometheus-k8s-0, prometheus-k8s-1" in str(refused.value)
     assert """--selector 'prometheus_replica="prometheus-k8s-0"'""" in str(refused.value)
+
+
+def test_a_server_that_has_been_up_for_an_afternoon_tells_its_scrape_interval_as_it_is(
+    prometheus_bin, promtool_bin, tmp_path
+):
+    """Of the first of the hours that are looked at it has seen 24 minutes, which looked like a scrape every 150 s."""
+    page = Page()
+    labels = {"UUID": "GPU-new", "gpu": "0", "modelName": "Tesla T4", "Hostname": "new-node"}
+    page.add("DCGM_FI_DEV_GPU_UTIL", 40.0, slice(36, STEPS), **labels)
+    backfill_text("".join(page.lines), promtool_bin, tmp_path / "blocks")
+    server = RunningPrometheus(prometheus_bin, tmp_path / "blocks", tmp_path)
+    server.start()
+    try:
+        with Prometheus(server.url) as client:
+            facts = probe(client, START + HOURS * HOUR)
+    finally:
+        server.stop()
+
+    assert facts.scrape_s == STEP_S

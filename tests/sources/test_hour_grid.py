@@ -1,6 +1,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
@@ -15,6 +16,17 @@ def test_chunks_cover_the_grid_once(hours, size):
     assert sum(piece.hours for piece in pieces) == hours
     assert pieces[0].start_s == 3600
     assert all(left.end_s == right.start_s for left, right in pairwise(pieces))
+
+
+@given(st.integers(1, 400), st.integers(1, 50))
+def test_looks_end_with_the_last_hour_and_stay_within_the_window(hours, every_hr):
+    grid = HourGrid(start_s=3600, hours=hours)
+
+    first_s, last_s, step_s = grid.looks(every_hr)
+
+    assert last_s == grid.last_evaluation_s
+    assert grid.first_evaluation_s <= first_s < grid.first_evaluation_s + step_s
+    assert (last_s - first_s) / step_s == pytest.approx(round((last_s - first_s) / step_s), abs=1e-6)
 
 
 def test_a_moment_lies_in_the_hour_that_holds_it():

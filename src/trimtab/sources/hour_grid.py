@@ -40,6 +40,15 @@ class HourGrid:
         """Moment at which `[1h]` is the last hour."""
         return self.end_s - EDGE_S
 
+    def looks(self, every_hr: int) -> tuple[float, float, float]:
+        """Return the first and the last of the moments at which to look so often, and their distance, in seconds.
+
+        The last hour is among them: a server that has been up for an afternoon has readings there alone.
+        """
+        every_hr = min(every_hr, self.hours)
+        first_hr = (self.hours - 1) % every_hr
+        return self.first_evaluation_s + first_hr * S_PER_HR, self.last_evaluation_s, every_hr * S_PER_HR
+
     def hour_of(self, times_ms: Ints) -> Ints:
         """Return the hour that each moment lies in, counted from the first; may lie outside the grid."""
         return np.asarray((times_ms - self.start_s * MS_PER_S) // (S_PER_HR * MS_PER_S), dtype=np.int64)

@@ -265,9 +265,8 @@ def probe_scale(server: Prometheus, metric: ExportedMetric, grid: HourGrid, tall
     if metric.unit is not MetricUnit.SHARE:
         return Scale(usual=metric.unit.factor)
     query = grouped(_MEAN, metric, selector(server, metric))
-    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
     highest: dict[str, float] = {}
-    for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
+    for series in server.range(query, *grid.looks(_PROBE_STEP_HR)):
         found = tally.key_of(series)
         plausible = series.values[(series.values >= 0.0) & (series.values <= 1.0 / MetricUnit.PERCENT.factor)]
         if found is not None and len(plausible):
@@ -291,10 +290,9 @@ def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale
     mean = f"avg by ({board}, job, instance) (avg_over_time({selector(server, metric)}[1h]))"
     # one exporter gives 0: the highest and the lowest are the same series
     query = f"max by ({board}) ({mean}) - min by ({board}) ({mean})"
-    step_s = min(_LOOK_EVERY_HR, grid.hours) * S_PER_HR
     # an answer in pieces has a board several times
     looks: dict[str, list[float]] = {}
-    for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
+    for series in server.range(query, *grid.looks(_LOOK_EVERY_HR)):
         looks.setdefault(series.labels.get(board, ""), []).extend((series.values * scale.usual >= _APART_FRAC).tolist())
     reason = "GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
     tally.count(f"{metric.name}: {reason}", sum(2 * sum(apart) >= len(apart) for apart in looks.values()))
@@ -328,8 +326,7 @@ def refuse_copies(server: Prometheus, metric: ExportedMetric, grid: HourGrid) ->
 def probe_step_s(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> float:
     """Return the scrape interval: an hour over the most samples that a series had in one."""
     query = f"max(count_over_time({selector(server, metric)}[1h]))"
-    step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
-    pieces = server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s)
+    pieces = server.range(query, *grid.looks(_PROBE_STEP_HR))
     most = max((float(series.values.max()) for series in pieces), default=0.0)
     return nearest_step_s(S_PER_HR / most) if most else float(S_PER_HR)
 
