@@ -21,7 +21,7 @@ def market():
 
 def judged(market, meta=META, **rows):
     bundle = memory_bundle(tables(**rows), meta)
-    found = bundle_findings(bundle, market, 10)
+    found = bundle_findings(bundle, market)
     return {one.what: one for one in found}, refuses(found)
 
 
@@ -67,7 +67,7 @@ def test_a_snapshot_is_taken_and_says_that_nothing_is_judged(market):
     objects = Objects()
     objects.take(dump())
     made = collect_snapshot(objects, START, END, source="a dump")
-    found = bundle_findings(memory_bundle(made.tables, made.meta), market, 10)
+    found = bundle_findings(memory_bundle(made.tables, made.meta), market)
 
     assert not refuses(found)
     metrics = found[0]

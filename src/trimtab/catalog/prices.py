@@ -22,6 +22,9 @@ MOST_USD_HR = 1e6
 ANY_REGION = "any"
 """The region of a rate that holds wherever the provider sells."""
 
+STALE_DAYS = 120
+"""Rates last confirmed longer ago than this are reported."""
+
 PriceKey = tuple[str, str, str, BuyingOption]
 """Provider, instance type, region, buying option."""
 

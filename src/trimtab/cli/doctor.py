@@ -94,8 +94,7 @@ def _of_server(source: ServerOptions) -> tuple[list[DoctorFinding], bool]:
     _, end = source.window()
     with source.server() as server:
         facts = probe(server, end)
-    newest = max(price.as_of for price in load_catalog().prices.prices)
-    found = server_findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    found = server_findings(facts, bills=len(source.bills), prices=load_catalog().prices, day=end.date())
     return found, any(finding.status is FindingStatus.MISSING and finding.what == "GPU metrics" for finding in found)
 
 
@@ -116,15 +115,10 @@ def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[DoctorFinding
         max_term_years=settings.planning.max_term_years,
         assumptions=settings.assumptions,
     )
-    newest = max(price.as_of for price in catalog.prices.prices)
-    found = bundle_findings(bundle, market, _days_since(newest, day))
+    found = bundle_findings(bundle, market)
     if options.quotas is not None:
         found += quota_findings(bundle, read_quotas(options.quotas))
     return found, refuses(found)
-
-
-def _days_since(day: date, today: date) -> int:
-    return max(0, (today - day).days)
 
 
 def _sheet(rows: Sequence[dict[str, str]]) -> Sheet:

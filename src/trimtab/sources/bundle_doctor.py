@@ -80,13 +80,13 @@ _SPOT_FIX = (
 )
 
 
-def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> list[DoctorFinding]:
+def bundle_findings(bundle: Bundle, market: Market) -> list[DoctorFinding]:
     """Judge a bundle; `market` knows the rates that `audit` would use."""
     seen = _readings(bundle)
     found = [_gpu_metrics(bundle), *(activity(seen) if seen else ()), _days(bundle), *_nodes(bundle, market)]
     found += [_teams(bundle), _demand(bundle), _waits(bundle), _start_times(bundle), _spot(bundle)]
     found.append(bill(bundle.table("costs").num_rows))
-    return [*found, price_book(newest_price_days), _left_out(bundle.meta.counts)]
+    return [*found, price_book(market.catalog.prices, market.at or bundle.end.date()), _left_out(bundle.meta.counts)]
 
 
 def refuses(found: list[DoctorFinding]) -> bool:

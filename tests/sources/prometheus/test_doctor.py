@@ -1,5 +1,8 @@
+from datetime import timedelta
+
 import pytest
 
+from trimtab.catalog import load_catalog
 from trimtab.sources.prometheus.dcgm import OTHER_MAKERS
 from trimtab.sources.prometheus.doctor import FindingStatus, ServerFacts, server_findings
 
@@ -17,10 +20,15 @@ GOOD = {
 }
 
 
-def judged(bills=1, newest_price_days=10, **changes):
+PRICES = load_catalog().prices
+CONFIRMED = max(price.as_of for price in PRICES.prices)
+
+
+def judged(bills=1, prices_days=1, **changes):
+    day = CONFIRMED + timedelta(days=prices_days)
     return {
         one.what: one
-        for one in server_findings(ServerFacts(**{**GOOD, **changes}), bills=bills, newest_price_days=newest_price_days)
+        for one in server_findings(ServerFacts(**{**GOOD, **changes}), bills=bills, prices=PRICES, day=day)
     }
 
 
@@ -45,7 +53,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
         ({"servers": ()}, "request metrics", FindingStatus.WEAK, "PodMonitor"),
         ({"watched": frozenset({"temperature_c"})}, "alerts", FindingStatus.WEAK, "DCGM_FI_PROF_SM_OCCUPANCY, gauge"),
         ({"bills": 0}, "bill", FindingStatus.WEAK, "--focus"),
-        ({"newest_price_days": 400}, "price book", FindingStatus.WEAK, "prices refresh"),
+        ({"prices_days": 400}, "price book", FindingStatus.WEAK, "prices refresh"),
     ],
 )
 def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status, fix):

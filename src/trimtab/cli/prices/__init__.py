@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
-from trimtab.catalog.prices import Price
+from trimtab.catalog.prices import STALE_DAYS, Price
 from trimtab.cli.options import (
     NEW_FILE,
     AnswerOptions,
@@ -22,7 +22,7 @@ from trimtab.cli.options import (
     today_option,
 )
 from trimtab.cli.output import Format, Sheet, write_answer
-from trimtab.cli.prices.compare import STALE_DAYS, command as compare
+from trimtab.cli.prices.compare import command as compare
 from trimtab.cli.prices.refresh import command as refresh
 from trimtab.cli.prices.tables import (
     Selection,

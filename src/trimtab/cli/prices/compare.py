@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Precision, Price, PriceBasis, load_catalog
+from trimtab.catalog.prices import STALE_DAYS
 from trimtab.cli.options import (
     AnswerOptions,
     answer_options,
@@ -34,8 +35,6 @@ _TITLES = {
     BuyingOption.RESERVED_3Y: "3 years",
 }
 _CENTS = 2
-STALE_DAYS = 120
-"""Rates last confirmed longer ago than this are reported."""
 
 _rate = fixed(3)
 _rate_two = fixed(2)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 
 from trimtab.catalog.model_servers import PROXIES, SERVERS
+from trimtab.catalog.prices import STALE_DAYS, PriceBook
 from trimtab.sources.hour_grid import HourGrid, kube_watch
 from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kubernetes.owners import TEAM_LABELS
@@ -24,7 +25,6 @@ from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
 
 ENOUGH_DAYS = 14
 """Days of history for a plan with its proof: a week to plan on and a week to prove on."""
-STALE_PRICE_DAYS = 120
 _LOOK_HR = 6
 _HISTORY_DAYS = 60
 
@@ -161,14 +161,14 @@ def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
     return round((end_s - oldest_s) / S_PER_DAY)
 
 
-def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -> list[DoctorFinding]:
-    """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
+def server_findings(facts: ServerFacts, *, bills: int, prices: PriceBook, day: date) -> list[DoctorFinding]:
+    """Judge what a server told; `bills` is how many bill files were given, `prices` what an audit of that day would use."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
         told = (*activity(facts.readings), _links(facts), _pods(facts), *_shared(facts), _alerts(facts))
         of_nvidia = list(told) if facts.nvidia else []
         found += [*_other_makers(facts), *of_nvidia, history(facts.history_days), _scrapes(facts)]
-    return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
+    return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(prices, day)]
 
 
 def _gpu_metrics(facts: ServerFacts) -> DoctorFinding:
@@ -403,10 +403,11 @@ def bill(bills: int) -> DoctorFinding:
     )
 
 
-def price_book(newest_days: int) -> DoctorFinding:
-    """Judge the age of the price book."""
-    detail = f"confirmed {newest_days} days ago"
-    if newest_days <= STALE_PRICE_DAYS:
+def price_book(prices: PriceBook, day: date) -> DoctorFinding:
+    """Judge the age of the rates in force on a day: old where most of them are."""
+    rates, old = prices.offerings(at=day, purchasable_only=False), prices.stale(day, STALE_DAYS)
+    detail = f"{len(old)} of {len(rates)} rates last confirmed more than {STALE_DAYS} days ago"
+    if len(old) <= len(rates) / 2:
         return DoctorFinding(what="price book", status=FindingStatus.OK, detail=detail)
     return DoctorFinding(
         what="price book",
