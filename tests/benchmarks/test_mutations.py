@@ -47,6 +47,7 @@ READ_ELSEWHERE = {
     "cli.emit.run.run_monitoring": "hands on text to parsers whose kinds are there",
     "cli.emit.run._facts": "hands on text to `parse_cluster_file`, whose kind is there",
     "cli.prices.refresh._rows": "reads again what `read_overrides` has read and checked",
+    "cli.replay.pool.pool_facts": "hands on text to `parse_cluster_file`, whose kind is there",
     "cli.server_options.client": "a token: any text will do",
 }
 """Callers of a gate that no kind of input goes through, and why none has to."""

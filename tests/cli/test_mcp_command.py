@@ -113,7 +113,7 @@ FAULTS = [
     ("table", {"table": "workloads", "sort": "usd"}, "did you mean usd_mo"),
     ("table", {"table": "walls"}, "'workloads', 'teams'"),
     ("plan_without", {"off": ["a99"]}, "whose actions are a1"),
-    ("what_if", {}, "give demand, prices, targets, no_spot, quotas, spot_max_frac, budget or deadline"),
+    ("what_if", {}, "give demand, prices, targets, no_spot, quotas, spot_max_frac, node_start_s, budget or deadline"),
     ("what_if", {"demand": "lots"}, "write 1.5x"),
     ("what_if", {"no_spot": True, "bundle": "/etc"}, "`trimtab mcp --bundles DIR`"),
     ("allocate", {"by": "moon"}, "write team, workload"),

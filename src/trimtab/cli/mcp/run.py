@@ -111,6 +111,7 @@ _PARAMETERS = {
     "--cloud": "clouds",
     "--spot-max": "spot_max_frac",
     "--no-spot": "no_spot",
+    "--node-start": "node_start_s",
     "--output-tokens": "output_tokens",
     "--input": "input_tokens",
     "--type": "instance_type",
@@ -190,6 +191,9 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
         region: Annotated[
             tuple[str, ...], Field(description="Further regions that work may move to: us-west-2, gcp/us-central1.")
         ] = (),
+        node_start_s: Annotated[
+            float | None, Field(ge=0, description="A new node is there after so many seconds.")
+        ] = None,
         budget: Annotated[str, Field(description="Least work that keeps the monthly bill within: 100k.")] = "",
         deadline: Annotated[str, Field(description="What fits before a day: 2027-03.")] = "",
         audit: Audit = "",
@@ -207,6 +211,7 @@ def _of_histories(toolbox: Opened) -> list[Callable[..., str]]:
                 "--quota": quotas,
                 "--cloud": clouds,
                 "--region": region,
+                "--node-start": node_start_s,
                 "--budget": budget,
                 "--deadline": deadline,
             }
