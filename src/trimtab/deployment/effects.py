@@ -390,6 +390,11 @@ class SplitServing:
     """That link in words."""
 
     @property
+    def prompt_ms(self) -> float:
+        """Return how long a mean prompt's cache takes over the link."""
+        return self.prompt_mb / self.link_gb_s  # MB at GB/s
+
+    @property
     def halves(self) -> dict[str, ServingHalf]:
         """Return both halves by role."""
         return {PREFILL: self.prefill, DECODE: self.decode}

@@ -21,6 +21,7 @@ from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 Row = Mapping[str, object]
+"""A row of a bundle's table as it is read."""
 
 JOB_COLUMNS = (
     "job", "workload", "submit", "start", "end", "gpus", "state", "node", "queue", "checkpoint_interval_s",

@@ -24,8 +24,8 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, ServingHalf, SetReplicaPolicy, SplitServing, UseOffering
 from trimtab.fleet.declared_models import ENGINE, ServedModel, served_model
+from trimtab.fleet.law_evidence import seconds_in_work
 from trimtab.fleet.market import Offering
-from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.reach import offerings_at_home, quota_of_pools, quotas_of
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.token_work import TokenWork
@@ -80,11 +80,12 @@ declared: the predictor's median error is 12 % (docs/benchmarks/physics.md)."""
 MOST_SPREAD = 1.2
 """Standard deviation of ln(length) at most: at 1.2 the longest of a hundred requests is 16 times the middle one."""
 REQUESTS = 4_000
+"""Requests of a replay at each load: 40 of them are beyond the 99th percentile."""
 _SEQUENCES_TOGETHER = (32, 256)
 """Requests in work at once, at most, of one pool: vLLM's default, and a number that keeps steps short."""
 _SEED = 20261128
 _PEAK_QUANTILE = 0.999
-_BYTES_PER_MB = 10**6
+"""Of the recorded rates: the busiest 40 minutes of four weeks are above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def demand_apart(ask: LeverRequest) -> SplitDemand | str:
         return "its GPU is not in the catalog"
     if not law.share.size:
         return "no latency was measured, so that nothing says how far its requests differ"
-    took_s = _measured_request_s(service)
+    took_s = seconds_in_work(service)
     if took_s is None:
         return "its requests in work were not measured, so that predicted times cannot be compared"
     assert service.tokens is not None
@@ -146,14 +147,6 @@ def demand_apart(ask: LeverRequest) -> SplitDemand | str:
         scale=scale,
         spread=min(law.run_time_spread, MOST_SPREAD),
     )
-
-
-def _measured_request_s(service: ServiceObservation) -> float | None:
-    """Return how long a mean request was in work (Little's law); None where that was not measured."""
-    both = np.isfinite(service.running) & np.isfinite(service.arrivals)
-    requests = float(service.arrivals[both].sum())
-    running_s = float(service.running[both].sum()) * service.step_s
-    return running_s / requests if requests > 0 and running_s > 0 else None
 
 
 def pairs(ask: LeverRequest) -> tuple[SplitServing, ...] | str:
@@ -392,7 +385,7 @@ def _token_limit_s(ask: LeverRequest, known: SplitDemand) -> float:
             limits_s.append(target.limit_s * slow / max(1.0, answers * longer))
     service = ask.workload.service
     assert service is not None
-    return min(limits_s, default=(_measured_request_s(service) or math.inf) / answers)
+    return min(limits_s, default=(seconds_in_work(service) or math.inf) / answers)
 
 
 def _normal_quantile(share: float) -> float:
@@ -411,8 +404,8 @@ def _offers(ask: LeverRequest) -> dict[str, Offering]:
         and offering.cpu_arch == (arch or offering.cpu_arch)
         and (offering.lifecycle is Lifecycle.CURRENT or offering.pool == workload.pool)
     ]
-    none_left = {pool for pool, nodes in quota_of_pools(quotas, [one.pool for one in offered]).items() if not nodes}
-    return {one.pool.instance_type: one for one in offered if one.pool not in none_left}
+    most = quota_of_pools(quotas, [offering.pool for offering in offered])
+    return {offering.pool.instance_type: offering for offering in offered if most.get(offering.pool) != 0}
 
 
 def _offer(offering: Offering) -> NodeOffer:
@@ -479,7 +472,7 @@ def _splits(
                 model=ask.workload.spec.model or known.model.architecture.name,
                 stored=known.model.stored,
                 context=demand.longest_tokens or 0,
-                prompt_mb=pair.transfer.token_bytes * demand.input_tokens / _BYTES_PER_MB,
+                prompt_mb=pair.transfer.prompt_mb(demand.input_tokens),
                 link_gb_s=pair.transfer.byte_s / BYTES_PER_GB,
                 link=pair.transfer.label,
             )
@@ -569,10 +562,8 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
                 f"${together.usd:,.2f} an hour: {together.what}" if together.what else "none keeps them",
             )
             yield speed_fact("speed of the less certain half beside its prediction", split.speed)
-            carried_ms = split.prompt_mb / split.link_gb_s
-            yield Fact(
-                "a mean prompt's cache to hand over", split.link, f"{split.prompt_mb:,.0f} MB in {carried_ms:,.3g} ms"
-            )
+            carried = f"{split.prompt_mb:,.0f} MB in {split.prompt_ms:,.3g} ms"
+            yield Fact("a mean prompt's cache to hand over", split.link, carried)
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:

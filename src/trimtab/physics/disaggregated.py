@@ -34,7 +34,7 @@ from trimtab.physics.serving import capacity, decode_s, default_step_tokens, pre
 from trimtab.physics.serving_demand import Demand, ServingWay
 from trimtab.physics.serving_query import ServingQuery, serving_columns
 from trimtab.provenance import Estimate
-from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
+from trimtab.units import BYTES_PER_MB, S_PER_HR, TOKENS_PER_MTOK
 
 HAND_OVER_S = 0.0
 """What a hand-over takes beside its bytes and the costs of a first token: nothing that measured runs show
@@ -65,6 +65,10 @@ class KvTransfer:
     def seconds(self, tokens: npt.NDArray[np.int64]) -> Floats:
         """Return how long caches of so many tokens occupy the link."""
         return np.asarray(tokens * self.token_bytes / self.byte_s)
+
+    def prompt_mb(self, tokens: float) -> float:
+        """Return what one hand-over carries, in megabytes."""
+        return tokens * self.token_bytes / BYTES_PER_MB
 
     def prompt_s(self, tokens: float) -> float:
         """Return the time of one hand-over, the fixed part included."""

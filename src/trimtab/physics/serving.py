@@ -365,6 +365,13 @@ class FirstTokenCosts:
     fixed_s: float
     delay_steps: float
 
+    def first_s(self, replayed_s: Floats, step_s: Floats) -> Floats:
+        """Return times to first token of requests whose replayed time and decoding step are known, `(n,)` each.
+
+        An answer of one token has no second (`step_s` NaN), and so no delay by steps.
+        """
+        return np.asarray(self.wait_scale * replayed_s + self.fixed_s + self.delay_steps * np.nan_to_num(step_s))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstTokenFit:

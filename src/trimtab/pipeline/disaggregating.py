@@ -147,10 +147,7 @@ def _columns(query: ServingQuery) -> tuple[dict[str, np.ndarray], dict[str, np.n
 def first_token_s(replayed: DisaggregatedReplay, costs: FirstTokenCosts) -> np.ndarray:
     """Return times to first token with what a first token takes besides the engine's steps, `(n,)`."""
     carried_s = replayed.arrived_s - replayed.prompt_s
-    waited_s = replayed.ttft_s - carried_s
-    return np.asarray(
-        costs.wait_scale * waited_s + carried_s + costs.fixed_s + costs.delay_steps * np.nan_to_num(replayed.tpot_s)
-    )
+    return costs.first_s(replayed.ttft_s - carried_s, replayed.tpot_s) + carried_s
 
 
 def _seen(

@@ -25,7 +25,7 @@ from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.physics.disaggregated import MOST_PREFILL_SEQUENCES, TIME_SHARES, KvTransfer
 from trimtab.physics.fitted import Floats
 from trimtab.physics.serving import STEP_TOKENS, FirstTokenCosts, StepTimes, kv_blocks, scaled, step_times
-from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, Requests, chosen, replay_engine
+from trimtab.replay.engine import BLOCK_TOKENS, EngineLimits, EngineReplay, Requests, chosen, replay_engine
 from trimtab.replay.first_token import WARM_UP_FRAC, beyond_saturation
 
 LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -146,10 +146,7 @@ def _pass(requests: Requests, prefill: ServingPool, decode: ServingPool, transfe
     prompt_s, arrived_s = np.full(number, np.nan), np.full(number, np.nan)
     for at in _in_turn(np.arange(number), prefill.replicas):
         mine = chosen(requests, at)
-        # a prefill replica answers one token: that makes the engine finish with the prompt
-        read = replay_engine(
-            mine._replace(output_tokens=np.ones_like(mine.output_tokens)), prefill.limits, prefill.times
-        )
+        read = _prompts_read(mine, prefill)
         prompt_s[at] = read.served.end_s
         arrived_s[at] = _sent(read.served.end_s, transfer.seconds(mine.input_tokens), transfer.fixed_s)
     fits = np.flatnonzero(np.isfinite(arrived_s))
@@ -158,9 +155,7 @@ def _pass(requests: Requests, prefill: ServingPool, decode: ServingPool, transfe
     preempted = np.zeros(number, dtype=np.int64)
     for at in _in_turn(order, decode.replicas):
         mine = chosen(requests, at)
-        # the whole prompt is in the cache; the engine computes its last token again
-        held = mine._replace(arrival_s=arrived_s[at], cached_tokens=mine.input_tokens)
-        answered = replay_engine(held, decode.limits, decode.times)
+        answered = _answered(mine._replace(arrival_s=arrived_s[at]), decode)
         admitted_s[at], first_s[at], end_s[at] = (
             answered.served.admitted_s,
             answered.served.first_s,
@@ -177,6 +172,16 @@ def _pass(requests: Requests, prefill: ServingPool, decode: ServingPool, transfe
         refused=~np.isfinite(end_s),
         preempted=preempted,
     )
+
+
+def _prompts_read(requests: Requests, pool: ServingPool) -> EngineReplay:
+    """Replay prompts on a prefill replica: it answers one token, which makes the engine finish with the prompt."""
+    return replay_engine(requests._replace(output_tokens=np.ones_like(requests.output_tokens)), pool.limits, pool.times)
+
+
+def _answered(requests: Requests, pool: ServingPool) -> EngineReplay:
+    """Replay answers on a decode replica: the whole prompt is in the cache; the engine computes its last token again."""
+    return replay_engine(requests._replace(cached_tokens=requests.input_tokens), pool.limits, pool.times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +205,7 @@ def prefill_times(
     loads, wait_s = [], []
     for load in LOADS:
         closer = requests._replace(arrival_s=requests.arrival_s / (load * replica_req_s))
-        # a prefill replica answers one token: that makes the engine finish with the prompt
-        read = replay_engine(closer._replace(output_tokens=np.ones_like(closer.output_tokens)), pool.limits, pool.times)
+        read = _prompts_read(closer, pool)
         if beyond_saturation(read) or read.refused.any():
             break
         arrived_s = _sent(read.served.end_s, transfer.seconds(closer.input_tokens), transfer.fixed_s)
@@ -223,16 +227,15 @@ def decode_times(
     loads, wait_s, token_s, answer_s = [], [], [], []
     for load in LOADS:
         closer = requests._replace(arrival_s=requests.arrival_s / (load * replica_req_s))
-        # the whole prompt is in the cache; the engine computes its last token again
-        answered = replay_engine(closer._replace(cached_tokens=closer.input_tokens), pool.limits, pool.times)
+        answered = _answered(closer, pool)
         if beyond_saturation(answered) or answered.refused.any():
             break
-        step_s = np.nan_to_num(answered.tpot_s)
-        first_s = costs.wait_scale * answered.ttft_s + costs.fixed_s + costs.delay_steps * step_s
+        first_s, whole_s = _answer_times(closer, answered, costs)
         loads.append(load)
         wait_s.append(_at_shares(first_s))
-        token_s.append(_at_shares(step_s))
-        answer_s.append(_at_shares(first_s + (closer.output_tokens - 1) * step_s))
+        if np.isfinite(answered.tpot_s).any():
+            token_s.append(_at_shares(answered.tpot_s))
+        answer_s.append(_at_shares(whole_s))
     if not loads:
         return None
     return TimesByLoad(loads=tuple(loads), wait_s=tuple(wait_s), token_s=tuple(token_s), answer_s=tuple(answer_s))
@@ -273,17 +276,29 @@ def _keeps_together(
     found = replay_engine(closer, pool.limits, pool.times)
     if beyond_saturation(found) or found.refused.any():
         return False
-    step_s = np.nan_to_num(found.tpot_s)
-    first_s = costs.wait_scale * found.ttft_s + costs.fixed_s + costs.delay_steps * step_s
-    times = {"first": first_s, "token": step_s, "whole": first_s + (closer.output_tokens - 1) * step_s}
-    kept = slice(round(WARM_UP_FRAC * len(step_s)), None)
-    return all(float(np.mean(times[limit.of][kept] <= limit.limit_s)) >= limit.required_frac for limit in limits)
+    first_s, whole_s = _answer_times(closer, found, costs)
+    times = {"first": first_s, "token": found.tpot_s, "whole": whole_s}
+    kept = [(limit, _warm(times[limit.of]) <= limit.limit_s) for limit in limits]
+    return all(float(in_time.mean()) >= limit.required_frac for limit, in_time in kept if len(in_time))
+
+
+def _answer_times(requests: Requests, replayed: EngineReplay, costs: FirstTokenCosts) -> tuple[FloatArray, FloatArray]:
+    """Return times to first token and to the end of the answer, with what a first token takes besides the engine's steps."""
+    first_s = costs.first_s(replayed.ttft_s, replayed.tpot_s)
+    # an answer of one token ends with its first, and has no time per token
+    later_s = np.where(requests.output_tokens > 1, (requests.output_tokens - 1) * replayed.tpot_s, 0.0)
+    return first_s, np.asarray(first_s + later_s)
+
+
+def _warm(seconds: FloatArray) -> FloatArray:
+    """Return the times of requests after the warm-up, without those that have none: of tokens after the only one."""
+    kept = seconds[round(WARM_UP_FRAC * len(seconds)) :]
+    return kept[np.isfinite(kept)]
 
 
 def _at_shares(seconds: FloatArray) -> tuple[float, ...]:
     """Return the times within which each of `TIME_SHARES` of the requests are, after the warm-up."""
-    kept = seconds[round(WARM_UP_FRAC * len(seconds)) :]
-    return tuple(float(value) for value in np.quantile(kept, TIME_SHARES))
+    return tuple(float(value) for value in np.quantile(_warm(seconds), TIME_SHARES))
 
 
 def _in_turn(order: IntArray, replicas: int) -> list[IntArray]:

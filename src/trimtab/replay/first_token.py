@@ -111,9 +111,7 @@ def seen_by_requests(
     if not kept.any():
         return None
     step_s = replayed.tpot_s[kept]
-    ttft_s = (
-        costs.wait_scale * replayed.ttft_s[kept] + costs.fixed_s + costs.delay_steps * np.nan_to_num(step_s) + load_s
-    )
+    ttft_s = costs.first_s(replayed.ttft_s[kept], step_s) + load_s
     later_tokens = replayed.requests.output_tokens[kept] - 1
     latency_s = ttft_s + later_tokens * np.nan_to_num(step_s)
     return LoadReplay(

@@ -21,7 +21,6 @@ from trimtab.pipeline.disaggregating import PoolsAnswer, pools_words, serve_disa
 from trimtab.pipeline.fitting import ReplayedLoad, served_in_time
 from trimtab.units import BYTES_PER_GB, MS_PER_S
 
-BYTES_PER_MB = 10**6
 SHOWN_REJECTS = 3
 
 
@@ -73,7 +72,7 @@ def pools_lines(beside: PoolPairSection | None) -> list[str]:
     pair, load = beside.answer.pair, beside.answer.load
     if pair is None or load is None:
         return _none_lines(beside.answer.rejected)
-    prompt_mb = pair.transfer.token_bytes * beside.demand.input_tokens / BYTES_PER_MB
+    prompt_mb = pair.transfer.prompt_mb(beside.demand.input_tokens)
     carried_ms = (pair.transfer.prompt_s(beside.demand.input_tokens) - pair.transfer.fixed_s) * MS_PER_S
     cost = pair.usd_per_mtok
     return [

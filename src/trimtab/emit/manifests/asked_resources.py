@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.diagnose.cluster_records import number
+from trimtab.diagnose.cluster_records import Row, number
 from trimtab.emit.manifests.claim_templates import MIG_CLASS
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, leaves_no_room
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
@@ -18,7 +18,6 @@ from trimtab.emit.manifests.workload_files import claim_change, gpu_ask
 from trimtab.tables.schemas import DEVICES_OF_CLASS
 from trimtab.units import BYTES_PER_GIB, BYTES_PER_MIB
 
-Row = Mapping[str, object]
 Amounts = Mapping[str, float]
 """What pods ask for together, by the name of the resource without what quotas put before it."""
 SLACK = 1e-6

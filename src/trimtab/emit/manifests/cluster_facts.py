@@ -20,7 +20,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.fitting import home_speed
-from trimtab.diagnose.cluster_records import pairs
+from trimtab.diagnose.cluster_records import Row, pairs
 from trimtab.emit.manifests.facts import (
     SERVERS,
     EmitFacts,
@@ -158,7 +158,6 @@ def _priced(pool: Pool, market: Market) -> PricedPool | None:
     return PricedPool(pool=pool, gpus_per_node=width, rate_micro_usd_hr=rate, spot_types=spot_types(pool, market))
 
 
-Row = Mapping[str, object]
 HELD_WITHIN = timedelta(days=7)
 """A workload that held a GPU of a node in the last week counts as still holding it: runs of a weekly job come back."""
 _NAMESPACE_LABELS = {"pod": "namespace", "exported_pod": "exported_namespace", "pod_name": "pod_namespace"}

@@ -18,14 +18,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.diagnose.cluster_records import number, pairs
+from trimtab.diagnose.cluster_records import Row, number, pairs
 from trimtab.emit.manifests.asked_resources import (
     ASKED,
     DONE,
     SLACK,
     AskedResources,
     Needed,
-    Row,
     StandingQuotas,
     amount_words,
     askers,

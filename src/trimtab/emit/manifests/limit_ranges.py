@@ -18,13 +18,12 @@ from enum import Enum
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from trimtab.diagnose.cluster_records import number
+from trimtab.diagnose.cluster_records import Row, number
 from trimtab.emit.manifests.asked_resources import (
     SLACK,
     Amounts,
     AskedResources,
     Needed,
-    Row,
     kubectl_patch,
     quantity_words,
 )

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from trimtab.emit.manifests.emission import MANAGED_BY, Plain, dns_name, yaml_text
-from trimtab.emit.manifests.own_replicas import OwnReplicas, RoutedModel, own_replica_objects
+from trimtab.emit.manifests.own_replicas import START_TIMEOUT_S, OwnReplicas, RoutedModel, own_replica_objects
 
 IMAGE = "registry.example.com/vllm-llama-swap:set-me"
 PORT, FIRST_SERVER_PORT = 8080, 9001
-START_TIMEOUT_S = 900
-"""A first start loads weights and compiles; waking takes seconds."""
 MOST_MEMBERS = 16
 """More models than this on one GPU would make too many sets of models that fit together."""
 _CONFIG, _CONFIG_FOLDER = "config.yaml", "/etc/llama-swap"

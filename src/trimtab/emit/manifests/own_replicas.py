@@ -27,6 +27,7 @@ ROUTER_IMAGE = "haproxy:3.2"
 FIRST_PORT, METRICS_PORT, SERVER_PORT = 8100, 8405, 8000
 SCRAPE_S = 5
 START_TIMEOUT_S = 900
+"""A first start loads weights and compiles; waking takes seconds."""
 SEEN_LATE_S = 15.0
 """From a change to what acts on it: a scrape, and until HAProxy has found a ready pod (DNS, and the three checks of `rise`)."""
 _CONFIG, _CONFIG_FOLDER = "haproxy.cfg", "/usr/local/etc/haproxy"

@@ -139,14 +139,13 @@ def _page(action: Action, effect: SplitServing, known: WorkloadFacts, forms: lis
         {role: half.nodes.pool.instance_type for role, half in halves.items()},
         {role: half.scaling.least for role, half in halves.items()},
     )
-    carried_ms = effect.prompt_mb / effect.link_gb_s
     return f"""# {action.id}: {known.name} serves prompts and answers apart
 
 | role | a replica | mean requests a second of it | its rule aims at | replicas | doubt of its speed |
 |---|---|---|---|---|---|
 {rows}
 
-A mean prompt hands over {effect.prompt_mb:,.0f} MB in {carried_ms:,.3g} ms over {effect.link}. Times are predicted, and \
+A mean prompt hands over {effect.prompt_mb:,.0f} MB in {effect.prompt_ms:,.3g} ms over {effect.link}. Times are predicted, and \
 scaled so that today's requests take what was measured; targets are kept in the replay at the low end of that doubt. No run of \
 this service apart was measured: that is what the canary is for.
 

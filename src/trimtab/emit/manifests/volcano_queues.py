@@ -25,12 +25,11 @@ import math
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from trimtab.diagnose.cluster_records import number
+from trimtab.diagnose.cluster_records import Row, number
 from trimtab.emit.manifests.asked_resources import (
     SLACK,
     AskedResources,
     Needed,
-    Row,
     StandingQuotas,
     amount_words,
     askers,

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.deployment.effects import ServingHalf
+from trimtab.deployment.effects import DECODE, PREFILL, ServingHalf
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import Target
 from trimtab.fleet.service_law import LatencyByLoad, ServiceLaw
@@ -107,12 +107,12 @@ def _parts(
         (
             replace(case, law=half_law(prefill), targets=tuple(early for early, _ in divided)),
             before,
-            replays.of_part("prefill"),
+            replays.of_part(PREFILL),
         ),
         (
             replace(case, law=half_law(decode), targets=tuple(late for _, late in divided)),
             after,
-            replays.of_part("decode"),
+            replays.of_part(DECODE),
         ),
     )
 

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trimtab.catalog import Catalog
-from trimtab.diagnose.cluster_records import number, pairs
+from trimtab.diagnose.cluster_records import Row, number, pairs
 from trimtab.sources.kubernetes.pods import shares_of_a_board
 from trimtab.tables.workloads import cluster_of
 
-Row = Mapping[str, object]
 _BOARD = "nvidia.com/gpu"
 _PARTS = ("nvidia.com/mig-", "cloud.google.com/gke-gpu-partition-size")
 """How labels begin of nodes that hand out parts of boards (MIG): feature discovery's, and GKE's."""
