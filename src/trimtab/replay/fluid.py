@@ -449,6 +449,7 @@ def waiting_in_turn(turn: SerialRequests, step: int, arrived: float, ready: int)
     """
     now_s, end_s = float(step * SYNC_S), float((step + 1) * SYNC_S)
     begin_s, coming, places = now_s, 0, min(ready, len(turn.ends_s))
+    # where it is not known what came, nothing joins the line, as nothing joins a fluid's queue
     turn.part[0] += 0.0 if math.isnan(arrived) else arrived
     came = int(turn.part[0] + ROUNDING)
     turn.part[0] -= came

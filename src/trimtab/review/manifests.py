@@ -44,7 +44,7 @@ from trimtab.review.node_groups import (
 from trimtab.review.pools import GPU, GpuSharing, NodePool, Taint, object_at, whole_number
 from trimtab.review.queues import PRIORITY_LABEL, QUEUE_KINDS, Queues
 from trimtab.review.shares import MIG_SLICE, sharing_configs
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, selects, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, selects, text, texts
 from trimtab.sources.kubernetes.resource_claims import GPU_CLASSES, MIG_CLASS, requests_of
 
 _REPLICATED = frozenset(
@@ -399,8 +399,7 @@ def _take(found: Manifests, file: str, body: Object) -> None:
 def _turned_notebook(cron_job: Object) -> tuple[str, str] | None:
     """Return the Notebook that a CronJob does nothing but start or stop, and which of the two (`starts`, `stops`)."""
     for container in listed(cron_job, *pod_spec_path("CronJob"), "containers"):
-        said = at(container, "args")
-        words = [str(word) for word in said] if isinstance(said, list) else []
+        words = texts(container, "args")
         patch = re.search(rf'--patch=.*"{NOTEBOOK_STOPPED}": ?(null|")', " ".join(words))
         if words[:2] == ["patch", NOTEBOOKS] and patch is not None:
             return words[2], "starts" if patch[1] == "null" else "stops"
@@ -483,10 +482,9 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
 
 
 def _most_sequences(template: Object) -> int | None:
-    """Return what the arguments of a pod's containers say of `--max-num-seqs`; None where they do not."""
+    """Return what a pod's containers are started with as `--max-num-seqs`; None where they are not."""
     for container in listed(template, "containers"):
-        stated = at(container, "args")
-        words = [str(word) for word in stated] if isinstance(stated, list) else []
+        words = [*texts(container, "command"), *texts(container, "args")]
         for word, following in pairwise([*words, ""]):
             flag, equals, value = word.partition("=")
             said = value if equals else following

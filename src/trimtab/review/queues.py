@@ -29,7 +29,7 @@ import numpy as np
 from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.review.pools import GPU, Taint, object_at
-from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text, texts
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 _GROUP = "kueue.x-k8s.io"
@@ -217,8 +217,7 @@ class Queues:
         """Read a CronJob that opens or closes a LocalQueue; tell whether it is one."""
         template = object_at(cron_job, "spec", "jobTemplate", "spec", "template", "spec")
         for container in listed(template, "containers"):
-            said = at(container, "args")
-            words = [str(word) for word in said] if isinstance(said, list) else []
+            words = texts(container, "args")
             policy = _STOPPED.search(" ".join(words))
             if words[:2] == ["patch", f"localqueues.{_GROUP}"] and policy is not None:
                 daily = _DAILY.fullmatch(text(cron_job, "spec", "schedule"))
