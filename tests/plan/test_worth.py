@@ -1,5 +1,6 @@
 """What some of a plan's actions are worth: no target broken, no action worth less than nothing, none more than it touches."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -8,6 +9,7 @@ from tests.plan.fleets import make_plan
 from tests.plan.test_batching import SECONDS, quad
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.registry import changed, price_change
 from trimtab.diagnose.verdicts import verdict_of
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
@@ -109,13 +111,32 @@ def test_sets_of_actions_add_up_each_workload_once_for_every_set_of_its_own_acti
 def test_options_are_made_and_charged_once_for_all_problems_of_a_plan(planned):
     prospects = planned.prospects
     judged = len(prospects.options)
+    # as choices without headroom, and those among what was replayed alone, put the same ways into rows of their own
+    anew = [row and replace(row, candidates=row.candidates[::-1], waiting=()) for row in prospects.options]
 
-    one, other = (prospects.problem(prospects.options) for _ in range(2))
+    one, other = prospects.problem(prospects.options), prospects.problem(anew)
 
-    assert all(before is after for before, after in zip(one.options[:judged], other.options[:judged], strict=True))
+    assert any(len(row.candidates) > 1 for row in prospects.options if row)
+    for judged_row, before, after in zip(prospects.options, one.options[:judged], other.options[:judged], strict=True):
+        made = before[: len(judged_row.candidates) if judged_row else 0]
+        assert all(first is again for first, again in zip(made, after[::-1], strict=True))
     for option in one.options[0]:
         assert option.charged_micro_usd == {
             pool: int(charge(one.rates_micro_usd_hr[pool], seconds).sum()) for pool, seconds in option.usage.items()
+        }
+
+
+def test_an_option_made_in_one_market_is_charged_at_the_prices_of_another_there(planned):
+    prospects = planned.prospects
+    before = prospects.problem(prospects.options)
+    elsewhere = replace(prospects.market, catalog=changed(prospects.market.catalog, [price_change("aws+100%")]))
+
+    after = replace(prospects, market=elsewhere).problem(prospects.options)
+
+    assert after.rates_micro_usd_hr != before.rates_micro_usd_hr
+    for option in after.options[0]:
+        assert option.charged_micro_usd == {
+            pool: int(charge(after.rates_micro_usd_hr[pool], seconds).sum()) for pool, seconds in option.usage.items()
         }
 
 

@@ -45,7 +45,7 @@ from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Candidate:
     """A deployment of a workload, what it would use by pool and hold in shared ones, and what it attained."""
 

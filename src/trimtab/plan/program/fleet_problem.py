@@ -65,8 +65,8 @@ class Groups:
 
 _groups: WeakKeyDictionary[Fleet, Groups] = WeakKeyDictionary()
 """Of fleets of which nothing is known to have been held before: each plan asks for its fleet's again and again."""
-_rows: WeakKeyDictionary[WorkloadOptions, _Row] = WeakKeyDictionary()
-"""From one solution to the next few workloads have other options."""
+_made: WeakKeyDictionary[Candidate, _MadeOption] = WeakKeyDictionary()
+"""From one problem to the next few ways are others, in whatever rows they stand."""
 _standings: WeakKeyDictionary[Groups, _Standing] = WeakKeyDictionary()
 """What the nodes of such groups are billed: each draft of a plan asks for it again."""
 
@@ -203,24 +203,27 @@ def fleet_problem(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Row:
-    """A workload's options as the program takes them, in a market."""
+class _MadeOption:
+    """A way as the program takes it, in a market."""
 
     market: Market
-    options: tuple[Option, ...]
+    option: Option
 
 
 def _row(judged: WorkloadOptions, market: Market) -> tuple[Option, ...]:
     """Return a workload's candidates, and after them the ways that wait for a replay, at a lower bound of their use."""
-    known = _rows.get(judged)
-    if known is None or known.market is not market:
-        candidates = (_option(candidate, market) for candidate in judged.candidates)
-        waiting = (_option(way, market, is_least=True) for way in judged.waiting)
-        known = _rows[judged] = _Row(market=market, options=(*candidates, *waiting))
-    return known.options
+    candidates = (_option(candidate, market, is_least=False) for candidate in judged.candidates)
+    return (*candidates, *(_option(way, market, is_least=True) for way in judged.waiting))
 
 
-def _option(candidate: Candidate, market: Market, *, is_least: bool = False) -> Option:
+def _option(candidate: Candidate, market: Market, *, is_least: bool) -> Option:
+    known = _made.get(candidate)
+    if known is None or known.market is not market or known.option.is_least is not is_least:
+        known = _made[candidate] = _MadeOption(market=market, option=_charged(candidate, market, is_least=is_least))
+    return known.option
+
+
+def _charged(candidate: Candidate, market: Market, *, is_least: bool) -> Option:
     charged = ((pool, charge(market.rate(pool), seconds)) for pool, seconds in candidate.usage.items())
     return Option(
         charged_micro_usd={pool: int(micro_usd.sum()) for pool, micro_usd in charged},
