@@ -157,13 +157,13 @@ def test_programs_get_bounds_as_numbers():
 
 
 def test_what_is_pasted_stands_line_for_line_in_the_table():
-    result = run("llama-3.1-8b", "--serve", "--rate", "10")
+    result = run("llama-3.1-8b", "--serve", "--rate", "10", "--gpu", "L40S")
 
     assert "\nvllm serve meta-llama/Llama-3.1-8B-Instruct \\\n  --tensor-parallel-size" in result.output
 
 
 def test_pictures_keep_their_lines():
-    result = run("llama-3.1-8b", "--serve", "--rate", "10", "--pictures")
+    result = run("llama-3.1-8b", "--serve", "--rate", "10", "--gpu", "L4", "--gpu", "L40S", "--pictures")
 
     assert "\n└" + "─" * 60 + "\n" in result.output
 
@@ -235,8 +235,13 @@ def answer(*arguments):
     return json.loads(run(*arguments, "-o", "json").output)
 
 
-def test_marketplaces_consumer_cards_and_four_bit_weights_never_come_first_unless_accepted():
-    plain = answer("llama-3.1-8b", "--serve", "--rate", "20", "--limit", "60")
+@pytest.fixture(scope="module")
+def plain():
+    """What the whole market offers a model of 8 billion, and no caveat is accepted."""
+    return answer("llama-3.1-8b", "--serve", "--rate", "20", "--limit", "60")
+
+
+def test_marketplaces_consumer_cards_and_four_bit_weights_never_come_first_unless_accepted(plain):
     accepting = ("--accept", "marketplace", "--accept", "consumer", "--accept", "4-bit")
     accepted = answer("llama-3.1-8b", "--serve", "--rate", "20", *accepting)
 
@@ -253,8 +258,8 @@ def test_a_named_consumer_card_has_no_caveat():
     assert row["caveats"] is None or "GeForce" not in row["caveats"]
 
 
-def test_scenarios_are_ordered_by_what_they_promise():
-    found = {one["scenario"]: one for one in answer("llama-3.1-8b", "--serve", "--rate", "20")["scenarios"]}
+def test_scenarios_are_ordered_by_what_they_promise(plain):
+    found = {one["scenario"]: one for one in plain["scenarios"]}
 
     assert found["cheapest"]["cost"] <= found["standard"]["cost"]
     assert found["fastest"]["time"] <= found["standard"]["time"]
@@ -292,8 +297,10 @@ def test_a_service_without_limits_keeps_tokens_within_100_ms():
 
 
 def test_the_context_is_that_of_the_longest_request_and_not_of_the_mean():
-    stated = answer("llama-3.1-8b", "--serve", "--rate", "5", "--longest", "30000")["paste"]
-    assumed = answer("llama-3.1-8b", "--serve", "--rate", "5")
+    asked = ("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L40S")
+
+    stated = answer(*asked, "--longest", "30000")["paste"]
+    assumed = answer(*asked)
 
     assert "--max-model-len 30000" in stated
     assert "--max-model-len 8192" in assumed["paste"]
@@ -301,7 +308,7 @@ def test_the_context_is_that_of_the_longest_request_and_not_of_the_mean():
 
 
 def test_what_has_no_id_on_the_hub_is_pasted_as_a_placeholder():
-    paste = answer("--params", "7B", "--serve", "--concurrency", "4")["paste"]
+    paste = answer("--params", "7B", "--serve", "--concurrency", "4", "--gpu", "L40S")["paste"]
 
     assert "vllm serve YOUR_ORG/YOUR_MODEL" in paste
 
