@@ -269,16 +269,31 @@ def test_a_verification_is_filtered_and_sorted_like_any_table(client):
     assert answered(client, "/api/audits/1/tables/verified", {"q": "nothing-like-that"}).json()["rows"] == []
 
 
-def test_another_world_is_the_one_of_the_command(client):
-    scenario = Scenario(demand=1.5, prices=(price_change("on-demand+20%"),))
-    rows = answered(client, "/api/audits/1/what-if", {"demand": "1.5", "price": "on-demand+20%"}).json()["rows"]
-    page = answered(client, "/audits/1/what-if", {"demand": "1.5", "price": "on-demand+20%"}).text
+@pytest.mark.parametrize(
+    ("query", "scenario", "words"),
+    [
+        (
+            {"demand": "1.5", "price": "on-demand+20%"},
+            Scenario(demand=1.5, prices=(price_change("on-demand+20%"),)),
+            "demand 1.5x; price on-demand+20%",
+        ),
+        ({"node_start": "40"}, Scenario(node_startup_s=40.0), "a new node is there after 40 s"),
+        ({"node_start": "0"}, Scenario(node_startup_s=0.0), "a new node is there after 0 s"),
+    ],
+)
+def test_another_world_is_the_one_of_the_command(client, query, scenario, words):
+    rows = answered(client, "/api/audits/1/what-if", query).json()["rows"]
+    page = answered(client, "/audits/1/what-if", query).text
 
     given = PlanningInput(bundle=rows_of_fleet().bundle(), scenario=scenario, catalog=few_machines())
     assert rows == [row.plain() for row in compared(what_if(given))]
     bill = next(row for row in rows if row["what"] == "bill under the plan")
     assert f"${bill['scenario']:,.0f}" in page
-    assert "demand 1.5x; price on-demand+20%" in page
+    assert words in page
+    for name, value in query.items():
+        asked = re.search(f'<input [^>]*name="{name}"[^>]*>', page)
+        assert asked is not None
+        assert f'value="{value}"' in asked.group(), "the form keeps what was asked"
 
 
 @pytest.mark.parametrize(
@@ -294,6 +309,8 @@ def test_another_world_is_the_one_of_the_command(client):
         "target=prod%2Fchat",
         "target=prod%2Fchat%3Atftt%3D1",
         "budget=nan",
+        "node_start=-1",
+        "node_start=86401",
         "region=US%20West",
         "cloud=g/cp",
     ],

@@ -10,6 +10,7 @@ from trimtab._version import __version__
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.verify_document import SCHEMA_VERSION as VERIFICATION_VERSION
+from trimtab.units import S_PER_DAY
 from trimtab.web.computations import ComputationState, State
 from trimtab.web.library import AuditEntry
 from trimtab.web.price_list import OPTIONS, PRICE_COLUMNS, PriceList
@@ -379,6 +380,9 @@ _SCENARIO_PARAMETERS: Sequence[Schema] = (
     _parameter("quota", "`TYPE=NODES`, with commas between them.", _text("quota")),
     _parameter("cloud", "Further providers that work may move to, with commas between them.", _text("cloud")),
     _parameter("region", "Further regions, `[PROVIDER/]REGION` with commas between them.", _text("region")),
+    _parameter(
+        "node_start", "Seconds until a new node is there.", {"type": "number", "minimum": 0, "maximum": S_PER_DAY}
+    ),
     _parameter("budget", "Dollars a month at most.", {"type": "number", "minimum": 0, "maximum": MOST_USD_MO}),
     _parameter("deadline", "A month, or a day up to its 28th: 2027-03.", _text("deadline")),
 )

@@ -480,7 +480,8 @@ class Routes:
         asked = scenario(query)
         if asked is None:
             raise BadQuestion(
-                "what is different? give demand, price, target, no_spot, spot_max, quota, cloud, region, budget or deadline"
+                "what is different? give demand, price, target, no_spot, spot_max, quota, cloud, region, node_start, budget or "
+                "deadline"
             )
         return self.library.what_if(entry, asked)
 

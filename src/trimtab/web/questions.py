@@ -15,6 +15,7 @@ from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.reach import listed, quotas_of
 from trimtab.fleet.targets import other_limit
 from trimtab.plan.proof.scenario import Scenario
+from trimtab.units import S_PER_DAY
 from trimtab.web.tables import AllocationQuestion, DataTable, TableQuestion
 
 MOST_CHARS = 400
@@ -159,6 +160,7 @@ def scenario(query: QueryParams) -> Scenario | None:
             quotas=quotas or None,
             clouds=clouds,
             regions=regions,
+            node_startup_s=number(query, "node_start", 0.0, S_PER_DAY),
             budget_usd_mo=number(query, "budget", 0.0, MOST_USD_MO),
             deadline=date.fromisoformat(f"{deadline}-01" if len(deadline) == len("2027-03") else deadline)
             if deadline
