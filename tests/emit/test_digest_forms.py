@@ -1,11 +1,13 @@
 """Golden files of a digest's forms, and what holds for each of them."""
 
 import json
+import re
 import subprocess
 
 import pytest
-from tests.emit.digest_example import fleet_digest, team_digest
+from tests.emit.digest_example import fleet_digest, payer, team_digest, todo
 
+from trimtab.emit.digest_document import CausePart
 from trimtab.emit.sections.digest import digest_page
 from trimtab.emit.writers import mail, markdown, slack, teams, terminal
 
@@ -62,3 +64,29 @@ def test_a_browser_draws_the_mail(chromium_bin, tmp_path):
     )  # fmt: skip
 
     assert picture.stat().st_size > 20_000
+
+
+def test_dollars_that_stand_together_add_up_where_cents_are_not_shown():
+    """Three rows of 40 cents are $1, not $0, and all that names a change names the same dollars."""
+    forty_cents = tuple(payer(name, 10.4, 10.0, whole=31.2) for name in ("a", "b", "c"))
+    causes = tuple(CausePart(cause=name, usd=0.4, mostly=()) for name in ("hours", "price", "nodes"))
+    steps = tuple(todo(name, name, "stop it", 10.5, 1, "low") for name in ("a1", "a2", "a3"))
+    digest = fleet_digest().model_copy(
+        update={
+            "usd": 31.2,
+            "former": fleet_digest().former.model_copy(update={"usd": 30.0}),
+            "payers": forty_cents,
+            "causes": causes,
+            "todos": fleet_digest().todos.model_copy(update={"actions": steps, "left": 0, "saving_usd_mo": 31.5}),
+        }
+    )
+    page = digest_page(digest.model_copy(update={"change_usd": 1.2}), VERSION)
+    text = " ".join(terminal.write_page(page, width=100, colour=False).split())
+
+    for name in ("What it costs", "What changed"):
+        part = text.partition(name)[2]
+        assert sum(int(found) for found in re.findall(r"[+-]\$(\d+)", part.partition("What")[0])) == 2, name
+    assert "mostly hours (+$1)" in text
+    saved = [int(found) for found in re.findall(r"Saves \$(\d+) a month", text)]
+    assert sum(saved) == 32
+    assert "Together $32 a month" in text

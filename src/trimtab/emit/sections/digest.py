@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trimtab.emit.blocks import (
     Amount,
@@ -24,7 +24,7 @@ from trimtab.emit.blocks import (
     strong,
 )
 from trimtab.emit.digest_document import CausePart, DigestPart, PayerPart, RealisedPart, TodoPart, TodosPart
-from trimtab.emit.money import dollars, dollars_and_cents, percent
+from trimtab.emit.money import dollars, dollars_and_cents, percent, whole_dollars
 from trimtab.emit.words import days
 from trimtab.units import HR_PER_WEEK
 
@@ -88,8 +88,8 @@ def _change_words(digest: DigestPart) -> str:
         return f"about the same as the week before ({_signed(change)})"
     much = "" if frac is None else f" ({abs(frac) * 100:.1f}%)"
     word = "more" if change > 0 else "less"
-    first = digest.causes[0] if digest.causes else None
-    mostly = f", mostly {first.cause} ({_signed(first.usd)})" if first else ""
+    causes = digest.causes
+    mostly = f", mostly {causes[0].cause} ({_signed(_cause_dollars(causes)[0])})" if causes else ""
     return f"{dollars(abs(change))}{much} {word} than the week before{mostly}"
 
 
@@ -131,7 +131,12 @@ def _cost_gloss(digest: DigestPart) -> str:
 
 
 def _payers(digest: DigestPart) -> Table:
-    rest = digest.payers[_BRIEF_PAYERS:]
+    payers, rest = digest.payers, digest.payers[_BRIEF_PAYERS:]
+    changes: Sequence[int | None] = [None] * len(payers)
+    # either all rows have a previous week or none has
+    former_usd = [payer.former_usd for payer in payers if payer.former_usd is not None]
+    if len(former_usd) == len(payers):
+        changes = whole_dollars([payer.usd - former for payer, former in zip(payers, former_usd, strict=True)])
     who = "team" if digest.team is None else "workload"
     compared = digest.former is not None
     columns = (
@@ -144,27 +149,26 @@ def _payers(digest: DigestPart) -> Table:
     )
     return Table(
         columns=columns,
-        rows=tuple(TableRow(cells=_payer(payer)) for payer in digest.payers),
+        rows=tuple(TableRow(cells=_payer(*row)) for row in zip(payers, changes, strict=True)),
         total=TableRow(cells=_total(digest)),
         brief_rows=_BRIEF_PAYERS,
-        rest=TableRow(cells=_rest(rest, digest)) if rest else None,
+        rest=TableRow(cells=_rest(rest, changes[_BRIEF_PAYERS:], digest)) if rest else None,
         of=f"{who}s",
     )
 
 
-def _payer(payer: PayerPart) -> tuple[Cell, ...]:
+def _payer(payer: PayerPart, change_usd: int | None) -> tuple[Cell, ...]:
     hours = "" if payer.shared else f"{payer.gpu_hours:,.0f}"
     idle = "" if payer.shared else percent(payer.idle_frac)
-    change = [] if payer.former_usd is None else [_change_cell(payer.usd - payer.former_usd)]
+    change = [] if change_usd is None else [_change_cell(change_usd)]
     return (payer.name, Amount(payer.usd), percent(payer.share_frac, 1), *change, hours, idle)
 
 
-def _rest(rest: tuple[PayerPart, ...], digest: DigestPart) -> tuple[Cell, ...]:
+def _rest(rest: Sequence[PayerPart], changes: Sequence[int | None], digest: DigestPart) -> tuple[Cell, ...]:
     usd = sum(payer.usd for payer in rest)
     share = usd / digest.usd if digest.usd else None
-    former = [payer.former_usd for payer in rest if payer.former_usd is not None]
-    # either all rows have a previous week or none has
-    change: list[Cell] = [_change_cell(usd - sum(former))] if len(former) == len(rest) else []
+    known = [change_usd for change_usd in changes if change_usd is not None]
+    change: list[Cell] = [_change_cell(sum(known))] if known else []
     hours = sum(payer.gpu_hours for payer in rest)
     return (f"{len(rest)} more", Amount(usd), percent(share, 1), *change, f"{hours:,.0f}", "")
 
@@ -212,9 +216,17 @@ def _changes(digest: DigestPart) -> Block:
             TableColumn(title="$", right=True),
             TableColumn(title="mostly", readable=28),
         ),
-        rows=tuple(TableRow(cells=(cause.cause, _change_cell(cause.usd), _mostly(cause))) for cause in digest.causes),
+        rows=tuple(
+            TableRow(cells=(cause.cause, _change_cell(usd), _mostly(cause)))
+            for cause, usd in zip(digest.causes, _cause_dollars(digest.causes), strict=True)
+        ),
         total=total,
     )
+
+
+def _cause_dollars(causes: Sequence[CausePart]) -> list[int]:
+    """Return what causes added in whole dollars that sum to the change as shown."""
+    return whole_dollars([cause.usd for cause in causes])
 
 
 def _mostly(cause: CausePart) -> str:
@@ -237,17 +249,21 @@ def _todos(digest: DigestPart) -> Iterator[Block]:
     if todos is None:
         yield Paragraph(words=_commands(digest.no_todos))
         return
-    yield Bullets(numbered=True, items=tuple(ListItem(words=_todo(action)) for action in todos.actions))
+    savings_usd_mo = [action.saving_usd_mo for action in todos.actions]
+    # with more actions than are listed, the sum of those listed is not shown
+    shown = savings_usd_mo if todos.left else whole_dollars(savings_usd_mo)
+    items = tuple(ListItem(words=_todo(*row)) for row in zip(todos.actions, shown, strict=True))
+    yield Bullets(numbered=True, items=items)
     yield Paragraph(words=_after(todos))
 
 
-def _todo(action: TodoPart) -> Words:
+def _todo(action: TodoPart, saving_usd_mo: float) -> Words:
     weeks = f"{action.effort_weeks:g} engineer-week{'' if action.effort_weeks == 1 else 's'}"
     others = ", with other teams" if action.others else ""
     return (
         strong(action.subject),
         f": {action.effect}. Saves ",
-        strong(f"{dollars(action.saving_usd_mo)} a month", Tone.GOOD),
+        strong(f"{dollars(saving_usd_mo)} a month", Tone.GOOD),
         f"{others}; {weeks}, risk {action.risk} (",
         code(f"trimtab explain {action.id}"),
         ")",
