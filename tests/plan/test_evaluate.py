@@ -8,7 +8,7 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.placement import resolve
+from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
@@ -77,6 +77,27 @@ def test_what_was_stopped_is_replayed_whole_when_asked_for(case, options):
 
     assert not evaluator.outcome(stopped).stopped
     assert not evaluator.judged(stopped).stopped
+
+
+def test_a_place_is_made_for_replays_once_for_all_scaling_there_and_only_where_one_asks(case, options, monkeypatch):
+    made, as_replayed = [], Placement.as_replayed
+
+    def counted(place):
+        made.append(place)
+        return as_replayed(place)
+
+    monkeypatch.setattr(Placement, "as_replayed", counted)
+    evaluator = Evaluator(case=case)
+
+    for deployment in options:
+        evaluator.hopeless(deployment)
+    refused = len(made)
+    least = [evaluator.least(deployment) for deployment in options]
+
+    assert refused == 0
+    assert len(made) == len({deployment.offering for deployment in options}) < len(options)
+    for deployment, found in zip(options, least, strict=True):
+        assert found.on_demand.tolist() == Evaluator(case=case).least(deployment).on_demand.tolist()
 
 
 def test_a_rule_that_gives_slow_replicas_more_than_they_serve_is_refused_before_any_replay(case, options):

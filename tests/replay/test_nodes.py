@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, strategies as st
 
+from trimtab.policies.scaling import NO_LIMIT
 from trimtab.replay.nodes import bill_each_node, bill_nodes
 from trimtab.replay.services import ServiceModel, least_seconds_held, seconds_held
 
@@ -132,3 +133,11 @@ def test_the_least_is_never_more_than_any_way_to_place_as_many_replicas_or_more(
 
     assert (least <= nodes).all()
     assert gpu_seconds.tolist() == [round(sum(held[at : at + 240]) * 15 * gpus) for at in range(0, len(held), 240)]
+
+
+def test_the_most_replicas_that_a_rule_may_ask_for_are_added_up_exactly():
+    held = np.full(300, NO_LIMIT, dtype=np.int32)
+
+    _, gpu_seconds = seconds_held(MODEL, held)
+
+    assert gpu_seconds.tolist() == [240 * 15 * NO_LIMIT, 60 * 15 * NO_LIMIT]

@@ -542,7 +542,8 @@ def _counted(model: ServiceModel, held: CountArray, kept_steps: int) -> tuple[In
 def _nothing_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
     """Return no node-seconds by hour, and the GPU-seconds."""
     hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
-    replicas = np.add.reduceat(held, np.arange(hours) * STEPS_PER_HR, dtype=np.int64) * SYNC_S
+    # NO_LIMIT replicas in every step of an hour are far below 2**31, and to widen each step first took four times as long
+    replicas = np.add.reduceat(held, np.arange(hours) * STEPS_PER_HR, dtype=np.int32).astype(np.int64) * SYNC_S
     # a replica may hold a part of a GPU: rounded once an hour, after all sums
     return np.zeros(hours, dtype=np.int64), np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
 

@@ -189,22 +189,30 @@ class _Placed:
 
     deployment: Deployment
     place: Placement
-    seen: Placement
-    """The place as a replay sees it."""
     too_slow: str | None = None
     is_speed_judged: bool = False
+    _seen: Placement | None = None
+    """The place as a replay sees it, perhaps under another scaling; None until one asks: most ways are refused before."""
+
+    def seen(self) -> Placement:
+        """Return the place as a replay sees it."""
+        if self._seen is None:
+            self._seen = self.place.as_replayed()
+        elif self._seen.scaling is not self.place.scaling:
+            self._seen = replace(self._seen, scaling=self.place.scaling)
+        return self._seen
 
     def scaled_as(self, deployment: Deployment) -> _Placed | None:
         """Return another deployment at the same place; None where it differs in more than its scaling."""
         before = self.deployment
         if any(getattr(before, name) is not getattr(deployment, name) for name in _BUT_SCALING):
             return None
-        scaling = deployment.scaling
-        return replace(
-            self,
-            deployment=deployment,
-            place=replace(self.place, scaling=scaling),
-            seen=replace(self.seen, scaling=scaling),
+        return _Placed(
+            deployment,
+            replace(self.place, scaling=deployment.scaling),
+            self.too_slow,
+            self.is_speed_judged,
+            self._seen,
         )
 
 
@@ -234,7 +242,7 @@ class Evaluator:
         return self._at(deployment).place
 
     def _as_replayed(self, deployment: Deployment) -> Placement:
-        return self._at(deployment).seen
+        return self._at(deployment).seen()
 
     def _at(self, deployment: Deployment) -> _Placed:
         if not deployment.owed_to:
@@ -248,8 +256,7 @@ class Evaluator:
         return last
 
     def _anew_at(self, deployment: Deployment) -> _Placed:
-        place = self._resolved(deployment)
-        return _Placed(deployment=deployment, place=place, seen=place.as_replayed())
+        return _Placed(deployment, self._resolved(deployment))
 
     def _resolved(self, deployment: Deployment) -> Placement:
         place = resolve(self.case.workload, deployment)
