@@ -80,7 +80,7 @@ def test_a_format_that_a_board_has_no_arithmetic_for_is_refused():
         (("sdxl", "--serve", "--latency", "30s", "--percentile", "99.9"), Unpredictable, "latency at p99.9 is unknown"),
         (("sdxl", "--serve", "--format", "bf16"), Unpredictable, "in fp8 only"),
         (("bge-large", "--serve", "--input", "2000"), Unpredictable, "its speed on 2000 tokens is unknown"),
-        (("bert-base", "--serve"), Unpredictable, "of others it is unknown"),
+        (("bert-base", "--serve"), Unpredictable, "that of others is unknown"),
         (("whisper-small", "--serve"), InputError, "is another network than whisper-large-v3"),
         (("stabilityai/sdxl-turbo", "--serve"), InputError, "is another network than stable-diffusion-xl"),
     ],

@@ -410,7 +410,7 @@ def test_a_pod_that_asks_for_gpus_under_another_name_holds_them_and_is_no_stray(
 
 
 def test_exporters_that_disagree_about_a_board_are_counted_and_their_mean_is_taken(bundle):
-    key = "DCGM_FI_DEV_GPU_UTIL: GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
+    key = "DCGM_FI_DEV_GPU_UTIL: GPUs for which two exporters report shares 10 points or more apart, counted as their mean"
 
     assert bundle.meta.counts[key] == 1
     assert {round(row["gpu_util_mean"], 4) for row in usage(bundle, "GPU-hung")} == {0.375}

@@ -117,7 +117,7 @@ def test_the_page_says_what_each_costs_where_it_is_counted_and_what_it_leaves_un
     assert "`web/cache` ($217 a month, counted in “held hours not used”; workload owner)" in page
     assert "leaves unschedulable: `prod/chat-api`" in page
     assert "DaemonSets stay where they tolerate the taint: `monitoring/exporter`" in page
-    assert "no patch: what runs its pods was not told" in page
+    assert "no patch: the owner of its pods is not known" in page
     assert "kubectl scale deployment/chat-api -n prod --replicas=0" in page
     assert "400 restarts" in page
 

@@ -19,7 +19,7 @@ def page(answers):
     )  # fmt: skip
     act = action(
         "a1", "quantization", "prod/chat", 1_000.0, {"prod/chat": change}, weeks=2.0, risk=Risk.HIGH, quarter=1, seen=(),
-        rollback="serve the weights of before again",
+        rollback="serve the former weights again",
     )  # fmt: skip
     return precision_page(act, "prod/chat", change)
 

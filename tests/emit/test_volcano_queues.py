@@ -74,7 +74,7 @@ def test_the_command_raises_the_capability_of_a_volcano_queue():
     )
 
 
-FLAT = "(its queues are flat as far as they tell; with enableHierarchy these guarantees do not limit)"
+FLAT = "(its queues seem flat; with enableHierarchy these guarantees do not limit)"
 
 
 @pytest.mark.parametrize("parent", [None, "root"])

@@ -52,7 +52,7 @@ def test_requests_that_wait_while_places_are_free_wait_for_something_else():
 
 
 def test_work_that_never_changed_has_no_slope():
-    assert time_in_work(seen(low=3.0, high=3.1)) == "as many requests were in work at all times"
+    assert time_in_work(seen(low=3.0, high=3.1)) == "the same number of requests was running at all times"
 
 
 def test_times_that_bend_upwards_in_the_busiest_hours_are_not_foretold_by_a_line():
@@ -70,4 +70,4 @@ def test_too_few_hours_say_nothing():
         latency_count=np.zeros((600, 0)),
     )
 
-    assert time_in_work(short) == "too few hours with requests in work"
+    assert time_in_work(short) == "too few hours with running requests"

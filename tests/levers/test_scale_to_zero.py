@@ -127,7 +127,7 @@ def test_what_nobody_declared_is_priced_as_the_plan_in_which_it_is_declared():
 @pytest.mark.parametrize(
     ("declared", "because"),
     [
-        ({"min_replicas": 0}, "nothing that wakes it"),
+        ({"min_replicas": 0}, "nothing wakes it"),
         ({**ALLOWED, "wakes_on": {**WAKES, "hold_s": 60.0}}, "held for 60 s"),
         ({**ALLOWED, "requests": lambda _: 10.0}, "somebody asks at least every"),
         ({**ALLOWED, "step_min": 60}, "are not known every 5 min"),

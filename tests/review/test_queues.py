@@ -285,8 +285,8 @@ def test_what_is_taken_back_is_said_with_the_work_that_it_loses(nights_and_urgen
 
     found = reviewed(nights_and_urgent_runs, said)
 
-    lines = [fault.what for fault in found.findings if "taken back" in fault.what]
-    assert [line.partition(" for")[0] for line in lines] == (["7 of 7 runs are taken back"] if taken_back else [])
+    lines = [fault.what for fault in found.findings if "preempted" in fault.what]
+    assert [line.partition(" for")[0] for line in lines] == (["7 of 7 runs are preempted"] if taken_back else [])
     assert all("after 7 h of work in all" in line for line in lines)
 
 

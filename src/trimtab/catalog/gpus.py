@@ -10,7 +10,7 @@ from datetime import date
 from functools import cached_property
 
 from trimtab.catalog.kinds import Lifecycle, Precision
-from trimtab.catalog.rows import Row, items, number, packaged_rows, whole
+from trimtab.catalog.rows import CatalogRow, items, number, packaged_rows, whole
 from trimtab.errors import UnknownName
 from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB, PCIE_LANE_GB_S
 
@@ -126,7 +126,7 @@ class GpuTable:
         return found
 
 
-def load_gpus(rows: Iterable[Row] | None = None) -> GpuTable:
+def load_gpus(rows: Iterable[CatalogRow] | None = None) -> GpuTable:
     """Read the packaged GPU table."""
     return GpuTable(tuple(_gpu(row) for row in (packaged_rows("gpus.csv") if rows is None else rows)))
 
@@ -146,7 +146,7 @@ def _without_sharing(name: str) -> str:
     return re.sub(r"(-SHARED|-MIG-.*)$", "", name)
 
 
-def _gpu(row: Row) -> Gpu:
+def _gpu(row: CatalogRow) -> Gpu:
     rates = {precision: number(row[column]) for precision, column in RATE_COLUMNS.items()}
     capability = row["compute_capability"]
     return Gpu(
@@ -210,7 +210,7 @@ def load_instance_types() -> tuple[InstanceType, ...]:
     return tuple(_instance_type(row) for row in packaged_rows("instances.csv"))
 
 
-def _instance_type(row: Row) -> InstanceType:
+def _instance_type(row: CatalogRow) -> InstanceType:
     return InstanceType(
         provider=row["provider"],
         name=row["instance_type"],

@@ -25,7 +25,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise, product
 
 from trimtab.catalog.gpus import Gpu
-from trimtab.catalog.rows import Row, number, packaged_rows, whole
+from trimtab.catalog.rows import CatalogRow, number, packaged_rows, whole
 from trimtab.units import MIB_PER_GIB
 
 _UNMEASURED_SHARE_FRAC = 0.95
@@ -138,7 +138,7 @@ def load_mig() -> MigTable:
     return MigTable(tuple(_profile(row) for row in packaged_rows("mig_profiles.csv")))
 
 
-def _profile(row: Row) -> MigProfile:
+def _profile(row: CatalogRow) -> MigProfile:
     mib = number(row["memory_mib"])
     return MigProfile(
         board=row["board"],

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from trimtab.catalog.gpus import InstanceType
 from trimtab.catalog.kinds import BuyingOption, InterruptionBucket, PriceBasis
-from trimtab.catalog.rows import Row, day, packaged_rows
+from trimtab.catalog.rows import CatalogRow, day, packaged_rows
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_MO
 
@@ -231,7 +231,7 @@ _BUCKETS: Mapping[str, InterruptionBucket | None] = {
 }
 
 
-def _price(row: Row) -> Price:
+def _price(row: CatalogRow) -> Price:
     return Price(
         provider=row["provider"],
         instance_type=row["instance_type"],

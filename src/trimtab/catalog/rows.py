@@ -8,10 +8,10 @@ from datetime import date
 from functools import cache
 from importlib.resources import files
 
-Row = Mapping[str, str]
+CatalogRow = Mapping[str, str]
 
 
-def packaged_rows(name: str) -> Iterator[Row]:
+def packaged_rows(name: str) -> Iterator[CatalogRow]:
     """Yield the rows of a table that ships in `trimtab/catalog/data`, column name -> cell."""
     with (files("trimtab.catalog") / "data" / name).open(encoding="utf-8") as stream:
         cells = csv.reader(stream)

@@ -114,7 +114,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "batch": ("trimtab.cli.batch", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
         "trimtab.cli.spot_run",
-        "Run a program on spot capacity: on an interruption notice, tell it, wait, and exit so that it is run again.",
+        "Run a program on spot capacity: on an interruption notice, signal it, wait, and exit so that it is run again.",
     ),
 }
 """Command name -> (module that defines `command`, one-line help), in the order of `trimtab --help`."""
@@ -141,7 +141,7 @@ class ExitCode(IntEnum):
     USAGE = 2, "the command line was not understood"
     CREDENTIALS = 3, "credentials are missing or were refused"
     NO = 4, "no: faults (`emit --check`), targets missed (`review`), roll back (`compare`), reject (`quality`)"
-    UNDECIDED = 5, "the data cannot tell yet (`compare`, `quality`, `review`)"
+    UNDECIDED = 5, "the data is not conclusive yet (`compare`, `quality`, `review`)"
     OVER_LIMIT = 10, "more than `--fail-over`: savings (`audit`), growth of the bill (`review`)"
     REQUEUE = 75, "interrupted by a notice, to be started again (`spot-run`)"
     INTERRUPTED = 130, "interrupted from the keyboard"

@@ -89,7 +89,7 @@ _SETTINGS_HEAD = """# Settings
 
 A value given with `--set KEY=VALUE` goes over a variable of the environment, that over `trimtab.toml` in the working folder
 (or the file that `--settings` names), and that over the default. `trimtab audit --show-settings` shows each value in force and
-where it came from. All faults are told at once, with near matches for a misspelt name.
+where it came from. All faults are reported at once, with near matches for a misspelt name.
 
 ```toml
 # trimtab.toml

@@ -10,7 +10,7 @@ import click
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> int:
-    """Run a program on spot capacity: on an interruption notice, tell it, wait, and exit so that it is run again."""
+    """Run a program on spot capacity: on an interruption notice, signal it, wait, and exit so that it is run again."""
     from trimtab_runtime.cli.spot_run import run
 
     return run(arguments, "trimtab spot-run")

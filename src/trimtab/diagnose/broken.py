@@ -28,7 +28,6 @@ from trimtab.diagnose.cluster_records import (
     ClusterRecords,
     HeldGpus,
     LostSpan,
-    Row,
     distinct,
     gpus_words,
     lost_spans,
@@ -37,6 +36,7 @@ from trimtab.diagnose.cluster_records import (
 )
 from trimtab.diagnose.findings import WasteKind
 from trimtab.fleet.settings import Hygiene
+from trimtab.tables.arrow import RecordedRow
 from trimtab.units import S_PER_HR
 
 FAILED_STATES = ("failed", "timeout", "node_fail", "preempted", "requeued")
@@ -100,7 +100,7 @@ def broken(records: ClusterRecords, settings: Hygiene) -> Broken:
 
 
 def _failed_runs(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
-    groups: dict[tuple[str, str, Call, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
+    groups: dict[tuple[str, str, Call, str], list[tuple[RecordedRow, list[LostSpan]]]] = defaultdict(list)
     ran: dict[str, int] = defaultdict(int)
     faults = _faults_by_node(records.faults)
     for job in records.jobs:
@@ -137,7 +137,7 @@ _STATE_WORDS = {
 
 
 def _to_blame(
-    job: Row, faults: Mapping[str, list[Row]], records: ClusterRecords, settings: Hygiene
+    job: RecordedRow, faults: Mapping[str, list[RecordedRow]], records: ClusterRecords, settings: Hygiene
 ) -> tuple[Call, str]:
     """Return who can end a failure, and the fault on its nodes that came just before it, in words."""
     ended_s = seconds(job["end"], records.end_s)
@@ -152,7 +152,7 @@ def _to_blame(
     return Call.OWNER, ""
 
 
-def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
+def _lost_spans(job: RecordedRow, records: ClusterRecords) -> list[LostSpan]:
     """Return the time that a failed run lost: all of it, or what followed its last checkpoint, on each of its nodes."""
     start_s, end_s = seconds(job["start"], records.start_s), seconds(job["end"], records.end_s)
     interval = job["checkpoint_interval_s"]
@@ -168,7 +168,7 @@ def _lost_spans(job: Row, records: ClusterRecords) -> list[LostSpan]:
     return [LostSpan(node=node, holder=str(job["workload"]), gpus=gpus, start_s=start_s, end_s=end_s) for node in nodes]
 
 
-def _run_evidence(runs: Sequence[tuple[Row, list[LostSpan]]], ran: int, state: str, cause: str) -> str:
+def _run_evidence(runs: Sequence[tuple[RecordedRow, list[LostSpan]]], ran: int, state: str, cause: str) -> str:
     saved = sum(isinstance(job["checkpoint_interval_s"], float) for job, _ in runs)
     kept = "" if not saved else f"; {saved} saved checkpoints, so only the time after the last one counts"
     longest = ", ".join(f"{job['job']} lost {_longest_hr(spans):.1f} h" for job, spans in runs[:_NAMED])
@@ -193,7 +193,7 @@ def crash_loop_s(restarts: int, life_s: float) -> float:
     return pauses + max(0, restarts - 6) * _LONGEST_PAUSE_S + restarts * life_s
 
 
-def is_crash_looping(pod: Row, end_s: float, settings: Hygiene) -> bool:
+def is_crash_looping(pod: RecordedRow, end_s: float, settings: Hygiene) -> bool:
     """Return whether a pod's container crashed again and again, and still did when it was read."""
     restarts, life_s = pod["restarts"], number(pod["last_life_s"])
     if not isinstance(restarts, int) or restarts < settings.crash_restarts or life_s >= settings.crash_life_s:
@@ -259,7 +259,7 @@ def _began(counted_s: float, held: Sequence[HeldGpus], records: ClusterRecords) 
 # Hardware
 
 
-def is_fatal(fault: Row) -> bool:
+def is_fatal(fault: RecordedRow) -> bool:
     """Return whether a fault needs the GPU reset or replaced; other XIDs are faults of programs."""
     return fault["fault"] in ("ecc", "row-remap") or (fault["fault"] == "xid" and fault["code"] in FATAL_XIDS)
 
@@ -270,7 +270,7 @@ def _faults(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
     for held in records.held:
         of_device[held.device].append(held)
         on_node[held.node].append(held)
-    groups: dict[tuple[str, str], list[tuple[Row, list[LostSpan]]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[RecordedRow, list[LostSpan]]]] = defaultdict(list)
     for fault in records.faults:
         node = str(fault["node"])
         if node not in records.shapes:
@@ -290,7 +290,9 @@ def _faults(records: ClusterRecords, settings: Hygiene) -> Iterator[_Loss]:
         yield _Loss(breakage=_of_faults(node, what, faults, records), spans=spans_of_all)
 
 
-def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]], records: ClusterRecords) -> Breakage:
+def _of_faults(
+    node: str, what: str, faults: Sequence[tuple[RecordedRow, list[LostSpan]]], records: ClusterRecords
+) -> Breakage:
     devices = distinct(str(fault["device"]) for fault, _ in faults if fault["device"])
     hours = sum(span.end_s - span.start_s for _, parts in faults for span in parts) / S_PER_HR
     slowed = [float(fault["lost_frac"]) for fault, _ in faults if isinstance(fault["lost_frac"], float)]
@@ -310,7 +312,7 @@ def _of_faults(node: str, what: str, faults: Sequence[tuple[Row, list[LostSpan]]
     )
 
 
-def _out_of_service(fault: Row, records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
+def _out_of_service(fault: RecordedRow, records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
     start_s, end_s = _stretch(fault, records)
     if end_s - start_s < settings.cordoned_hr * S_PER_HR:
         return []
@@ -319,7 +321,9 @@ def _out_of_service(fault: Row, records: ClusterRecords, settings: Hygiene) -> l
     return [LostSpan(node=node, holder=NOBODY, gpus=gpus, start_s=start_s, end_s=end_s)]
 
 
-def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, settings: Hygiene) -> list[LostSpan]:
+def _slowed(
+    fault: RecordedRow, holders: Iterable[HeldGpus], records: ClusterRecords, settings: Hygiene
+) -> list[LostSpan]:
     lost = fault["lost_frac"]
     if not isinstance(lost, float) or lost < settings.throttled_frac:
         return []
@@ -327,7 +331,7 @@ def _slowed(fault: Row, holders: Iterable[HeldGpus], records: ClusterRecords, se
     return lost_spans([held for held in holders if held.node == fault["node"]], start_s, end_s, lost)
 
 
-def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: ClusterRecords) -> list[LostSpan]:
+def _dead(fault: RecordedRow, of_device: Mapping[str, Sequence[HeldGpus]], records: ClusterRecords) -> list[LostSpan]:
     """Return the time from a fault until the GPU worked again: a span for each holder, and for each gap between them."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
@@ -354,7 +358,7 @@ def _dead(fault: Row, of_device: Mapping[str, Sequence[HeldGpus]], records: Clus
     return spans
 
 
-def _fault_words(fault: Row) -> str:
+def _fault_words(fault: RecordedRow) -> str:
     kind = str(fault["fault"])
     if kind == "xid":
         return f"XID {fault['code']}"
@@ -367,8 +371,8 @@ def _fault_words(fault: Row) -> str:
     }.get(kind, kind)
 
 
-def _faults_by_node(faults: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+def _faults_by_node(faults: Iterable[RecordedRow]) -> dict[str, list[RecordedRow]]:
+    found: dict[str, list[RecordedRow]] = defaultdict(list)
     for fault in faults:
         if fault["fault"] in ("xid", "ecc", "row-remap", "not-ready"):
             found[str(fault["node"])].append(fault)
@@ -380,11 +384,11 @@ def _vendor(node: str, records: ClusterRecords) -> Call:
     return Call.PLATFORM if shape is None or shape.provider in _OWN else Call.PROVIDER
 
 
-def _stretch(fault: Row, records: ClusterRecords) -> tuple[float, float]:
+def _stretch(fault: RecordedRow, records: ClusterRecords) -> tuple[float, float]:
     return seconds(fault["start"], records.start_s), seconds(fault["end"], records.end_s)
 
 
-def _nodes_of(job: Row) -> tuple[str, ...]:
+def _nodes_of(job: RecordedRow) -> tuple[str, ...]:
     return distinct(name.strip() for name in str(job["node"] or "").split(","))
 
 

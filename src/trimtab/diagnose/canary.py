@@ -164,7 +164,7 @@ def _verdict(measured: tuple[Contrast, ...], rule: CanaryRule) -> CanaryComparis
         said = tuple(f"{contrast.what}: surely worse ({_span(contrast)})" for contrast in worse)
         return CanaryComparison(verdict=CanaryVerdict.ROLL_BACK, because=said, contrasts=contrasts)
     if unsure:
-        said = tuple(f"{contrast.what}: cannot be told yet ({_span(contrast)})" for contrast in unsure)
+        said = tuple(f"{contrast.what}: not conclusive yet ({_span(contrast)})" for contrast in unsure)
         return CanaryComparison(verdict=CanaryVerdict.HOLD, because=said, contrasts=contrasts)
     said = (f"no figure is worse than the slack of {rule.slack_frac:.0%} allows",)
     return CanaryComparison(verdict=CanaryVerdict.PROMOTE, because=said, contrasts=contrasts)

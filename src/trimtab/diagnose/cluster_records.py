@@ -16,12 +16,10 @@ from trimtab.fleet.occupancy import cut_by_hour
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE, Allocation
 from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
-
-Row = Mapping[str, object]
-"""A row of a bundle's table as it is read."""
 
 JOB_COLUMNS = (
     "job", "workload", "submit", "start", "end", "gpus", "state", "node", "queue", "checkpoint_interval_s",
@@ -77,13 +75,13 @@ class ClusterRecords:
 
     start_s: float
     end_s: float
-    jobs: Sequence[Row]
-    nodes: Sequence[Row]
+    jobs: Sequence[RecordedRow]
+    nodes: Sequence[RecordedRow]
     """Those with GPUs."""
-    pods: Sequence[Row]
-    faults: Sequence[Row]
-    scalers: Sequence[Row]
-    budgets: Sequence[Row]
+    pods: Sequence[RecordedRow]
+    faults: Sequence[RecordedRow]
+    scalers: Sequence[RecordedRow]
+    budgets: Sequence[RecordedRow]
     """Pod disruption budgets."""
     shapes: Mapping[str, NodeShape]
     """By node."""
@@ -101,7 +99,7 @@ class ClusterRecords:
     """Device -> the hours since 1970 in which it was read."""
     partitioned: frozenset[str] = frozenset()
     """Nodes with MIG instances."""
-    queues: Sequence[Row] = ()
+    queues: Sequence[RecordedRow] = ()
     """Those that ration GPUs."""
     machines: Sequence[InstanceType] = ()
     """Machine types, for the CPUs and memory of nodes; those of others count as enough."""
@@ -150,7 +148,7 @@ def cluster_records(
     )
 
 
-def _is_within(row: Row, start_s: float, end_s: float) -> bool:
+def _is_within(row: RecordedRow, start_s: float, end_s: float) -> bool:
     """Return whether a run or a holding was there within a history: clusters keep finished Jobs and pods for long.
 
     A run that never started is there while it waits.
@@ -158,7 +156,7 @@ def _is_within(row: Row, start_s: float, end_s: float) -> bool:
     return seconds(row["start"], start_s) < end_s and seconds(row["end"], end_s) > start_s
 
 
-def _held(row: Row, start_s: float, end_s: float) -> HeldGpus:
+def _held(row: RecordedRow, start_s: float, end_s: float) -> HeldGpus:
     return HeldGpus(
         workload=str(row["workload"]),
         pod=str(row["pod"]),
@@ -170,7 +168,7 @@ def _held(row: Row, start_s: float, end_s: float) -> HeldGpus:
     )
 
 
-def _jobs(bundle: Bundle, fleets: Sequence[Fleet]) -> list[Row]:
+def _jobs(bundle: Bundle, fleets: Sequence[Fleet]) -> list[RecordedRow]:
     """Return the runs, those without a checkpoint of their own with what workloads.yaml declares of their workload."""
     declared = {
         workload.name: float(workload.spec.checkpoint.interval_s)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.diagnose.cluster_records import Call, ClusterRecords, LostSpan, Row, distinct, number, pairs
+from trimtab.diagnose.cluster_records import Call, ClusterRecords, LostSpan, distinct, number, pairs
 from trimtab.fleet.owner_kinds import DEPLOYED
 from trimtab.provenance import Evidence
+from trimtab.tables.arrow import RecordedRow
 
 
 class WasteKind(Enum):
@@ -149,7 +150,7 @@ class Offences:
 Found = tuple[Offence, list[LostSpan]]
 
 
-def group_of(row: Row) -> str:
+def group_of(row: RecordedRow) -> str:
     """Return the node pool or node group that made a node, by its labels; else its machine type."""
     labels = pairs(row["labels"])
     name = next((labels[key] for key in _GROUP_LABELS if labels.get(key)), None)
@@ -178,7 +179,7 @@ def _free(
 def scaler_offences(records: ClusterRecords) -> Iterator[Found]:
     """Yield the workloads with GPUs whose autoscalers fight, cannot move, or look at CPU alone."""
     with_gpus = {held.workload for held in records.held}
-    by_target: dict[str, list[Row]] = defaultdict(list)
+    by_target: dict[str, list[RecordedRow]] = defaultdict(list)
     for scaler in records.scalers:
         if scaler["target"] in with_gpus:
             by_target[str(scaler["target"])].append(scaler)
@@ -195,7 +196,7 @@ def scaler_offences(records: ClusterRecords) -> Iterator[Found]:
             yield _free(OffenceKind.SCALER, target, names, Call.OWNER, "; ".join(faults), kind)
 
 
-def _scaler_faults(scaler: Row) -> Iterator[str]:
+def _scaler_faults(scaler: RecordedRow) -> Iterator[str]:
     least, most = scaler["min_replicas"], scaler["max_replicas"]
     if isinstance(least, float) and least == most:
         yield f"{scaler['name']} has {least:g} replicas as floor and as ceiling"

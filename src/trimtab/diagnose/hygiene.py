@@ -26,7 +26,6 @@ from trimtab.diagnose.cluster_records import (
     ClusterRecords,
     HeldGpus,
     LostSpan,
-    Row,
     counted,
     distinct,
     gpus_words,
@@ -49,6 +48,7 @@ from trimtab.diagnose.findings import (
 from trimtab.diagnose.packing import scattered
 from trimtab.diagnose.queue_waits import waiting_beside_free_gpus
 from trimtab.fleet.settings import Hygiene
+from trimtab.tables.arrow import RecordedRow
 from trimtab.units import S_PER_HR
 
 _FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
@@ -162,7 +162,7 @@ def _stray_evidence(pods: Sequence[HeldGpus], spans: Sequence[LostSpan], records
 
 
 def _untainted(records: ClusterRecords, strays: set[str]) -> Iterator[Found]:
-    groups: dict[str, list[Row]] = defaultdict(list)
+    groups: dict[str, list[RecordedRow]] = defaultdict(list)
     for row in records.nodes:
         if row["end"] is None or seconds(row["end"], records.end_s) >= records.end_s:
             groups[group_of(row)].append(row)
@@ -238,7 +238,7 @@ def tolerates_gpu_taint(tolerations: Mapping[str, str]) -> bool:
 def _waiting(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     """Yield the pods with GPUs that wait for a node, and those that wait on their node to start."""
     held = _pods(hold for hold in records.held if hold.end_s >= records.end_s)
-    groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    groups: dict[tuple[str, bool], list[RecordedRow]] = defaultdict(list)
     for pod in records.pods:
         since = pod["scheduled"] or pod["created"]
         long = records.end_s - seconds(since, records.end_s) >= settings.pending_hr * S_PER_HR
@@ -266,7 +266,7 @@ def _waiting(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
         )
 
 
-def _wait_words(pod: Row, records: ClusterRecords) -> str:
+def _wait_words(pod: RecordedRow, records: ClusterRecords) -> str:
     hours = (records.end_s - seconds(pod["scheduled"] or pod["created"], records.end_s)) / S_PER_HR
     why = str((pod["waiting"] if pod["node"] is not None else pod["unschedulable"]) or "").rstrip(".")
     what = "holds" if pod["node"] is not None else "asks for"

@@ -230,7 +230,7 @@ def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]
             subject=workload.name,
             micro_usd=micro_usd(waited_hr * price),
             tied=True,
-            evidence=f"{counted(len(pulls_s), 'pull')} that the cluster still told of when it was read, no "
+            evidence=f"{counted(len(pulls_s), 'pull')} that the cluster still reported when it was read, no "
             f"earlier ones{size}, {np.median(pulls_s):.0f} s in the middle: {waited_hr:.1f} GPU-hours",
         )
 

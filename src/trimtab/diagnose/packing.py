@@ -31,7 +31,6 @@ from trimtab.diagnose.cluster_records import (
     ClusterRecords,
     HeldGpus,
     LostSpan,
-    Row,
     counted,
     distinct,
     gpus_words,
@@ -57,6 +56,7 @@ from trimtab.replay.job_nodes import (
     pod_mix,
     usable_milli,
 )
+from trimtab.tables.arrow import RecordedRow
 from trimtab.units import MIB_PER_GIB, S_PER_HR
 
 _MADE_ANEW = DEPLOYED | {"ReplicaSet", "StatefulSet"}
@@ -105,7 +105,7 @@ class _Emptied:
 
 def scattered(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     """Yield the groups in which moving pods would empty nodes."""
-    groups: dict[str, list[Row]] = defaultdict(list)
+    groups: dict[str, list[RecordedRow]] = defaultdict(list)
     for row in records.nodes:
         if row["end"] is None or seconds(row["end"], records.end_s) >= records.end_s:
             groups[group_of(row)].append(row)
@@ -119,7 +119,7 @@ def scattered(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
             yield _found(group, len(rows), nodes, emptied, before, records)
 
 
-def _settled(rows: Sequence[Row], records: ClusterRecords, settings: Hygiene) -> list[_Node]:
+def _settled(rows: Sequence[RecordedRow], records: ClusterRecords, settings: Hygiene) -> list[_Node]:
     """Return the nodes of a group that hold something, whose holders are all known and have stayed for long enough."""
     asked = {str(pod["pod"]): pod for pod in records.pods}
     shape = {(machine.provider, machine.name): machine for machine in records.machines}
@@ -136,9 +136,9 @@ def _settled(rows: Sequence[Row], records: ClusterRecords, settings: Hygiene) ->
 
 
 def _node(
-    row: Row,
+    row: RecordedRow,
     holds: Sequence[HeldGpus],
-    asked: Mapping[str, Row],
+    asked: Mapping[str, RecordedRow],
     machine: InstanceType | None,
     records: ClusterRecords,
     settings: Hygiene,
@@ -179,7 +179,7 @@ def _node(
 
 
 def _pod(
-    name: str, holds: Sequence[HeldGpus], row: Row | None, devices: Mapping[str, int], records: ClusterRecords
+    name: str, holds: Sequence[HeldGpus], row: RecordedRow | None, devices: Mapping[str, int], records: ClusterRecords
 ) -> _Pod:
     milli = [round(hold.gpus * GPU_MILLI) for hold in holds]
     workload = holds[0].workload

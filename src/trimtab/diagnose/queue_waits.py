@@ -20,7 +20,6 @@ from trimtab.diagnose.cluster_records import (
     Call,
     ClusterRecords,
     LostSpan,
-    Row,
     counted,
     distinct,
     number,
@@ -29,6 +28,7 @@ from trimtab.diagnose.cluster_records import (
 from trimtab.diagnose.findings import Found, Offence, OffenceKind, WasteKind
 from trimtab.fleet.settings import Hygiene
 from trimtab.ledger.arrays import FloatArray
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.workloads import cluster_of, local_name
 from trimtab.units import S_PER_HR
 
@@ -99,7 +99,7 @@ def waiting_beside_free_gpus(records: ClusterRecords, settings: Hygiene) -> Iter
         )
 
 
-def _queue_of(job: Row, local: Collection[tuple[object, str]]) -> str:
+def _queue_of(job: RecordedRow, local: Collection[tuple[object, str]]) -> str:
     """Return the queue that a run names, with its namespace where queues have one; empty for none, and for a plan's own."""
     queue = str(job["queue"] or "")
     if not queue or queue.startswith(_OURS):
@@ -108,7 +108,7 @@ def _queue_of(job: Row, local: Collection[tuple[object, str]]) -> str:
     return f"{namespace}/{queue}" if (namespace, queue) in local else queue
 
 
-def _wait(job: Row, records: ClusterRecords) -> _Wait | None:
+def _wait(job: RecordedRow, records: ClusterRecords) -> _Wait | None:
     submit, gpus = job["submit"], number(job["gpus"])
     lasts = job["start"] is None and job["end"] is None
     if submit is None or not gpus or (job["start"] is None and not lasts):
@@ -233,7 +233,7 @@ def _words(queue: str, runs: Sequence[_Wait], fitted_hr: float, gpu_hr: float, r
     )
 
 
-def _quota_words(queue: str, rows: Sequence[Row]) -> str:
+def _quota_words(queue: str, rows: Sequence[RecordedRow]) -> str:
     """Say what quota stands behind a queue and what of it was used, where that was read, and what others keep from it."""
     namespace, _, name = queue.rpartition("/")
     parents = {
@@ -247,9 +247,9 @@ def _quota_words(queue: str, rows: Sequence[Row]) -> str:
     return f"; quota: {', '.join(told)}" if told else ""
 
 
-def _with_ancestors(queue: str, rows: Sequence[Row]) -> list[Row]:
+def _with_ancestors(queue: str, rows: Sequence[RecordedRow]) -> list[RecordedRow]:
     """Return the rows of a Volcano queue and of the queues above it, each of which limits it as well."""
-    found: list[Row] = []
+    found: list[RecordedRow] = []
     names = {queue}
     while names:
         level = [
@@ -262,7 +262,7 @@ def _with_ancestors(queue: str, rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _limits_words(row: Row) -> str:
+def _limits_words(row: RecordedRow) -> str:
     """Say what a queue has and may use at most; empty where neither is stated."""
     name = f"{row['name']} {row['flavor'] or ''}".strip()
     own, most = row["quota_gpus"], row["limit_gpus"]
@@ -276,7 +276,7 @@ def _limits_words(row: Row) -> str:
     return f"{name} {', '.join([*stated, *used])}"
 
 
-def _kept_by_others(behind: Sequence[Row], rows: Sequence[Row]) -> Iterator[str]:
+def _kept_by_others(behind: Sequence[RecordedRow], rows: Sequence[RecordedRow]) -> Iterator[str]:
     """Yield what other Volcano queues keep free for themselves, or do not give back.
 
     A guarantee is for its queue alone, whether it uses it or not; of what a queue uses beyond its own, none can be taken back

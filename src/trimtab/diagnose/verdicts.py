@@ -244,7 +244,7 @@ def _undetermined(signs: Signs) -> CauseFinding:
     if signs.dram_frac is None:
         lacking.append("DRAM activity was not measured")
     if signs.serving and (signs.batch is None or signs.waiting is None):
-        lacking.append("requests in work and queued were not measured")
+        lacking.append("concurrent and queued requests were not measured")
         advice.append("scrape the model server's own metrics")
     if not signs.serving and signs.loader_wait_frac is None:
         lacking.append("no trace shows input, copies and gaps")
@@ -275,7 +275,7 @@ def verdict_of(
 def _only_busy_time(gpu: Gpu | None) -> str:
     if gpu is None or gpu.vendor == "NVIDIA":
         return "only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE"
-    return "its exporter tells how much of the time it was busy and not how hard"
+    return "its exporter reports how much of the time it was busy, not how hard it worked"
 
 
 def _use(workload: Workload, bands: Bands) -> str:

@@ -156,19 +156,19 @@ batches, shorter starts.
 Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
 worker template of a LeaderWorkerSet, the predictor of an InferenceService, the template of an LLMInferenceService (that under
 `prefill` for its prefill pods), the first worker group of a RayService (by JSON patch: a merge would drop the other groups).
-Ray Serve and KServe scale themselves: no autoscaler is written for those, and a person is told the least and the most replicas
-to state. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away the annotation by which its controller stops it.
-For other owners a person is told what to set.
+Ray Serve and KServe scale themselves: no autoscaler is written for those, and APPLY.md states the minimum and maximum replicas
+to set. KEDA cannot scale a Notebook of Kubeflow: CronJobs set and take away the annotation by which its controller stops it.
+For other owners APPLY.md says what to set.
 
 KServe overwrites changes to its Deployments, so patches go to its own object: the workload
 `chat-predictor` is patched in the InferenceService `chat`, `llm-kserve` and `llm-kserve-prefill` in the LLMInferenceService
-`llm` (v1alpha1 or v1alpha2). Dumps and `--context` tell who owns a Deployment, and so do kube-state-metrics from v2.18 on and
+`llm` (v1alpha1 or v1alpha2). Dumps and `--context` show who owns a Deployment, and so do kube-state-metrics from v2.18 on and
 its labels of pods (`serving.kserve.io/inferenceservice`, `app.kubernetes.io/part-of` and `name`). Without any of these, say
 `owner_kind` in the file for `--cluster`. KServe's other Deployments (transformers, explainers, canaries, groups of several
-nodes, names of more than 63 characters) and Knative Services are left to a person, who is told what to set.
+nodes, names of more than 63 characters) and Knative Services are left to a person; APPLY.md says what to set.
 
 The groups of a LeaderWorkerSet and the clusters of a RayService or RayJob are one workload, whether they were read from a dump
-or from Prometheus. There KubeRay's own metrics tell who made a cluster.
+or from Prometheus. There KubeRay's own metrics show who made a cluster.
 
 ## Claimed GPUs
 

@@ -283,6 +283,6 @@ def _guesses(workloads: Iterable[Workload], said: Mapping[str, Mapping[str, str]
     ]
     if names:
         yield (
-            f"taken as serving, because a StatefulSet runs for ever and no request metrics were found: {', '.join(names)}; "
+            f"taken as serving, because a StatefulSet runs forever and no request metrics were found: {', '.join(names)}; "
             "declare `kind` in workloads.yaml where one trains or works through a queue"
         )

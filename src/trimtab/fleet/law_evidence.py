@@ -35,7 +35,7 @@ class Bound(Enum):
     ONE_BY_ONE = "one request at a time"
     PLACES = "places for requests, all taken while others waited"
     BESIDE_GPU = "something other than the GPU: latency rose faster with load than GPU activity"
-    DECLARED = "the places declared, by how times rose with the requests in work"
+    DECLARED = "the places declared, by how times rose with the concurrent requests"
     UNTOLD = "unknown, none was reached in the history"
 
     @property

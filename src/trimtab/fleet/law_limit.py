@@ -92,7 +92,7 @@ def back_test(workload: Workload, healthy_frac: float) -> BackTest | str:
         return "too few hours with requests to hold some out"
     split = float(np.quantile(known, 1 - HELD_OUT_FRAC))
     if split <= 0 or known[-1] < _LEAST_GROWTH * split:
-        return "load hardly changes, so that no hours of more load can be held out"
+        return "load hardly changes, so no hours of more load can be held out"
     held_out = _in_steps(service, hourly > split)
     law = _fitted_without(workload, held_out, healthy_frac)
     if isinstance(law, str):
@@ -415,10 +415,10 @@ def time_in_work(service: ServiceObservation) -> TimeInWork | str:
     """Fit how the time in work rises with the requests in work of a replica, by the hour; or say why that is untold."""
     each, spent_s, requests, _ = _hourly(service)
     if len(each) * _HELD_OUT_FRAC < FEWEST_STEPS:
-        return "too few hours with requests in work"
+        return "too few hours with running requests"
     busy = each > np.quantile(each, 1 - _HELD_OUT_FRAC)
     if np.quantile(each, 0.95) < _LEAST_RANGE * np.quantile(each, 0.05):
-        return "as many requests were in work at all times"
+        return "the same number of requests was running at all times"
     alone_s, each_s, _ = _line(each[~busy], spent_s[~busy], requests[~busy])
     foretold_s = alone_s + each_s * each[busy]
     error = float(
@@ -442,7 +442,7 @@ def served_with_places(
         return "requests that wait were not measured"
     each, _, _, waiting = _hourly(service)
     if len(each) and float(each.max()) > _OVER * places:
-        return f"up to {each.max():.1f} requests were in work of a replica, and max_concurrency is {places}"
+        return f"up to {each.max():.1f} requests ran at once on a replica, and max_concurrency is {places}"
     free = each <= _FREE_FRAC * places
     if waiting[free].sum() > _WAITING_FRAC * each[free].sum():
         return "requests waited while places were free"

@@ -384,7 +384,7 @@ def workload_kind(
     if jobs is not None and owner_kind.casefold() not in _RUN_FOR_EVER:
         return _kind_of_runs(name, jobs, window)
     if owner_kind.casefold() in _RUN_FOR_EVER:
-        return WorkloadKind.SERVING, f"a {owner_kind} runs for ever; no request metrics were found"
+        return WorkloadKind.SERVING, f"a {owner_kind} runs forever; no request metrics were found"
     return WorkloadKind.EXPERIMENT, "nothing says otherwise"
 
 

@@ -232,7 +232,7 @@ def activity_capacity(workload: Workload) -> ActivityCapacity | str:
     if service is None:
         return "no request metrics"
     if workload.activity.signal == "none":
-        return "no GPU activity was measured, so that capacity per replica is unknown"
+        return "no GPU activity was measured, so capacity per replica is unknown"
     per_request = gpu_seconds_per_request(service, workload.activity.busy_gpus)
     if not np.nansum(service.arrivals) > 0:
         return "not one request was seen: ask its owner whether it is still needed"

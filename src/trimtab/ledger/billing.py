@@ -213,7 +213,8 @@ def allocate(bill: Bill, holdings: Holdings) -> Allocation:
     return Allocation(holdings=holdings, cost=cost, unused_commitment=bill.unused)
 
 
-Row = dict[str, object]
+FocusRow = dict[str, object]
+"""A charge by the names of FOCUS' columns."""
 
 
 def focus_rows(bill: Bill, start: datetime) -> pa.Table:
@@ -223,7 +224,7 @@ def focus_rows(bill: Bill, start: datetime) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
 
 
-def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
+def _metered(bill: Bill, start: datetime) -> Iterator[FocusRow]:
     for row, pool in enumerate(bill.pools):
         seconds = bill.node_seconds[row] - bill.covered_seconds[:, row].sum(axis=0)
         for hour in seconds.nonzero()[0].tolist():
@@ -240,7 +241,7 @@ def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
             }
 
 
-def _committed(bill: Bill, start: datetime) -> Iterator[Row]:
+def _committed(bill: Bill, start: datetime) -> Iterator[FocusRow]:
     paid, used, unused = bill.committed, bill.used_commitment(), bill.unused_commitment()
     to_nodes = sum(not commitment.offer.is_spend for commitment in bill.commitments)  # these apply first
     for index, commitment in enumerate(bill.commitments):
@@ -253,18 +254,18 @@ def _committed(bill: Bill, start: datetime) -> Iterator[Row]:
                 yield from _amortized({**_where(pool, start, hour), **discount}, "Used", int(used[index, row, hour]))
 
 
-def _bought_for(offer: CommitmentOffer, start: datetime, hour: int) -> Row:
+def _bought_for(offer: CommitmentOffer, start: datetime, hour: int) -> FocusRow:
     """Return what a commitment is to: nodes of a pool, or a provider's nodes at large."""
     if offer.is_spend:
         return {**_when(start, hour), "ProviderName": offer.provider}
     return _where(offer.pool, start, hour)
 
 
-def _fee(place: Row, micro_usd: int) -> Row:
+def _fee(place: FocusRow, micro_usd: int) -> FocusRow:
     return {**place, "ChargeCategory": "Purchase", "BilledCost": usd(micro_usd), "EffectiveCost": 0.0}
 
 
-def _amortized(place: Row, status: str, micro_usd: int) -> Iterator[Row]:
+def _amortized(place: FocusRow, status: str, micro_usd: int) -> Iterator[FocusRow]:
     if micro_usd:
         yield {
             **place,
@@ -276,12 +277,12 @@ def _amortized(place: Row, status: str, micro_usd: int) -> Iterator[Row]:
         }
 
 
-def _when(start: datetime, hour: int) -> Row:
+def _when(start: datetime, hour: int) -> FocusRow:
     begin = start + timedelta(hours=hour)
     return {"ChargePeriodStart": begin, "ChargePeriodEnd": begin + timedelta(hours=1), "BillingCurrency": "USD"}
 
 
-def _where(pool: Pool, start: datetime, hour: int) -> Row:
+def _where(pool: Pool, start: datetime, hour: int) -> FocusRow:
     return {
         **_when(start, hour),
         "ProviderName": pool.provider,
@@ -293,7 +294,7 @@ def _where(pool: Pool, start: datetime, hour: int) -> Row:
     }
 
 
-def _discount(offer: CommitmentOffer, index: int) -> Row:
+def _discount(offer: CommitmentOffer, index: int) -> FocusRow:
     what = (offer.option.value,) if offer.is_spend else (offer.option.value, offer.pool.instance_type)
     return {
         "CommitmentDiscountId": "-".join((*what, str(index))),

@@ -187,7 +187,7 @@ LEVER = Lever(
         EffortStep("the owner's questions", 0.5),
     ),
     risk=Risk.MEDIUM,
-    rollback="delete the autoscaler and set replicas back to their number before",
+    rollback="delete the autoscaler and set replicas back to their former number",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -91,7 +91,7 @@ def profile_of(workload: Workload, gpu: Gpu | None) -> BatchProfile | str:
     if alone_s is None:
         most = _most_at_once(service)
         if np.isnan(most):
-            return "requests in work were not measured, so that its batch size is unknown: collect running_mean"
+            return "concurrent requests were not measured, so its batch size is unknown: collect running_mean"
         at_once = f"up to {most:.0f}" if most >= 2 else "several"
         return f"runs {at_once} requests a replica at once already"
     if declared is None and _most_at_once(service) < _BUSY_ENOUGH:
@@ -363,7 +363,7 @@ LEVER = Lever(
         EffortStep("the rest, and replicas taken away one at a time", 4.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="set the largest batch to 1 and replicas back to their number before",
+    rollback="set the largest batch to 1 and replicas back to their former number",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -82,7 +82,7 @@ LEVER = Lever(
         EffortStep("one replica for a night, then the others", 1.5),
     ),
     risk=Risk.MEDIUM,
-    rollback="remove the timetable and set replicas back to their number before",
+    rollback="remove the timetable and set replicas back to their former number",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

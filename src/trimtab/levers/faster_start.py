@@ -140,7 +140,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
 def _canary(effect: Effect) -> tuple[str, ...]:
     if not isinstance(effect, ShortenStart):
         return ()
-    seen = "its events must tell of no pull" if effect.images else "it must read its weights from there"
+    seen = "its events must show no pull" if effect.images else "it must read its weights from there"
     first = f"Make one node with the {effect.parts} on its disk, and start a replica there: {seen}."
     if effect.restored:
         first = "Restore one replica on a new node: it must answer as one that started without the snapshot does."
@@ -167,10 +167,10 @@ LEVER = Lever(
     ),
     steps=(
         EffortStep("add what it starts with, and measure a start on a new node", 1.0),
-        EffortStep("let the autoscaler count on it, and watch a peak", 1.0),
+        EffortStep("let the autoscaler rely on it, and watch a peak", 1.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="set the autoscaler back to its rule before; what is on disks does no harm",
+    rollback="set the autoscaler back to its former rule; what is on disks does no harm",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

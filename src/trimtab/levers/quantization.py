@@ -259,7 +259,7 @@ LEVER = Lever(
         EffortStep("the rest, and the old weights kept", 2.0),
     ),
     risk=Risk.HIGH,
-    rollback="serve the weights of before again; keep them loaded on one replica until the evaluation is over",
+    rollback="serve the former weights again; keep them loaded on one replica until the evaluation is over",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

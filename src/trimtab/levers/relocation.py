@@ -168,7 +168,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
         f"Run one replica or one run in {place} beside the present ones for a day, on a copy of the data.",
         "Compare its speed, what crosses the border and, for a service, the p95 that callers see; go on if they are "
         "within the plan's.",
-        "Send over a tenth of the requests or runs, then half, then all; keep the place before for a week.",
+        "Send over a tenth of the requests or runs, then half, then all; keep the former place for a week.",
     )
 
 

@@ -117,7 +117,7 @@ LEVER = Lever(
         EffortStep("one replica less a day, latency and queue watched", 1.5),
     ),
     risk=Risk.MEDIUM,
-    rollback="set replicas back to their number before",
+    rollback="set replicas back to their former number",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

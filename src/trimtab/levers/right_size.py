@@ -96,7 +96,7 @@ LEVER = Lever(
         EffortStep("move the rest, keep the old pool a week, give it back", 2.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="point the workload's node selector back to the instance type before; keep the old node pool a week",
+    rollback="point the workload's node selector back to the former instance type; keep the old node pool for a week",
     canary=_canary,
     ways=_ways,
     refused=_refused,

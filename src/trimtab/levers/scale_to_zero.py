@@ -71,8 +71,8 @@ def impossible(case: Case, start: ShortenStart | None = None) -> str | None:
     wake, service = case.workload.spec.wakes_on, case.workload.service
     if wake is None:
         return (
-            "min_replicas: 0 is declared, and nothing that wakes it: its server's metrics go with its last pod. Put what holds "
-            "requests before it (a gateway, a queue) and declare wakes_on, a query of that and how long it holds"
+            "min_replicas: 0 is declared, and nothing wakes it: its server's metrics disappear with its last pod. Put what "
+            "holds requests in front of it (a gateway, a queue), and declare wakes_on, a query of it and how long it holds"
         )
     if service is None or service.step_s > COARSEST_STEP_S:
         return (
@@ -195,7 +195,7 @@ LEVER = Lever(
         EffortStep("watch two nights down and up", 2.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="set minReplicaCount to 1 in its ScaledObject, or delete that and set replicas back to their number before",
+    rollback="set minReplicaCount to 1 in its ScaledObject, or delete that and set replicas back to their former number",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -130,7 +130,7 @@ def propose(
             else:
                 fitting.append(slot.effect(workload, verdict, work_ratio(source, slot.board)))
     quiet = [slot for slot in fitting if _quieter(slot, fitting) < _CLASSES]
-    refused["busier neighbours than it needs to bear"] += len(fitting) - len(quiet)
+    refused["busier neighbours than it has to accept"] += len(fitting) - len(quiet)
     worth = [slot for slot in quiet if not any(_better(other, slot, market) for other in quiet)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
     return SlotOffers(fitting=tuple(worth), refused=+refused)

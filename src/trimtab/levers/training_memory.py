@@ -220,7 +220,7 @@ LEVER = Lever(
         EffortStep("templates and defaults of the others", 1.0),
     ),
     risk=Risk.MEDIUM,
-    rollback="resubmit with the settings of before, from the last checkpoint; keep its optimizer states",
+    rollback="resubmit with the former settings, from the last checkpoint; keep its optimizer states",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

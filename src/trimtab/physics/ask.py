@@ -165,8 +165,8 @@ def serving_answer(
     """
     if model.encoder:
         raise Unpredictable(
-            f"{model.name} is an encoder: it generates no tokens. `trimtab fit` tells the speed of those that were measured in "
-            "public (--list-models); of others it is unknown: measure it on one GPU and carry it over with "
+            f"{model.name} is an encoder: it generates no tokens. `trimtab fit` knows the speed of those that were measured in "
+            "public (--list-models); that of others is unknown: measure it on one GPU and transfer it with "
             "trimtab.physics.transfer.speed_ratio"
         )
     ways: list[ServingWay] = []

@@ -258,5 +258,5 @@ def why_words(pair: DisaggregatedOption, together: ServingOption | None, demand:
         if idle
         else f"prompts take {share} of the GPU time there, and what decode gains does not pay for a second pool"
     )
-    cost = "as dear as together" if ratio < 1 + EQUAL_FRAC else f"{ratio - 1:.0%} more expensive than together"
+    cost = "costs as much as together" if ratio < 1 + EQUAL_FRAC else f"{ratio - 1:.0%} more expensive than together"
     return f"{cost}: {because}; {steps}"

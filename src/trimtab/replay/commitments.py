@@ -50,7 +50,7 @@ TOP_UP_WEEKS = 4
 class Level(Enum):
     """How many units the use so far supports."""
 
-    EVIDENCE = "what commitments would have earned of late"
+    EVIDENCE = "what commitments would have earned recently"
     LEAST_QUANTILE = "the least newsvendor level of 3, 7 and 28 days"
     NOTHING = "nothing, all on demand"
     AVERAGE_65 = "65 % of the average"

@@ -198,7 +198,7 @@ def _say_waits(
     if lost := int((made.lost_s > 0).sum()):
         found.warn(
             name, files,
-            f"{lost} of {len(waits)} runs are taken back for others of ClusterQueue {queue.name} "
+            f"{lost} of {len(waits)} runs are preempted for others of ClusterQueue {queue.name} "
             f"(withinClusterQueue: {queue.preempts}) after {made.lost_s.sum() / S_PER_HR:.2g} h of work in all, which is lost "
             "unless they save it, and is not billed here",
             "save and resume, raise the quota, or set withinClusterQueue: Never",
@@ -293,7 +293,7 @@ def _beside_one_another(cases: Mapping[str, Case], market: Market, manifests: Ma
     for name, proposed in found.items():
         proposed.warn(
             name, (),
-            f"takes turns on GPUs, and those that do are at work for more than {sharing.BUSY_CLASSES[-1]:.0%} of an hour: in "
+            f"takes turns on GPUs, and those that do are busy for more than {sharing.BUSY_CLASSES[-1]:.0%} of an hour: in "
             "truth it waits for longer than replayed",
             "make fewer shares of a GPU, or use MIG or nodes of its own",
         )  # fmt: skip
@@ -438,7 +438,7 @@ def _overflowing(on_pool: _OnPool, pools: Sequence[NodePool], pods: DeclaredPods
         found.warn(
             on_pool.case.workload.name, (*pods.files, *(pool.file for pool in pools)),
             f"may have {wanted} replicas, and its node pools have room for {together} together",
-            "raise a pool's limit, or lower the most replicas",
+            "raise a pool's limit, or lower the maximum replicas",
         )  # fmt: skip
     effect = _overflow(placed, rooms[0], on_pool.case.workload) if all(rooms) else None
     if effect is not None:
@@ -519,7 +519,7 @@ def _lifetimes(pods: DeclaredPods, pool: NodePool, case: Case, found: Proposed) 
     if pool.consolidates and not pods.stays_put:
         found.warn(
             case.workload.name, files,
-            f"node pool {pool.name} may drain nodes on which runs are at work (WhenEmptyOrUnderutilized): not replayed",
+            f"node pool {pool.name} may drain nodes on which runs are active (WhenEmptyOrUnderutilized): not replayed",
             "set consolidationPolicy: WhenEmpty, or annotate the pods with karpenter.sh/do-not-disrupt",
         )  # fmt: skip
 
@@ -633,11 +633,11 @@ def _through_queue(pods: DeclaredPods, case: Case, manifests: Manifests, found: 
     files = (*pods.files, local.file, cluster.file)
     if cluster.stopped or (local.stopped and key not in queues.turns):
         which = f"ClusterQueue {cluster.name}" if cluster.stopped else f"LocalQueue {key}"
-        found.stop(name, files, f"{which} is stopped (stopPolicy): its runs are not let in", "set stopPolicy: None")
+        found.stop(name, files, f"{which} is stopped (stopPolicy): its runs are not admitted", "set stopPolicy: None")
     if not cluster.quotas:
         found.stop(
             name, files,
-            f"ClusterQueue {cluster.name} has no quota of {GPU}, which its runs ask for: they are never let in",
+            f"ClusterQueue {cluster.name} has no quota of {GPU}, which its runs ask for: they are never admitted",
             f"add {GPU} to coveredResources and to a flavor",
         )  # fmt: skip
 

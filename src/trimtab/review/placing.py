@@ -285,7 +285,7 @@ def asked_share(
     config = manifests.sharing.get(pool.labels.get(DEVICE_PLUGIN_CONFIG, "")) if pool is not None else None
     if pool is not None and pods.gpus and (pool.sharing is not None or pool.profile):
         if pool.sharing is not None and pool.profile:
-            found.refused = f"runs in slices of GPUs that are shared besides ({pool.name}), which is not modelled"
+            found.refused = f"runs in slices of GPUs that are also shared ({pool.name}), which is not modelled"
         resource = f"{MIG_SLICE}{pool.profile}" if pool.profile else GPU
         return AskedShare(resource=resource, count=pods.gpus, sharing=pool.sharing)
     if len(pods.parts) > 1:
@@ -535,7 +535,7 @@ def _spot(home: Pool, one_in: int, case: Case, market: Market, found: Proposed) 
     if workload.spec.interruptible is not True:
         found.warn(
             workload.name, (),
-            "runs on spot, and it is not declared that it bears interruptions",
+            "runs on spot, and it is not declared interruptible",
             "declare interruptible: true in workloads.yaml once it saves its work or runs in several zones",
         )  # fmt: skip
 

@@ -36,16 +36,16 @@ _GROUP = "kueue.x-k8s.io"
 QUEUE_KINDS = frozenset({"ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "WorkloadPriorityClass"})
 _UNREAD = {
     "flavorFungibility": "a run takes the first flavor that has room",
-    "fairSharing": "runs are let in as they come",
-    "admissionChecks": "every check is taken to pass at once",
-    "admissionChecksStrategy": "every check is taken to pass at once",
-    "admissionScope": "runs are let in as they come",
+    "fairSharing": "runs are admitted in the order in which they come",
+    "admissionChecks": "every check is assumed to pass at once",
+    "admissionChecksStrategy": "every check is assumed to pass at once",
+    "admissionScope": "runs are admitted in the order in which they come",
     "concurrentAdmissionPolicy": "runs do not move between flavors",
 }
 """Fields of a ClusterQueue that are not modelled, and what is taken instead."""
 _UNREAD_PREEMPTION = {
-    "reclaimWithinCohort": "no run is taken back for one of another queue",
-    "borrowWithinCohort": "no run is taken back for one that borrows in another queue",
+    "reclaimWithinCohort": "no run is preempted for one of another queue",
+    "borrowWithinCohort": "no run is preempted for one that borrows in another queue",
 }
 _NEVER = "Never"
 PRIORITY_LABEL = f"{_GROUP}/priority-class"
@@ -500,7 +500,7 @@ def _victims(run: _QueuedRun, at_work: Sequence[_QueuedRun]) -> list[_QueuedRun]
 def _take_back(run: _QueuedRun, pending: list[_QueuedRun], at_work: list[_QueuedRun], now: float) -> None:
     """Stop a run and put it where it stood in its queue."""
     if run.quota is None:
-        raise ValueError("a run that is not at work cannot be taken back")
+        raise ValueError("a run that is not active cannot be preempted")
     run.quota.give_back(run.gpus)
     run.quota, run.wait_s = None, math.inf
     run.lost_s += now - run.since_s

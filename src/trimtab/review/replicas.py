@@ -101,7 +101,7 @@ def scale_replicas(
             name, (scaler.file,),
             f"counts on {scaler.assumes}, so that a replica serves {scaling.counted_req_s:.3g} requests/s: it serves "
             f"{replica.capacity_req_s:.3g} in this history, and as replayed here its replicas run hotter by as much",
-            "apply it once that is so, and review it again with a history of after",
+            "apply it once that is so, and review it again with later history",
         )  # fmt: skip
     elif scaler.assumes:
         found.notes.append(
@@ -217,16 +217,16 @@ def _to_none(
     if not scaling.outlives and effect.hours:
         found.warn(
             case.workload.name, (scaler.file,),
-            "goes to zero replicas outside its hours, and comes back when they begin: no trigger tells of requests while there "
-            "is no pod to export them. Replayed with one replica at least",
-            "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
+            "goes to zero replicas outside its hours, and comes back when they begin: no trigger sees requests while there "
+            "is no pod to export them. Replayed with at least one replica",
+            "add a trigger on what is in front of the pods (an ingress, a gateway, a queue), or keep one replica",
         )  # fmt: skip
         return woken
     if not scaling.outlives:
         found.stop(
             case.workload.name, (scaler.file,),
-            "goes to zero replicas and never comes back: no trigger tells of requests while there is no pod to export them",
-            "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
+            "goes to zero replicas and never comes back: no trigger sees requests while there is no pod to export them",
+            "add a trigger on what is in front of the pods (an ingress, a gateway, a queue), or keep one replica",
         )  # fmt: skip
         return woken
     if is_on(scaler, PAUSED_OUT):
@@ -240,7 +240,7 @@ def _to_none(
     if scaler.kind != "ScaledObject" or declared is None:
         found.notes.append(
             "scales to zero, and is replayed with one replica at least: what holds requests then is not declared (wakes_on in "
-            "workloads.yaml). In truth it costs less, and who comes first waits for a start"
+            "workloads.yaml). In reality it costs less, and the first request waits for a start"
         )
         return woken
     polling_s, cooldown_s = number(scaler.spec, "pollingInterval"), number(scaler.spec, "cooldownPeriod")
@@ -380,7 +380,7 @@ def _rollout(
         found.warn(
             case.workload.name, files,
             f"may have {most} replicas, and {pool.kind} {pool.name} has room for {room} (limit {limit})",
-            "raise the pool's limit, or lower the most replicas",
+            "raise the pool's limit, or lower the maximum replicas",
         )  # fmt: skip
     elif room == most and gone == 0:
         found.stop(

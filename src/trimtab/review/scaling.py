@@ -123,12 +123,12 @@ def read_roughly(scaler: Scaler) -> Iterator[str]:
     if scaler.kind != "ScaledObject":
         return
     if number(scaler.spec, "idleReplicaCount"):
-        yield "idleReplicaCount above 0 is passed over: its autoscaler raises it to minReplicaCount at once"
+        yield "idleReplicaCount above 0 is ignored: its autoscaler raises it to minReplicaCount at once"
     if number(scaler.spec, "initialCooldownPeriod"):
-        yield "initialCooldownPeriod is passed over: it matters only after the object is made"
+        yield "initialCooldownPeriod is ignored: it matters only after the object is created"
     for trigger in listed(scaler.spec, "triggers"):
         if at(trigger, "useCachedMetrics") is True:
-            yield "useCachedMetrics is passed over: in truth its autoscaler sees what was polled last, not what is now"
+            yield "useCachedMetrics is ignored: in reality its autoscaler sees what was polled last, not what is now"
 
 
 def hours_of(scaler: Scaler, window: Window, notes: list[str]) -> tuple[TimedReplicas, ...] | str:

@@ -273,7 +273,7 @@ def _spot(bundle: Bundle) -> DoctorFinding:
         what="spot record",
         status=FindingStatus.WEAK,
         detail="no spot events",
-        cost="stated odds decide whether runs go to spot: none to be had half of the time",
+        cost="stated odds decide whether runs go to spot: no capacity half of the time",
         fix=_SPOT_FIX,
     )
 

@@ -23,19 +23,21 @@ from trimtab.errors import InputError, near_matches
 from trimtab.inputs.documents import check_depth, read_json
 from trimtab.inputs.files import read_text
 
-Row = Mapping[str, object]
+EvaluationRow = Mapping[str, object]
+"""A line of an evaluation's file, or its results: a JSON object."""
+
 USUAL_SLICES = ("subject", "category")
 """Fields by which answers are sliced wherever they are there."""
 
 
-def rows_of(path: Path) -> Iterator[tuple[int, Row]]:
+def rows_of(path: Path) -> Iterator[tuple[int, EvaluationRow]]:
     """Yield each row's number, from 1, and its object. Raises InputError for a row that holds none."""
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():
             yield number, _row(line, f"{path}, row {number}")
 
 
-def first_row(path: Path) -> Row:
+def first_row(path: Path) -> EvaluationRow:
     """Return the first row. Raises InputError if there is none."""
     found = next(rows_of(path), None)
     if found is None:
@@ -43,7 +45,7 @@ def first_row(path: Path) -> Row:
     return found[1]
 
 
-def _row(line: str, where: str) -> Row:
+def _row(line: str, where: str) -> EvaluationRow:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -68,7 +70,7 @@ def score_of(value: object, what: str, where: str) -> float:
     )
 
 
-def slices_of(row: Row, fields: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def slices_of(row: EvaluationRow, fields: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the fields by which a row is sliced, with their values: those requested, and subject and category."""
     wanted = dict.fromkeys((*fields, *USUAL_SLICES))
     return tuple((field, str(row[field])) for field in wanted if isinstance(row.get(field), str | int | bool))
@@ -135,7 +137,7 @@ def _latest(files: Sequence[Path]) -> dict[str, Path]:
     return {task: file for task, (_, file) in sorted(found.items())}
 
 
-def _metrics(rows: Sequence[Row], file: Path) -> dict[str, None]:
+def _metrics(rows: Sequence[EvaluationRow], file: Path) -> dict[str, None]:
     """Return the metrics of a log in their order, each as `metric,filter`."""
     found: dict[str, None] = {}
     for row in rows:
@@ -158,7 +160,9 @@ def _harness_metric(known: Mapping[str, None], wanted: str | None, file: Path) -
     return found
 
 
-def _answer(task: str, row: Row, metric: str, file: Path, number: int, slice_fields: Sequence[str]) -> ScoredAnswer:
+def _answer(
+    task: str, row: EvaluationRow, metric: str, file: Path, number: int, slice_fields: Sequence[str]
+) -> ScoredAnswer:
     where = f"{file}, row {number}"
     if "doc_id" not in row or metric not in row:
         raise InputError(f"{where}: no {'doc_id' if 'doc_id' not in row else metric} (saw {', '.join(row)[:80]})")
@@ -174,7 +178,7 @@ def _answer(task: str, row: Row, metric: str, file: Path, number: int, slice_fie
     )
 
 
-def _results(path: Path) -> Row:
+def _results(path: Path) -> EvaluationRow:
     """Return the task settings in the result files beside the logs, the newest if there are several; empty if there are
     none."""
     files = path.rglob("results*.json") if path.is_dir() else path.parent.glob("results*.json")
@@ -188,12 +192,12 @@ def _results(path: Path) -> Row:
     return merged
 
 
-def _of_task(results: Row, key: str, task: str) -> object:
+def _of_task(results: EvaluationRow, key: str, task: str) -> object:
     table = results.get(key)
     return table.get(task) if isinstance(table, dict) else None
 
 
-def _settings(results: Row, task: str) -> str:
+def _settings(results: EvaluationRow, task: str) -> str:
     stated = (
         ("version", _of_task(results, "versions", task)),
         ("examples in the prompt", _of_task(results, "n-shot", task)),
@@ -201,7 +205,7 @@ def _settings(results: Row, task: str) -> str:
     return ", ".join(f"{what} {value}" for what, value in stated if value is not None)
 
 
-def _is_lower_better(results: Row, task: str, metric: str) -> bool:
+def _is_lower_better(results: EvaluationRow, task: str, metric: str) -> bool:
     name = metric.partition(",")[0]
     stated = _of_task(results, "higher_is_better", task)
     if isinstance(stated, dict) and isinstance(stated.get(name), bool):
@@ -247,13 +251,13 @@ def _read_helm(path: Path, files: Sequence[Path], *, metric: str | None, lower_i
     )
 
 
-def _object(row: object, file: Path, number: int) -> Row:
+def _object(row: object, file: Path, number: int) -> EvaluationRow:
     if not isinstance(row, dict) or not isinstance(row.get("stats"), list) or "instance_id" not in row:
         raise InputError(f"{file}, row {number}: an instance needs instance_id and stats (saw {str(row)[:60]!r})")
     return row
 
 
-def _stats(row: Row) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _stats(row: EvaluationRow) -> Iterator[tuple[str, Mapping[str, object]]]:
     stats = row["stats"]
     for stat in stats if isinstance(stats, list) else ():
         if isinstance(stat, dict):
@@ -261,7 +265,7 @@ def _stats(row: Row) -> Iterator[tuple[str, Mapping[str, object]]]:
             yield str(name.get("name") if isinstance(name, dict) else name), stat
 
 
-def _helm_metric(rows: Sequence[tuple[int, Row]], wanted: str | None, file: Path) -> str:
+def _helm_metric(rows: Sequence[tuple[int, EvaluationRow]], wanted: str | None, file: Path) -> str:
     known = {name: None for _, row in rows for name, _ in _stats(row)}
     if wanted is None:
         found = next((name for name in _PREFERRED if name in known), None)
@@ -274,7 +278,7 @@ def _helm_metric(rows: Sequence[tuple[int, Row]], wanted: str | None, file: Path
     return wanted
 
 
-def _of_run(task: str, rows: Sequence[tuple[int, Row]], metric: str, file: Path) -> list[ScoredAnswer]:
+def _of_run(task: str, rows: Sequence[tuple[int, EvaluationRow]], metric: str, file: Path) -> list[ScoredAnswer]:
     trials: dict[str, list[tuple[object, float, int]]] = {}
     for number, row in rows:
         stat = next((stat for name, stat in _stats(row) if name == metric), None)
@@ -326,7 +330,7 @@ def _read_plain_rows(
     )
 
 
-def _field(row: Row, names: Sequence[str], what: str, where: str) -> str:
+def _field(row: EvaluationRow, names: Sequence[str], what: str, where: str) -> str:
     found = next((name for name in names if name in row), None)
     if found is None:
         raise InputError(f"{where}: no {' or '.join(names)} says {what} (saw {', '.join(row) or 'no field'})")

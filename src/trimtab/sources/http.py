@@ -86,7 +86,11 @@ class TransientError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and when to ask again: after each wait, or after the time that the server names where that is longer."""
+    """How often and when to ask again: after each wait, or after the time that the server names where that is longer.
+
+    By hand: a retrying transport of httpx would not serve the Kubernetes client, and would not ask again for a body that breaks
+    off while it is read.
+    """
 
     waits_s: tuple[float, ...]
 

@@ -59,6 +59,8 @@ def empty_table(name: str, columns: Sequence[str] | None = None) -> pa.Table:
 
 Row = dict[str, object]
 """A row of a bundle's table by column, as sources write it; a column left out is null, one of labels takes a dict."""
+RecordedRow = Mapping[str, object]
+"""A row of a bundle's table by column, as it is read back."""
 
 
 def table_from_rows(name: str, rows: Iterable[Mapping[str, object]]) -> pa.Table:

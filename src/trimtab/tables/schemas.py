@@ -484,7 +484,7 @@ RESOURCE_QUOTAS = (
     _text(
         "scopes",
         "which pods it counts: `PriorityClass In low,high`, `Terminating`; several with `; `, which all must hold; `unknown` "
-        "where kube-state-metrics told of it, and its resources allow scopes; null = all",
+        "if it was read from kube-state-metrics and its resources allow scopes; null = all",
         nullable=True,
     ),
 )
@@ -495,7 +495,7 @@ LIMIT_RANGES = (
     _text("namespace", "namespace whose new pods it judges"),
     _text("name", "name of the LimitRange"),
     _count(
-        "place", "place of the item in spec.limits, from 0; null where kube-state-metrics told of it", nullable=True
+        "place", "place of the item in spec.limits, from 0; null if it was read from kube-state-metrics", nullable=True
     ),
     Column(name="type", dtype=Dtype.STRING, meaning="what it judges", choices=("Container", "Pod")),
     _text("resource", "resource, as pods ask for it: nvidia.com/gpu, cpu, memory"),
@@ -514,7 +514,7 @@ LIMIT_RANGES = (
 IMAGES = (
     _text("node", "node that holds it"),
     _text("image", "image, by its first name that is not a digest"),
-    _amount("size_gib", "compressed or unpacked size as the node's runtime tells it", "GiB"),
+    _amount("size_gib", "compressed or unpacked size as the node's runtime reports it", "GiB"),
 )
 
 VOLUMES = (

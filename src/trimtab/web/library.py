@@ -183,6 +183,7 @@ class Library:
 
     source: AuditSource
     _documents: OrderedDict[AuditEntry, AuditDocument] = field(default_factory=OrderedDict)
+    """By hand: `functools.lru_cache` would read a document twice if two pages ask for it at once."""
     _access: threading.RLock = field(default_factory=threading.RLock)
     _closed: threading.Event = field(default_factory=threading.Event)
     _boards: Computations = field(init=False)

@@ -417,5 +417,5 @@ def summary(document: AuditDocument) -> DataTable:
 
 
 def audit_workbook(document: AuditDocument) -> bytes:
-    """Return an audit as a workbook, a sheet a table; raises UsageError where XlsxWriter is not installed."""
+    """Return an audit as a workbook with one sheet per table; raises UsageError where XlsxWriter is not installed."""
     return write_workbook([summary(document).sheet(), *(make(document).sheet() for make in TABLES.values())])

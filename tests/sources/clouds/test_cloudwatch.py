@@ -83,14 +83,14 @@ def test_where_only_power_is_told_power_over_the_limit_is_the_signal_and_says_so
     assert first["basis"] == "power over the board's limit"
     assert first["gpu_util_mean"] == pytest.approx(36 / 72)
     assert first["gpu_util_max"] == 1.0
-    assert collected.meta.counts["GPUs judged by power over the board's limit, because no activity is told"] == 1
+    assert collected.meta.counts["GPUs judged by power over the board's limit, because no activity is reported"] == 1
 
 
 def test_a_group_of_machines_stands_as_one_workload_where_no_pod_is_named(collected):
     workloads = {row["device"]: row["workload"] for row in rows(collected, "allocations")}
 
     assert workloads == {"i-a:0": "aws/serve", "i-a:1": "aws/serve", "i-b:0": "aws/serve", "ip-10-0-0-1:0": "aws/prod"}
-    assert any("who held a GPU is not told" in note for note in collected.meta.notes)
+    assert any("who held a GPU is not known" in note for note in collected.meta.notes)
 
 
 def test_metrics_rolled_up_over_boards_are_counted_not_used(collected):

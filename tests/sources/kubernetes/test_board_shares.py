@@ -119,7 +119,7 @@ def test_mib_of_a_board_whose_memory_nobody_tells_count_as_the_whole_board():
     found = collected(node(gpus="8", labels=PLACE), asking("m", limits=limits))
 
     assert gpus_of(found) == {"m": 1.0}
-    assert any("MiB of boards whose memory is not told" in reason for reason in found.meta.counts)
+    assert any("MiB of boards whose memory is not known" in reason for reason in found.meta.counts)
 
 
 def test_volcano_writes_parts_as_hami_does_under_names_of_its_own():

@@ -158,4 +158,4 @@ def test_a_clique_of_dynamo_without_request_metrics_serves():
     kind, reason = workload_kind("dyn/disagg-0-decode", "PodClique", WorkloadSpec(), None, None, window)
 
     assert kind is WorkloadKind.SERVING
-    assert reason == "a PodClique runs for ever; no request metrics were found"
+    assert reason == "a PodClique runs forever; no request metrics were found"

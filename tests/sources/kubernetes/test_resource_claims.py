@@ -215,7 +215,7 @@ def test_a_claim_tells_of_a_holder_that_was_not_read():
     (row,) = rows(found, "allocations")
     assert (row["pod"], row["node"], row["gpus"]) == ("lost-0", "gpu-a", 1.0)
     assert row["start"] == datetime.fromisoformat(OLD)
-    assert found.meta.counts["pods that hold claimed GPUs and were not read: their claims tell of them"] == 1
+    assert found.meta.counts["pods that hold claimed GPUs and were not read: known by their claims"] == 1
 
 
 def test_a_device_that_is_held_for_no_pod_is_counted():

@@ -88,7 +88,7 @@ def command(options: AllocateOptions) -> None:
       trimtab allocate fleet/ --focus bills/ --by label:cost-center --shared spread
       trimtab allocate fleet/ --focus bills/ --months --invoice 2026-09=184210.33
       trimtab allocate fleet/ --budgets budgets.csv -o html --out charges.html
-      trimtab allocate fleet/ -o xlsx --out charges.xlsx       a workbook, a sheet a table
+      trimtab allocate fleet/ -o xlsx --out charges.xlsx       a workbook with one sheet per table
     """
     from trimtab.cli.allocate.run import run_allocate
 

@@ -90,7 +90,7 @@ def command(options: AuditOptions) -> int:
       trimtab audit fleet/                                a bundle that `trimtab collect` wrote
       trimtab audit -p http://localhost:9090 --from 30d   straight from a Prometheus server
       trimtab audit fleet/ -o html --out report.html      one page with pictures
-      trimtab audit fleet/ -o xlsx --out audit.xlsx       a workbook, a sheet a table
+      trimtab audit fleet/ -o xlsx --out audit.xlsx       a workbook with one sheet per table
       trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
       trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
       trimtab audit fleet/ --quota p5.48xlarge=16 --spot-max 0.3 --owned held.csv

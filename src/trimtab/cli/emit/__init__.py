@@ -39,40 +39,40 @@ class EmitOptions:
     autoscaler: str | None = option(
         "--autoscaler", type=click.Choice(_AUTOSCALERS), help="What scales services.  [default: keda]"
     )
-    add_only: bool = option("--add-only", help="Autoscalers that may only add replicas: the canary of the first day.")
+    add_only: bool = option("--add-only", help="Autoscalers that can only add replicas, for the first day.")
     cluster_file: Path | None = option(
         "--cluster", type=FILE, metavar="FILE",
         help="Facts that no history holds: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: Format = format_option(
         *ROW_FORMATS, Format.GITHUB_COMMENT, flags=("--format",),
-        said="The form of the list of what was written; github-comment goes with --diff.",
+        said="Format of the list of written files; github-comment needs --diff.",
     )  # fmt: skip
     monitoring: bool = option(
-        "--monitoring", help="Write what watches a cluster, alerts and boards, from a bundle alone: no audit is needed."
+        "--monitoring", help="Write alerts and dashboards for a cluster from a bundle alone; no audit is needed."
     )  # fmt: skip
     thresholds: Path | None = option(
-        "--thresholds", type=FILE, metavar="FILE", help="With --monitoring: your limits of the alerts (YAML)."
+        "--thresholds", type=FILE, metavar="FILE", help="With --monitoring: your thresholds of the alerts (YAML)."
     )
     verified: Path | None = option(
         "--verify", type=FILE, metavar="FILE",
-        help="With --monitoring: what was realised, for the board of money: a file of `trimtab verify -o json`.",
+        help="With --monitoring: realised savings, for the cost dashboard: a file of `trimtab verify -o json`.",
     )  # fmt: skip
     prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they override the price list.")
     in_cluster: bool = option(
         "--in-cluster", help="Write what runs trimtab in a cluster each week: manifests, a Helm chart, a Dockerfile."
     )
     image: str | None = option(
-        "--image", metavar="NAME", help="With --in-cluster: the image that you built, best with its digest."
+        "--image", metavar="NAME", help="With --in-cluster: the image that you built, preferably with its digest."
     )
     server: str | None = option(
         "--prometheus", metavar="URL", help="With --in-cluster: the Prometheus to read, as the cluster sees it."
     )
     dry_run: bool = option("--dry-run", help="List the files, write none.")
-    force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
+    force: bool = option("--force", help="Overwrite files that emit did not write, and those changed by hand.")
     checked: Path | None = option(
         "--check", type=FOLDER, metavar="FOLDER",
-        help="Write nothing: say what is wrong with the manifests of a folder, each fault with its cure.",
+        help="Write nothing: say what is wrong with the manifests of a folder, each fault with its fix.",
     )  # fmt: skip
     compared: Path | None = option(
         "--diff", type=FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
@@ -90,7 +90,7 @@ class EmitOptions:
     )  # fmt: skip
     metrics: Path | None = option(
         "--metrics", type=FILE, metavar="FILE",
-        help="With --check: names of the series that your Prometheus has, one a line.",
+        help="With --check: names of the series that your Prometheus has, one per line.",
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def command(options: EmitOptions) -> int:
     from trimtab.errors import UsageError
 
     if options.output_format is Format.GITHUB_COMMENT and options.compared is None:
-        raise UsageError("-o github-comment goes with --diff")
+        raise UsageError("-o github-comment needs --diff")
     if options.checked is not None and options.compared is not None:
         raise UsageError("--check and --diff are two questions: ask one at a time")
     if options.checked is not None:

@@ -64,14 +64,14 @@ class FitOptions:
         "--concurrency", type=click.IntRange(min=1), help="Requests at once, instead of a rate."
     )
     input_tokens: int | None = option(
-        "--input", type=click.IntRange(min=1), help="Tokens in; 1024 unless a trace tells."
+        "--input", type=click.IntRange(min=1), help="Tokens in; 1024 unless a trace gives them."
     )
     output_tokens: int | None = option(
-        "--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace tells."
+        "--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace gives them."
     )
     longest: int | None = option(
         "--longest", type=click.IntRange(min=2),
-        help="Tokens in and out of the longest request, for --max-model-len; a trace tells.",
+        help="Tokens in and out of the longest request, for --max-model-len; read from a trace.",
     )  # fmt: skip
     ttft: str | None = option("--ttft", metavar="300ms", help="Time to first token, p95.")
     tpot: str | None = option(
@@ -133,7 +133,7 @@ class FitOptions:
     rank: str = option(
         "--rank", type=click.Choice(("rent", "total")), default="rent", show_default=True, help="Cost to rank by."
     )
-    explain: bool = option("--explain", help="Itemise what the first row costs all told.")
+    explain: bool = option("--explain", help="Itemise the total cost of the first row.")
     pictures: bool = option(
         "--pictures", help="Draw cost against time, tokens for a dollar, and the first row's roofline."
     )
@@ -151,7 +151,7 @@ class FitOptions:
     )  # fmt: skip
     offload_hit: float = option(
         "--offload-hit", type=click.FloatRange(0, 1), default=0.0,
-        help="Share of prompt tokens loaded from host memory besides (KV offload).",
+        help="Share of further prompt tokens loaded from host memory (KV offload).",
     )  # fmt: skip
     draft_tokens: int | None = option(
         "--draft-tokens", type=click.IntRange(min=1), help="Speculative decoding: tokens drafted for each step."

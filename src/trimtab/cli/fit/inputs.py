@@ -99,7 +99,7 @@ def _named(name: str) -> Architecture:
         if (relative := relative_of(name)) is not None:
             raise InputError(
                 f"{name} is another network than {relative.name} ({relative.kind}), and its speed was not measured in public; "
-                f"`trimtab fit {relative.name}` tells that one"
+                f"`trimtab fit {relative.name}` answers for that one"
             ) from error
         raise InputError(
             f"{_unknown(name)}; --list-models lists all. A language model: give its config.json, or --params such as 7B. "

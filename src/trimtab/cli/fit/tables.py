@@ -601,6 +601,6 @@ def value_bars(found: Sequence[FitWay]) -> str:
 
 
 def cost_table(total: TotalCost) -> str:
-    """Return the parts of a total cost with how each was reckoned."""
+    """Return the parts of a total cost and how each was calculated."""
     lines = [f"all told, a {total.per}: ${total.usd:,.2f}"]
     return "\n".join([*lines, *(f"  {line.item.value:<24} {line.usd:>12,.2f}  {line.how}" for line in total.lines)])

@@ -40,7 +40,7 @@ def command(options: McpOptions) -> None:
     Examples:
       trimtab mcp                                    the audits kept here
       trimtab mcp --audits reports/ --bundles fleets/
-      claude mcp add trimtab -- trimtab mcp          tell an agent of it
+      claude mcp add trimtab -- trimtab mcp          register it with an agent
       trimtab audit --demo && trimtab mcp            something to ask about, no cluster needed
     """
     try:

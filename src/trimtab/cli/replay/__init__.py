@@ -92,7 +92,7 @@ class ReplayOptions:
         help="Replay each policy on spot too: one replica in N on demand, or all on spot; repeat for several.",
     )  # fmt: skip
     loss: str = option(
-        "--loss", default="0.1/hr", show_default=True, help="How often an hour a zone takes its spot nodes back."
+        "--loss", default="0.1/hr", show_default=True, help="How many times an hour a zone takes its spot nodes back."
     )
     zones: int = option(
         "--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over."

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from trimtab.cli.output import Sheet
-from trimtab.cli.replay.run import Row, ServiceRuns
+from trimtab.cli.replay.run import ReplayRow, ServiceRuns
 from trimtab.emit.blocks import Chart, Page, Section, Table, bullets
 from trimtab.emit.html.markup import Frame, Html, level_lines, picture, step_area, step_line, tag, text, ticks
 from trimtab.emit.writers import html
@@ -125,7 +125,7 @@ def front_chart(service: ServiceRuns, *, name: str) -> Html:
     )
 
 
-def _dot_names(best: Sequence[Row], x: Callable[[float], float], frame: Frame) -> Iterator[Html]:
+def _dot_names(best: Sequence[ReplayRow], x: Callable[[float], float], frame: Frame) -> Iterator[Html]:
     """Label the dots of the front, each beside its dot, or above the previous label if they would overlap."""
     taken: list[tuple[float, float, float]] = []
     for row in best:

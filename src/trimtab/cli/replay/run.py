@@ -185,7 +185,7 @@ SHORT_S = 2 * S_PER_DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ReplayRow:
     """One policy's outcome for one service, for people and programs; None for unknown values."""
 
     name: str
@@ -222,7 +222,7 @@ class ServiceRuns:
     spot: Sequence[SpotRun]
     impossible: tuple[str, ...]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ReplayRow]:
         """Return every run as a row: on demand, then on spot."""
         return [*(self._row(run) for run in self.runs), *(self._spot_row(run) for run in self.spot)]
 
@@ -243,9 +243,9 @@ class ServiceRuns:
     def _usd_mo(self, node_seconds: int, micro_usd_hr: int) -> float:
         return per_month(usd(mul_div(node_seconds, micro_usd_hr, S_PER_HR)), self.hours)
 
-    def _row(self, run: PolicyRun) -> Row:
+    def _row(self, run: PolicyRun) -> ReplayRow:
         replay = run.replay
-        return Row(
+        return ReplayRow(
             name=run.name,
             usd_mo=self._usd_mo(int(replay.node_seconds.sum()), self.node_micro_usd_hr),
             over_clairvoyant=run.over_clairvoyant if math.isfinite(run.over_clairvoyant) else None,
@@ -262,14 +262,14 @@ class ServiceRuns:
             notes=run.notes,
         )
 
-    def _spot_row(self, run: SpotRun) -> Row:
+    def _spot_row(self, run: SpotRun) -> ReplayRow:
         replay = run.replay
         held, spot = int(replay.on_demand_node_seconds.sum()), int(replay.spot_node_seconds.sum())
         best_hr = clairvoyant_replica_hr(
             self.history.load(self.model), step_s=self.history.step_s, cold_start_s=self.model.cold_start_s
         )
         assert self.spot_micro_usd_hr is not None
-        return Row(
+        return ReplayRow(
             name=run.name,
             usd_mo=self._usd_mo(held, self.node_micro_usd_hr) + self._usd_mo(spot, self.spot_micro_usd_hr),
             over_clairvoyant=run.replica_hr / best_hr if best_hr else None,

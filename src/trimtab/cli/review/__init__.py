@@ -41,7 +41,7 @@ class ReviewOptions:
     demo: str | None = demo_option("A demonstration fleet.")
     against: Path | None = option(
         "--against", type=_PATH, metavar="FOLDER",
-        help="The manifests in force, to replay beside them; else history stands as it ran.",
+        help="The manifests in force, to compare with; by default, history as it ran.",
     )  # fmt: skip
     fail_over: float | None = option(
         "--fail-over", type=float, metavar="USD_MO",

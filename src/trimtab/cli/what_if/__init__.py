@@ -48,7 +48,7 @@ class WhatIfOptions:
     )  # fmt: skip
     node_start_s: float | None = option(
         "--node-start", type=click.FloatRange(0, S_PER_DAY), metavar="SECONDS",
-        help="Scenario: a new node is there after so long, such as 40 with a warm pool of stopped instances.",
+        help="Scenario: a new node is ready after this time, such as 40 with a warm pool of stopped instances.",
     )  # fmt: skip
     owned: Path | None = owned_option()
     prices: Path | None = prices_option()

@@ -9,12 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.diagnose.cluster_records import Row, number
+from trimtab.diagnose.cluster_records import number
 from trimtab.emit.manifests.claim_templates import MIG_CLASS
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, leaves_no_room
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_files import claim_change, gpu_ask
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.schemas import DEVICES_OF_CLASS
 from trimtab.units import BYTES_PER_GIB, BYTES_PER_MIB
 
@@ -32,10 +33,10 @@ ASKED = {
 class StandingQuotas:
     """What a cluster rations, and the pods that stood in it: rows of the tables of these names (`resource_quotas`)."""
 
-    quotas: Sequence[Row]
-    limit_ranges: Sequence[Row]
-    queues: Sequence[Row]
-    pods: Sequence[Row]
+    quotas: Sequence[RecordedRow]
+    limit_ranges: Sequence[RecordedRow]
+    queues: Sequence[RecordedRow]
+    pods: Sequence[RecordedRow]
     queue_of: Mapping[str, str]
     """Workload -> the queue that its runs name."""
     whole_boards: Mapping[str, float]
@@ -47,7 +48,7 @@ class AskedResources:
     """What a workload asks for: when the cluster was read, at most in history, and at most under the plan."""
 
     placed: PlacedWorkload
-    pod: Row
+    pod: RecordedRow
     """One of its pods; empty where none was read."""
     now: Amounts
     past: Amounts
@@ -81,7 +82,7 @@ def queue_of(asking: AskedResources, standing: StandingQuotas) -> str:
     return str(asking.pod.get("queue") or standing.queue_of.get(asking.placed.name) or "")
 
 
-def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[Row]) -> AskedResources:
+def asking_of(placed: PlacedWorkload, scope: Scope, pods: Sequence[RecordedRow]) -> AskedResources:
     """Return what a workload asks for, given the rows of `pods`."""
     known = placed.known
     mine = [pod for pod in pods if pod["workload"] == known.name]
@@ -115,7 +116,7 @@ def _surge_pods(placed: PlacedWorkload, scope: Scope) -> int:
     return math.ceil(_SURGE_FRAC * replicas)
 
 
-def of_pod(pod: Row) -> dict[str, float]:
+def of_pod(pod: RecordedRow) -> dict[str, float]:
     """Return what a pod asks for, as quotas count it."""
     asked = {name: number(pod[column]) for name, column in ASKED.items() if pod[column] is not None} | {"pods": 1.0}
     resource, pieces = str(pod["gpu_resource"] or ""), pod["gpu_pieces"]
@@ -126,7 +127,7 @@ def of_pod(pod: Row) -> dict[str, float]:
     return asked
 
 
-def _after(placed: PlacedWorkload, scope: Scope, before: Amounts, pod: Row) -> Amounts:
+def _after(placed: PlacedWorkload, scope: Scope, before: Amounts, pod: RecordedRow) -> Amounts:
     """Return what one of its pods asks for under the plan."""
     others = {name: amount for name, amount in before.items() if "/" not in name}
     if placed.known.gpu_claims:

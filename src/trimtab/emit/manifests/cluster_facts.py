@@ -20,7 +20,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.fitting import home_speed
-from trimtab.diagnose.cluster_records import Row, pairs
+from trimtab.diagnose.cluster_records import pairs
 from trimtab.emit.manifests.facts import (
     SERVERS,
     EmitFacts,
@@ -43,6 +43,7 @@ from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.evaluate import law_of
 from trimtab.replay.outcomes.outcome import Case
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -168,22 +169,22 @@ def with_cluster(
     facts: EmitFacts,
     end: datetime,
     *,
-    nodes: Iterable[Row],
-    held: Iterable[Row],
-    pods: Iterable[Row],
-    scalers: Iterable[Row],
-    served: Iterable[Row] = (),
-    devices: Iterable[Row] = (),
-    queues: Iterable[Row] = (),
+    nodes: Iterable[RecordedRow],
+    held: Iterable[RecordedRow],
+    pods: Iterable[RecordedRow],
+    scalers: Iterable[RecordedRow],
+    served: Iterable[RecordedRow] = (),
+    devices: Iterable[RecordedRow] = (),
+    queues: Iterable[RecordedRow] = (),
 ) -> EmitFacts:
     """Return facts with what the rows of a bundle that ends at `end` tell of its cluster."""
     servers = {str(row["workload"]): row for row in served if row["server"]}
-    by_workload: dict[str, list[Row]] = defaultdict(list)
+    by_workload: dict[str, list[RecordedRow]] = defaultdict(list)
     for pod in pods:
         by_workload[str(pod["workload"])].append(pod)
     has_pools, nodes, held = False, list(nodes), list(held)
     teams = {str(row["workload"]): str(row["team"]) for row in held if row.get("team")}
-    standing: dict[str, list[Row]] = defaultdict(list)
+    standing: dict[str, list[RecordedRow]] = defaultdict(list)
     for scaler in scalers:
         if scaler["target"]:
             standing[str(scaler["target"])].append(scaler)
@@ -212,7 +213,7 @@ def with_cluster(
     )
 
 
-def _node_maker(nodes: Iterable[Row]) -> NodeMaker | None:
+def _node_maker(nodes: Iterable[RecordedRow]) -> NodeMaker | None:
     """Return what makes nodes, by their labels: Karpenter where any is Karpenter's; None where none says."""
     keys = {key for row in nodes for key in pairs(row["labels"])}
     if any(key.startswith("karpenter.sh/") for key in keys):
@@ -220,13 +221,13 @@ def _node_maker(nodes: Iterable[Row]) -> NodeMaker | None:
     return NodeMaker.NODE_GROUPS if keys.intersection(GROUP_LABELS) else None
 
 
-def _pod_label(devices: Iterable[Row]) -> str | None:
+def _pod_label(devices: Iterable[RecordedRow]) -> str | None:
     """Return the label that carries the pod on the series of most GPUs; None where no pod held any."""
     seen = Counter(str(row["pod_label"]) for row in devices if row["pod_label"])
     return max(sorted(seen), key=lambda label: seen[label], default=None)
 
 
-def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tuple[NodeFacts, ...]:
+def node_facts(nodes: Iterable[RecordedRow], held: Iterable[RecordedRow], end: datetime) -> tuple[NodeFacts, ...]:
     """Return the GPU nodes that were there when the history ended, by name."""
     of_late: dict[str, set[str]] = defaultdict(set)
     ever: dict[str, set[str]] = defaultdict(set)
@@ -252,7 +253,7 @@ def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tupl
     )
 
 
-def _is_there(node: Row, end: datetime) -> bool:
+def _is_there(node: RecordedRow, end: datetime) -> bool:
     """Return whether a node has GPUs and was there when the history ended."""
     if not node["gpu_count"]:
         return False
@@ -260,7 +261,7 @@ def _is_there(node: Row, end: datetime) -> bool:
     return until is None or (isinstance(until, datetime) and until >= end)
 
 
-def _flavors(queues: Iterable[Row], nodes: Iterable[Row]) -> tuple[KueueFlavor, ...]:
+def _flavors(queues: Iterable[RecordedRow], nodes: Iterable[RecordedRow]) -> tuple[KueueFlavor, ...]:
     """Return the flavors of ClusterQueues that have labels, and GPU nodes with these."""
     named = {
         str(row["flavor"]): pairs(row["flavor_labels"])
@@ -281,7 +282,7 @@ def _group(labels: Mapping[str, str]) -> tuple[str, str] | None:
     return next(((key, labels[key]) for key in GROUP_LABELS if labels.get(key)), None)
 
 
-def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
+def _with_pods(known: WorkloadFacts, pods: Iterable[RecordedRow]) -> WorkloadFacts:
     """Return a workload with what its pods tolerate and ask of nodes: those of the newest template."""
     newest = max(pods, key=lambda pod: (_moment(pod["created"]), str(pod["pod"])), default=None)
     if newest is None:
@@ -372,7 +373,7 @@ def tolerations(stated: Mapping[str, str]) -> tuple[Toleration, ...]:
     return tuple(found)
 
 
-def _with_scalers(known: WorkloadFacts, scalers: Iterable[Row]) -> WorkloadFacts:
+def _with_scalers(known: WorkloadFacts, scalers: Iterable[RecordedRow]) -> WorkloadFacts:
     rows = list(scalers)
     most = [row["max_replicas"] for row in rows]
     return replace(
@@ -386,7 +387,7 @@ def _is_count(cell: object) -> TypeGuard[float]:
     return isinstance(cell, float)
 
 
-def _with_server(known: WorkloadFacts, row: Row | None) -> WorkloadFacts:
+def _with_server(known: WorkloadFacts, row: RecordedRow | None) -> WorkloadFacts:
     """Return a service with the server that its requests were read from, how often that was scraped, and by which job."""
     if row is None or known.service is None or str(row["server"]) not in SERVERS:
         return known

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.diagnose.cluster_records import Row, number, pairs
+from trimtab.diagnose.cluster_records import number, pairs
 from trimtab.emit.manifests.asked_resources import (
     ASKED,
     DONE,
@@ -43,6 +43,7 @@ from trimtab.emit.manifests.scope import Scope, actions_in, clusters_of, facts_i
 from trimtab.emit.manifests.volcano_queues import of_volcano_queues
 from trimtab.emit.manifests.workload_patch import pool_selector
 from trimtab.plan.model import Plan, Precondition
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.schemas import DEVICES_OF_CLASS, UNKNOWN_SCOPES
 from trimtab.tables.workloads import cluster_of, local_name
 
@@ -86,7 +87,7 @@ def of_cluster_queues(asking: Sequence[AskedResources], standing: StandingQuotas
             yield Needed(what=words, askers=tuple(growing))
 
 
-def _names_of_classes(queue: str, rows: Sequence[Row]) -> dict[str, str]:
+def _names_of_classes(queue: str, rows: Sequence[RecordedRow]) -> dict[str, str]:
     """Return the resources as which a ClusterQueue counts claimed devices, by the names that ResourceQuotas give these."""
     return {
         f"{device_class}{DEVICES_OF_CLASS}": str(row["resource"])
@@ -107,7 +108,7 @@ def _as_kueue_counts(asker: AskedResources, names: Mapping[str, str]) -> AskedRe
     )
 
 
-def _borrowable(row: Row, rows: Sequence[Row]) -> float:
+def _borrowable(row: RecordedRow, rows: Sequence[RecordedRow]) -> float:
     """Return what a ClusterQueue can borrow of one flavor: what the others of its cohort leave, up to its own limit."""
     if not row["parent"]:
         return 0.0
@@ -218,7 +219,7 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
 def _in_cluster(standing: StandingQuotas, cluster: str) -> StandingQuotas:
     """Return what stands in one cluster, in its own names."""
 
-    def local(rows: Sequence[Row], named_by: str, columns: Sequence[str]) -> list[Row]:
+    def local(rows: Sequence[RecordedRow], named_by: str, columns: Sequence[str]) -> list[RecordedRow]:
         mine = [row for row in rows if cluster_of(str(row[named_by])) == cluster]
         return [{**row, **{name: local_name(str(row[name])) for name in columns if row[name]}} for row in mine]
 
@@ -273,14 +274,14 @@ def _doubt(scopes: str, askers: Sequence[AskedResources]) -> str:
     return ""
 
 
-def _raised(quota: Row, wanted: float) -> str:
+def _raised(quota: RecordedRow, wanted: float) -> str:
     """Return the command that raises a quota."""
     resource = str(quota["resource"])
     patch = {"spec": {"hard": {resource: quantity_words(resource, math.ceil(wanted - SLACK))}}}
     return kubectl_patch("resourcequota", str(quota["name"]), str(quota["namespace"]), patch)
 
 
-def _used(quota: Row, resource: str, standing: StandingQuotas) -> float:
+def _used(quota: RecordedRow, resource: str, standing: StandingQuotas) -> float:
     """Return what a quota is used by: as its status says, else by the pods that it counts."""
     if quota["used"] is not None:
         return number(quota["used"])
@@ -289,7 +290,7 @@ def _used(quota: Row, resource: str, standing: StandingQuotas) -> float:
     return summed(held).get(resource, 0.0)
 
 
-def _is_counted(pod: Row, namespace: str) -> bool:
+def _is_counted(pod: RecordedRow, namespace: str) -> bool:
     return pod["namespace"] == namespace and pod["phase"] not in DONE
 
 
@@ -300,12 +301,12 @@ def _resource(said: str) -> str:
     return _ONE_NAME.get(said, said)
 
 
-def counts(scopes: str, pod: Row) -> bool:
+def counts(scopes: str, pod: RecordedRow) -> bool:
     """Return whether a quota of such scopes (a cell of `resource_quotas`) counts a pod; where it cannot be known it may."""
     return not pod or all(_is_in(scope, pod) for scope in scopes.split("; ") if scope not in ("", UNKNOWN_SCOPES))
 
 
-def _is_in(scope: str, pod: Row) -> bool:
+def _is_in(scope: str, pod: RecordedRow) -> bool:
     name, _, rest = scope.partition(" ")
     operator, _, values = rest.partition(" ")
     match name:
@@ -332,6 +333,6 @@ def _is_in(scope: str, pod: Row) -> bool:
             return False
 
 
-def _is_best_effort(pod: Row) -> bool:
+def _is_best_effort(pod: RecordedRow) -> bool:
     """Return whether a pod asks for no CPU and no memory: GPUs do not count there (kubernetes.io, "Pod QoS classes")."""
     return all(pod.get(column) is None for column in ASKED.values())

@@ -299,7 +299,7 @@ def _by_hand(group: EmptiedGroup, before: int, after: int) -> str:
     minimum = (
         f"Lower the minimum of `{name}` from {before} to {after} first"
         if name
-        else "Nobody told which group these nodes are of (their labels were not collected): lower its minimum by "
+        else "It is not known which group these nodes belong to (their labels were not collected): lower its minimum by "
         f"{count} first, from {before} to {after} of what was seen"
     )
     if group.pool.provider in _ENDS:

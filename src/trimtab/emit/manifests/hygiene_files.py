@@ -121,7 +121,7 @@ def reaper(
         _binding(meta),
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"reap.py": SCRIPT}},
         _cron_job(meta, settings),
-        comment="Says hourly which notebooks are left open. Read its log for a week, tell their owners, then set DRY_RUN\n"
+        comment="Says hourly which notebooks are left open. Read its log for a week, inform their owners, then set DRY_RUN\n"
         "to 0. PROMETHEUS is assumed to be that of kube-prometheus-stack: set your own.",
     )
 
@@ -407,7 +407,7 @@ def moves_script(part: HygienePart, nodes: Sequence[NodeFacts]) -> str:
         ]
     else:
         lines += [
-            "# The cluster autoscaler gives empty nodes back by itself; where there is none, make the group smaller by",
+            "# The cluster autoscaler gives empty nodes back by itself; without one, make the group smaller by",
             f"# {len(names)}, naming these nodes.",
         ]
     return "\n".join(lines) + "\n"
@@ -513,7 +513,7 @@ def _what_to_do(row: HygienePart, paths: Mapping[str, Sequence[str]]) -> Iterato
         yield f"`{path}`"
     if row.kind in (_STRAY, _NO_TAINT, _NOTEBOOK):
         if not paths.get(row.subject) and row.kind == _STRAY:
-            yield "no patch: what runs its pods was not told; keep it off GPU nodes by node affinity in its own manifest"
+            yield "no patch: the owner of its pods is not known; keep it off GPU nodes by node affinity in its own manifest"
     elif row.kind == _OVER_ASKED:
         yield "no patch here: fewer GPUs for its pods are an action of the plan, where its targets allow them"
     elif row.kind == _SCATTERED and paths.get(row.subject):

@@ -18,7 +18,7 @@ from enum import Enum
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from trimtab.diagnose.cluster_records import Row, number
+from trimtab.diagnose.cluster_records import number
 from trimtab.emit.manifests.asked_resources import (
     SLACK,
     Amounts,
@@ -33,6 +33,7 @@ from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_files import gpu_ask
 from trimtab.emit.manifests.workload_patch import GpuAsk
 from trimtab.errors import InputError
+from trimtab.tables.arrow import RecordedRow
 
 
 class Container(BaseModel):
@@ -75,7 +76,7 @@ class Refusal:
     asked: float | None
 
 
-def with_defaults(containers: Sequence[Container], ranges: Sequence[Row]) -> tuple[Container, ...]:
+def with_defaults(containers: Sequence[Container], ranges: Sequence[RecordedRow]) -> tuple[Container, ...]:
     """Return containers with what the LimitRanges of their namespace give those that state none of a resource."""
     found = tuple(containers)
     for row in ranges:
@@ -84,7 +85,7 @@ def with_defaults(containers: Sequence[Container], ranges: Sequence[Row]) -> tup
     return found
 
 
-def _with_default(container: Container, row: Row) -> Container:
+def _with_default(container: Container, row: RecordedRow) -> Container:
     resource = str(row["resource"])
     limits, requests = dict(container.limits), dict(container.requests)
     for amounts, default in ((limits, row["default_limit"]), (requests, row["default_request"])):
@@ -93,7 +94,7 @@ def _with_default(container: Container, row: Row) -> Container:
     return container.model_copy(update={"limits": limits, "requests": requests})
 
 
-def refusals(containers: Sequence[Container], row: Row) -> Iterator[Refusal]:
+def refusals(containers: Sequence[Container], row: RecordedRow) -> Iterator[Refusal]:
     """Yield the bounds of a row of `limit_ranges` that a pod with such containers breaks, defaults included."""
     resource = str(row["resource"])
     if row["type"] == "Pod":
@@ -108,7 +109,7 @@ def refusals(containers: Sequence[Container], row: Row) -> Iterator[Refusal]:
         yield from _broken(requests.get(resource), limits.get(resource), row)
 
 
-def _broken(request: float | None, limit: float | None, row: Row) -> Iterator[Refusal]:
+def _broken(request: float | None, limit: float | None, row: RecordedRow) -> Iterator[Refusal]:
     stated = [amount for amount in (request, limit) if amount is not None]
     lowest, highest = min(stated, default=None), max(stated, default=None)
     least, most, ratio = row["min"], row["max"], row["max_ratio"]
@@ -164,9 +165,9 @@ class _NewPod:
         return self.judged is None or resource in self.judged
 
 
-def of_limit_ranges(asking: Sequence[AskedResources], ranges: Sequence[Row], scope: Scope) -> Iterator[Needed]:
+def of_limit_ranges(asking: Sequence[AskedResources], ranges: Sequence[RecordedRow], scope: Scope) -> Iterator[Needed]:
     """Yield what must be changed in LimitRanges before new pods of the plan are let in as the plan wants them."""
-    by_namespace: dict[str, list[Row]] = defaultdict(list)
+    by_namespace: dict[str, list[RecordedRow]] = defaultdict(list)
     for row in ranges:
         by_namespace[str(row["namespace"])].append(row)
     pods = [_new_pod(asker, scope) for asker in asking if namespace_of(asker.placed.name) in by_namespace]
@@ -214,7 +215,7 @@ def _changed(containers: Sequence[Container], resource: str, ask: GpuAsk) -> tup
     )
 
 
-def _given(pods: Sequence[_NewPod], row: Row, before: Sequence[Row]) -> Iterator[Needed]:
+def _given(pods: Sequence[_NewPod], row: RecordedRow, before: Sequence[RecordedRow]) -> Iterator[Needed]:
     """Yield what an item gives containers that the plan does not want: GPUs, or a limit of CPU or memory."""
     resource, amount = str(row["resource"]), row["default_limit"]
     if "/" in resource and amount is None:
@@ -245,13 +246,13 @@ def _lacks(containers: Sequence[Container], resource: str) -> bool:
     return any(resource not in container.limits for container in containers)
 
 
-def _giving_none(row: Row) -> Row:
+def _giving_none(row: RecordedRow) -> RecordedRow:
     """Return an item as it is once it gives no GPUs to containers that ask for none."""
     given = [name for name in ("default_limit", "default_request") if row[name] is not None]
     return {**row, **dict.fromkeys(given, 0.0)} if "/" in str(row["resource"]) else row
 
 
-def _refused(pods: Sequence[_NewPod], row: Row, rows: Sequence[Row]) -> Iterator[Needed]:
+def _refused(pods: Sequence[_NewPod], row: RecordedRow, rows: Sequence[RecordedRow]) -> Iterator[Needed]:
     """Yield each bound of an item that new pods break, with the change that lets all of them in."""
     broken: dict[LimitBound, list[tuple[_NewPod, float | None]]] = defaultdict(list)
     for pod in pods:
@@ -303,11 +304,11 @@ def _bound_words(resource: str, bound: LimitBound, amount: float) -> str:
     return f"{amount:g}" if bound is LimitBound.RATIO else _said(resource, amount)
 
 
-def _judged(row: Row) -> str:
+def _judged(row: RecordedRow) -> str:
     return "pod" if row["type"] == "Pod" else "container"
 
 
-def _where(row: Row) -> str:
+def _where(row: RecordedRow) -> str:
     return f"of a {_judged(row)} in LimitRange {row['name']} of namespace {row['namespace']}"
 
 
@@ -315,16 +316,16 @@ def _said(resource: str, amount: float) -> str:
     return f"{amount:,.6g} GiB" if resource == "memory" else f"{amount:,.6g}" + (" cores" if resource == "cpu" else "")
 
 
-def _path(row: Row, name: str) -> str:
+def _path(row: RecordedRow, name: str) -> str:
     return f"/spec/limits/{row['place']}/{name}/{str(row['resource']).replace('~', '~0').replace('/', '~1')}"
 
 
-def _without_default(row: Row) -> list[Mapping[str, object]]:
+def _without_default(row: RecordedRow) -> list[Mapping[str, object]]:
     """Return the operations by which an item gives none of its resource: 0, since without a default its maximum is one."""
     return [{"op": "add", "path": _path(row, name), "value": "0"} for name in ("default", "defaultRequest")]
 
 
-def _command(row: Row, change: Sequence[Mapping[str, object]]) -> str:
+def _command(row: RecordedRow, change: Sequence[Mapping[str, object]]) -> str:
     """Return the command that changes an item if it still stands where it stood; one that edits where that is unknown."""
     if row["place"] is None:
         return f"kubectl edit limitrange {shlex.quote(str(row['name']))} -n {shlex.quote(str(row['namespace']))}"

@@ -253,7 +253,7 @@ _STEPS: Mapping[ApplyStage, str] = {
     ApplyStage.MEASURE: """Wait until `trimtab:demand_replicas` is there for every service \
 and looks like its load: a rule that no Prometheus selects raises no alert either.""",
     ApplyStage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own \
-manifest, then see that it took: a patch that matches nothing is passed over without a word.
+manifest, then see that it took: a patch that matches nothing is skipped silently.
 
 ```sh
 kubectl kustomize . | grep trimtab.dev/action    # must print a line for each workload that was listed

@@ -198,7 +198,7 @@ def start_page(action: Action, subject: str, effect: ShortenStart, placed: Place
 
 1. Let one replica start on a new node.{first}
 2. From its place on the node (`PodScheduled`) to `Ready` it must take at most {effect.start_s:.0f} s.
-3. Only then apply its autoscaler, which counts on that: before, replicas would come too late.
+3. Only then apply its autoscaler, which relies on that: before, replicas would come too late.
 
 Undo: {action.rollback}.
 """

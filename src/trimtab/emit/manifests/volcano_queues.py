@@ -25,7 +25,7 @@ import math
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from trimtab.diagnose.cluster_records import Row, number
+from trimtab.diagnose.cluster_records import number
 from trimtab.emit.manifests.asked_resources import (
     SLACK,
     AskedResources,
@@ -39,6 +39,7 @@ from trimtab.emit.manifests.asked_resources import (
     queue_of,
 )
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE
+from trimtab.tables.arrow import RecordedRow
 
 _KIND, _ROOT = "Queue", "root"
 
@@ -66,7 +67,7 @@ def of_volcano_queues(
 
 def _of_resource(
     resource: str,
-    stated: Mapping[str, Row],
+    stated: Mapping[str, RecordedRow],
     above: Mapping[str, str],
     growing: Mapping[str, Sequence[AskedResources]],
     boards: float | None,
@@ -107,14 +108,14 @@ def _of_cluster(
     yield Needed(
         what=f"have {amount_words(resource, needed)} {resource} in the cluster ({has}), or lower the guarantees of Volcano's "
         f"queues ({_guarantee_words(resource, guarantees)}), which Queue {name} may not use: "
-        f"{who}, and Volcano keeps the rest waiting (its queues are flat as far as they tell; with enableHierarchy these "
+        f"{who}, and Volcano keeps the rest waiting (its queues seem flat; with enableHierarchy these "
         "guarantees do not limit)",
         askers=tuple(more),
     )
 
 
 def _of_capability(
-    resource: str, name: str, who: str, row: Row | None, needed: float, more: Sequence[AskedResources]
+    resource: str, name: str, who: str, row: RecordedRow | None, needed: float, more: Sequence[AskedResources]
 ) -> Iterator[Needed]:
     """Yield that the capability of a queue must be raised."""
     if row is None or row["limit_gpus"] is None or needed <= number(row["limit_gpus"]) + SLACK:
@@ -129,18 +130,18 @@ def _of_capability(
     )
 
 
-def _wanted(row: Row | None, more: Sequence[AskedResources], resource: str) -> float:
+def _wanted(row: RecordedRow | None, more: Sequence[AskedResources], resource: str) -> float:
     """Return what the pods behind a queue may ask for at once."""
     return need(_used(row, more, resource), more, resource)
 
 
-def _used(row: Row | None, more: Sequence[AskedResources], resource: str) -> float:
+def _used(row: RecordedRow | None, more: Sequence[AskedResources], resource: str) -> float:
     """Return what is used of a queue; where it does not tell, at least what those that ask for more hold."""
     own = sum(asker.now.get(resource, 0.0) for asker in more)
     return own if row is None or row["used_gpus"] is None else number(row["used_gpus"])
 
 
-def _guarantee(row: Row | None) -> float:
+def _guarantee(row: RecordedRow | None) -> float:
     return 0.0 if row is None or row["guaranteed_gpus"] is None else number(row["guaranteed_gpus"])
 
 

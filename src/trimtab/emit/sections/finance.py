@@ -303,7 +303,7 @@ def _certain(document: AuditDocument) -> Iterator[Words]:
         yield (
             strong("No committed rate known"),
             f": {dollars(rates.unjudged_usd_mo)} of the {dollars(rates.on_demand_usd_mo)} a month that machines on demand "
-            "cost. Whether a commitment pays for them is not known; a quote from the provider would tell.",
+            "cost. Whether a commitment pays for them is not known; a quote from the provider would show it.",
         )
     yield (
         strong("Prices"),

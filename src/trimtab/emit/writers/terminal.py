@@ -177,7 +177,7 @@ def _listed(words: Words, mark: str, screen: Screen) -> list[str]:
 
 def _table_lines(table: Table, screen: Screen) -> list[str]:
     """Lay out a head, then the rows, each group under its name, then the total."""
-    columns, rows = _with_bars(table, screen)
+    columns, rows = _with_bars(table)
     shown = [[brief_cell(cell) for cell in cells] for cells in rows]
     kept, widths, gap = _fitted(columns, shown, screen.width)
     columns = [columns[i] for i in kept]
@@ -195,7 +195,7 @@ def _table_lines(table: Table, screen: Screen) -> list[str]:
     return [*lines, *(write_lines(soft(words), screen) if words else [])]
 
 
-def _with_bars(table: Table, screen: Screen) -> tuple[list[TableColumn], list[tuple[Cell, ...]]]:
+def _with_bars(table: Table) -> tuple[list[TableColumn], list[tuple[Cell, ...]]]:
     """Return the columns and cells; where rows have bars, these are a last column, the last to go where it is narrow."""
     rows = [*table.rows, *([table.total] if table.total else [])]
     if all(row.bar_frac is None for row in rows) or not rows:

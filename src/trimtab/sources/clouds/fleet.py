@@ -207,7 +207,7 @@ def _with_power(
         reading.counts["GPUs without activity, and without power and a known limit to stand in"] += 1
         return _BASIS, columns
     shares = {f"gpu_util_{part}": np.clip(reading.of(device, power) / limit_w, 0.0, 1.0) for part, power in _POWER}
-    reading.counts["GPUs judged by power over the board's limit, because no activity is told"] += 1
+    reading.counts["GPUs judged by power over the board's limit, because no activity is reported"] += 1
     return _POWER_BASIS, {**columns, **shares}
 
 
@@ -216,12 +216,12 @@ def _meta(reading: CloudReading, usage: pa.Table) -> BundleMeta:
     notes = list(reading.notes)
     if machines:
         notes.append(
-            f"who held a GPU is not told of {machines} machine(s): each group of machines stands as one workload; a cluster "
+            f"who held a GPU is not known for {machines} machine(s): each group of machines stands as one workload; a cluster "
             "knows more (trimtab collect -p URL --context NAME)"
         )
     missing = [share for share in SHARES if usage[f"{share}_mean"].null_count == usage.num_rows]
     if missing:
-        notes.append(f"not told: {', '.join(missing)}; what they would show is missing, not 0")
+        notes.append(f"not reported: {', '.join(missing)}; what they would show is missing, not 0")
     return BundleMeta(
         start=moment(reading.grid.start_s),
         end=moment(reading.grid.end_s),

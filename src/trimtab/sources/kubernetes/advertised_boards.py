@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trimtab.catalog import Catalog
-from trimtab.diagnose.cluster_records import Row, number, pairs
+from trimtab.diagnose.cluster_records import number, pairs
 from trimtab.sources.kubernetes.pods import shares_of_a_board
+from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.workloads import cluster_of
 
 _BOARD = "nvidia.com/gpu"
@@ -16,7 +17,7 @@ _PARTS = ("nvidia.com/mig-", "cloud.google.com/gke-gpu-partition-size")
 _SLACK = 1e-6
 
 
-def whole_boards(nodes: Sequence[Row], pods: Sequence[Row], catalog: Catalog) -> dict[str, float]:
+def whole_boards(nodes: Sequence[RecordedRow], pods: Sequence[RecordedRow], catalog: Catalog) -> dict[str, float]:
     """Return how many `nvidia.com/gpu` each cluster's nodes advertise, by cluster, from rows of `nodes` and `pods`.
 
     A cluster is left out where that is not known: boards of an unknown type, shared boards, or devices that pods claim, which
@@ -36,7 +37,7 @@ def whole_boards(nodes: Sequence[Row], pods: Sequence[Row], catalog: Catalog) ->
     return {cluster: boards for cluster, boards in found.items() if cluster not in unknown}
 
 
-def _tells_of_other_boards(pod: Row) -> bool:
+def _tells_of_other_boards(pod: RecordedRow) -> bool:
     """Return whether a pod shows that its nodes advertise other amounts than they have boards."""
     pieces = pod["gpu_pieces"]
     whole = pieces is None or abs(number(pieces) - number(pod["gpus"])) < _SLACK

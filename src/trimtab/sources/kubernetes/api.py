@@ -54,7 +54,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(kind="Node", plural="nodes", needed=True),
     Resource(kind="Pod", plural="pods", needed=True),
     Resource(kind="Namespace", plural="namespaces", cost="teams named on namespaces"),
-    Resource(kind="Event", plural="events", cost="notices that spot nodes were taken back, how long images took to pull"),
+    Resource(kind="Event", plural="events", cost="notices that spot nodes were interrupted, how long images took to pull"),
     Resource(kind="PersistentVolumeClaim", plural="persistentvolumeclaims", cost="volumes"),
     Resource(kind="ResourceQuota", plural="resourcequotas", cost="quotas of namespaces that would refuse a plan's pods"),
     Resource(kind="LimitRange", plural="limitranges", cost="bounds of namespaces that would refuse a plan's pods"),

@@ -101,7 +101,7 @@ def part_of_board(
     if memory and board_mib:
         part = memory / board_mib
     elif memory:
-        tally.count("pods that ask for MiB of boards whose memory is not told, taken as whole boards")
+        tally.count("pods that ask for MiB of boards whose memory is not known, counted as whole boards")
     elif percent:
         part = percent / _PERCENT
     return amounts.get(names.boards, _WHOLE) * min(max(part, compute / _PERCENT), _WHOLE)
@@ -110,7 +110,9 @@ def part_of_board(
 def boards_of_cores(cores: float, per_board: float | None, tally: Tally) -> float:
     """Return the chips' worth of NeuronCores; `per_board` is how many a chip of the node has, None where it does not tell."""
     if not per_board:
-        tally.count("pods that ask for NeuronCores on nodes that do not tell how many a chip has, taken as whole chips")
+        tally.count(
+            "pods that ask for NeuronCores on nodes that do not say how many a chip has, counted as whole chips"
+        )
         return cores
     return cores / per_board
 
@@ -280,7 +282,7 @@ def _summed(devices: Iterable[tuple[str, float, float]]) -> dict[str, tuple[floa
 def _part(used: tuple[float, float], board_mib: float | None, tally: Tally) -> float:
     memory, compute = used
     if board_mib is None and memory:
-        tally.count("parts of boards whose memory is not told, taken by their compute, else as whole boards")
+        tally.count("parts of boards whose memory is not known, counted by their compute, otherwise as whole boards")
         return min(compute / _PERCENT, _WHOLE) or _WHOLE
     return min(max(memory / board_mib if board_mib else 0.0, compute / _PERCENT), _WHOLE)
 

@@ -89,7 +89,7 @@ def image_pulls(objects: Objects, tally: Tally) -> dict[tuple[str, str], tuple[f
             pulled_gib = sum(sizes) if len(sizes) == len(pulls) else None
             found[namespace_and_name(pod)] = (sum(seconds for seconds, _ in pulls), pulled_gib)
         elif pulls:
-            tally.count("pods of which events tell some containers' image pulls and not all: not measured")
+            tally.count("pods with events for the image pulls of some containers and not all: not measured")
     return found
 
 

@@ -26,12 +26,13 @@ from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, 
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
 from trimtab.sources.kubernetes.owners import metric_label
 from trimtab.sources.prometheus.client import Floats, Prometheus
+from trimtab.tables.arrow import RecordedRow
 from trimtab.units import BYTES_PER_GIB, S_PER_HR
 
 UNKNOWN = "unknown"
 NO_TYPE = (
-    "nodes without an instance type (kube-state-metrics exports no node labels): --context or --kube-dump beside "
-    "--prometheus tells it"
+    "nodes without an instance type (kube-state-metrics exports no node labels): --context or --kube-dump with "
+    "--prometheus gives it"
 )
 NO_TYPE_LABEL = "nodes without the label node.kubernetes.io/instance-type"
 """As a snapshot tells it."""
@@ -268,8 +269,6 @@ def _latest(server: Prometheus, metric: str, grid: HourGrid, *matchers: str) -> 
     return found
 
 
-Row = Mapping[str, object]
-
 SPOT_TAINT = "trimtab.dev/spot"
 NODE_POOL_LABELS = ("karpenter.sh/nodepool", "karpenter_sh_nodepool")
 """As Kubernetes spells it, and as kube-state-metrics does."""
@@ -280,7 +279,7 @@ INTERRUPTIONS = frozenset({"SpotInterrupted", "SpotInterruption", "PreemptSchedu
 
 
 def spot_event_rows(
-    nodes: Iterable[Row], allocations: Iterable[Row], start: datetime, objects: Objects | None = None
+    nodes: Iterable[RecordedRow], allocations: Iterable[RecordedRow], start: datetime, objects: Objects | None = None
 ) -> list[dict[str, object]]:
     """Return the rows of `spot_events` over a window that begins at `start`, in order of time; the module says what counts."""
     nodes = [node for node in nodes if node["gpu_count"]]
@@ -305,36 +304,36 @@ def spot_event_rows(
     return sorted(rows, key=lambda row: (row["at"], str(row["instance_type"]), str(row["event"])))
 
 
-def _row(node: Row, at: datetime, event: str) -> dict[str, object]:
+def _row(node: RecordedRow, at: datetime, event: str) -> dict[str, object]:
     # on demand was taken after every zone had refused, so that this says nothing of one zone
     zone = None if event == "unavailable" else node.get("zone")
     place = {name: node[name] for name in ("provider", "instance_type", "region")}
     return {**place, "zone": zone, "at": at, "event": event, "notice_s": None, "spot_usd_hr": None}
 
 
-def _is_spot(node: Row) -> bool:
+def _is_spot(node: RecordedRow) -> bool:
     return node["capacity_type"] == CapacityType.SPOT.value
 
 
-def _pool(node: Row) -> tuple[object, ...]:
+def _pool(node: RecordedRow) -> tuple[object, ...]:
     """Return a node's NodePool, type and region."""
     labels = _labels_of(node, "labels")
     node_pool = next((labels[name] for name in NODE_POOL_LABELS if labels.get(name)), None)
     return (node_pool, node["instance_type"], node["region"])
 
 
-def _labels_of(node: Row, name: str) -> Mapping[str, str]:
+def _labels_of(node: RecordedRow, name: str) -> Mapping[str, str]:
     found = node.get(name)
     return found if isinstance(found, Mapping) else dict(found) if isinstance(found, list) else {}
 
 
-def _stands_in_for_spot(node: Row, pools: set[tuple[object, ...]]) -> bool:
+def _stands_in_for_spot(node: RecordedRow, pools: set[tuple[object, ...]]) -> bool:
     if node["capacity_type"] != CapacityType.ON_DEMAND.value:
         return False
     return SPOT_TAINT in _labels_of(node, "taints") or (bool(_pool(node)[0]) and _pool(node) in pools)
 
 
-def _last_held(allocations: Iterable[Row]) -> dict[str, list[datetime | None]]:
+def _last_held(allocations: Iterable[RecordedRow]) -> dict[str, list[datetime | None]]:
     """Return the ends of all holdings of each node; None is one whose end was not observed."""
     found: dict[str, list[datetime | None]] = defaultdict(list)
     for row in allocations:
@@ -348,7 +347,7 @@ def _held_to_the_end(ends: Sequence[datetime | None], begins: datetime, gone: da
     return any(end is None or (begins < end and abs(gone - end) < DRAINED) for end in ends)
 
 
-def _interruptions(objects: Objects, nodes: Mapping[str, Row]) -> dict[str, datetime]:
+def _interruptions(objects: Objects, nodes: Mapping[str, RecordedRow]) -> dict[str, datetime]:
     """Return when a Kubernetes event said that a node was interrupted: the first such event of each node that is known."""
     found: dict[str, datetime] = {}
     for event in objects.of("Event"):

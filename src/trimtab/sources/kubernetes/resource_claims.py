@@ -280,7 +280,7 @@ class ResourceClaims:
             since = _since(claim)
             for pod in sorted(self.users.get((namespace, name), ())):
                 if (namespace, pod) not in seen and since is not None and self._devices((namespace, name)):
-                    self.tally.count("pods that hold claimed GPUs and were not read: their claims tell of them")
+                    self.tally.count("pods that hold claimed GPUs and were not read: known by their claims")
                     devices = self._devices((namespace, name))
                     yield UnseenHolder(namespace=namespace, pod=pod, since=since, devices=devices)
 

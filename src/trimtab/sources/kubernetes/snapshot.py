@@ -64,7 +64,7 @@ _ROUNDING = 1e-9
 _STALE_COUNT = (
     "nodes whose kubelet reports more GPUs than their label nvidia.com/gpu.count says: counted as the kubelet does"
 )
-_BY_TYPE = "nodes whose claimed GPUs no ResourceSlice tells, counted by their type: add resourceslices to the dump"
+_BY_TYPE = "nodes whose claimed GPUs are in no ResourceSlice, counted by their type: add resourceslices to the dump"
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -91,8 +91,8 @@ def heartbeats_note(objects: Objects, newest: datetime) -> tuple[str, ...]:
     if any(moment_at(item, "lastHeartbeatTime") is not None for item in conditions):
         return ()
     return (
-        f"no node of the dump tells a heartbeat: the window ends at {newest:%Y-%m-%d %H:%M} UTC, the newest moment that "
-        "anything in it tells; say when it was made with --to",
+        f"no node of the dump has a heartbeat: the window ends at {newest:%Y-%m-%d %H:%M} UTC, the newest "
+        "timestamp in it; say with --to when it was made",
     )
 
 

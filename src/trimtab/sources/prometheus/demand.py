@@ -100,7 +100,7 @@ def collect_demand(
             tables.append(rows)
         if not service.metrics.times_requests:
             tally.count(
-                f"services of which {service.metrics.title} tells no latencies: judged by GPU activity, no latency target "
+                f"services of which {service.metrics.title} exports no latencies: judged by GPU activity, no latency target "
                 "can be checked"
             )
     return pa.concat_tables(tables) if tables else empty_table("demand", None)

@@ -213,21 +213,21 @@ def _links(facts: ServerFacts) -> DoctorFinding:
         what="PCIe",
         status=FindingStatus.WEAK,
         detail="not exported",
-        cost="whether a workload waits for transfers is not told",
+        cost="whether a workload waits for transfers is unknown",
         fix="add to dcgm-exporter's counters file (-f counters.csv): DCGM_FI_PROF_PCIE_RX_BYTES, gauge, Bytes received a "
         "second.; DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Bytes sent a second.",
     )
 
 
-_BUSY_ONLY = "how hard a busy board works is not told, so that over-provisioning is understated"
+_BUSY_ONLY = "how hard a busy board works is not known, so over-provisioning is understated"
 _UNMOVED = (
     "programs are compiled for them, so that nothing is moved on or off them: idle boards, copies and hours are judged"
 )
 _MAKER_COSTS = {
     "AMD's device-metrics-exporter": _BUSY_ONLY,
-    "AWS's neuron-monitor": "chips are told only while a program runs on them, without pod and memory: who holds them is "
+    "AWS's neuron-monitor": "chips are reported only while a program runs on them, without pod and memory: who holds them is "
     f"known by requests; {_BUSY_ONLY}; {_UNMOVED}",
-    "GKE's TPU device plugin": f"busy time and memory are told while a pod's runtime answers on port 8431; {_UNMOVED}",
+    "GKE's TPU device plugin": f"busy time and memory are reported while a pod's runtime answers on port 8431; {_UNMOVED}",
     "Intel's exporters": _BUSY_ONLY,
 }
 
@@ -240,7 +240,7 @@ def _other_makers(facts: ServerFacts) -> Iterator[DoctorFinding]:
             status=FindingStatus.WEAK,
             detail="readings are there",
             cost=_MAKER_COSTS[name],
-            fix="scrape kube-state-metrics beside it: what pods ask for tells who holds which boards",
+            fix="scrape kube-state-metrics too: the requests of pods show who holds which boards",
         )
 
 
@@ -292,12 +292,12 @@ def _shared(facts: ServerFacts) -> Iterator[DoctorFinding]:
         return
     what, detail = "shared GPUs", f"{facts.sharing_nodes} node(s) advertise each board several times"
     if facts.pods_apart:
-        yield DoctorFinding(what=what, status=FindingStatus.OK, detail=f"{detail}; each pod's use is told apart")
+        yield DoctorFinding(what=what, status=FindingStatus.OK, detail=f"{detail}; the use of each pod is known")
         return
     yield DoctorFinding(
         what=what,
         status=FindingStatus.WEAK,
-        detail=f"{detail}; the use of their pods is not told apart",
+        detail=f"{detail}; the use of their pods cannot be separated",
         cost="every pod on a board is judged by what all of them did: one that does nothing beside a busy one looks busy",
         fix="run dcgm-exporter 4.5.3 or later with --kubernetes-virtual-gpus (KUBERNETES_VIRTUAL_GPUS=true) and hostPID: true, "
         "which gives GPU_UTIL and FB_USED of each pod",

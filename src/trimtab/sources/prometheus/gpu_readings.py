@@ -294,7 +294,7 @@ def count_disagreements(server: Prometheus, metric: ExportedMetric, scale: Scale
     looks: dict[str, list[float]] = {}
     for series in server.range(query, *grid.looks(_LOOK_EVERY_HR)):
         looks.setdefault(series.labels.get(board, ""), []).extend((series.values * scale.usual >= _APART_FRAC).tolist())
-    reason = "GPUs of which two exporters tell shares 10 points apart or more, taken as their mean"
+    reason = "GPUs for which two exporters report shares 10 points or more apart, counted as their mean"
     tally.count(f"{metric.name}: {reason}", sum(2 * sum(apart) >= len(apart) for apart in looks.values()))
 
 
