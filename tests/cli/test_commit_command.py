@@ -100,11 +100,11 @@ def test_commitments_held_are_judged_and_not_bought_again(run, tmp_path):
     assert sum(row["buy_nodes"] for row in document["steps"]) == 3
 
 
-def test_all_faults_of_the_file_of_commitments_are_told_at_once(run, tmp_path):
+def test_all_faults_of_the_file_of_commitments_are_told_at_once(run, small_bundle, tmp_path):
     held = tmp_path / "held.csv"
     held.write_text(OWNED.replace(",3,1,0,", ",0,1,0,") + OWNED.splitlines()[1].replace("2027-01-01", "soon") + "\n")
 
-    code, _, err = run("--owned", str(held))
+    code, _, err = run("--owned", str(held), fleet=small_bundle)
 
     assert code == 1
     assert "2 faults" in err
@@ -122,8 +122,8 @@ def test_the_return_table_takes_stated_nodes_and_hours(run):
     assert row["break_even_mo"] == ""
 
 
-def test_markdown_has_a_heading_for_each_part(run):
-    _, out, _ = run("-o", "markdown")
+def test_markdown_has_a_heading_for_each_part(run, small_bundle):
+    _, out, _ = run("-o", "markdown", fleet=small_bundle)
 
     assert "## What to buy, and when" in out
     assert "| pool |" in out
@@ -165,14 +165,14 @@ def test_after_the_plan_less_is_left_to_commit_to(run, small_bundle):
     assert 0 < dearest(after) < dearest(before)
 
 
-def test_a_clouds_own_list_of_what_is_held_is_read_and_its_spend_named(tmp_path, run):
+def test_a_clouds_own_list_of_what_is_held_is_read_and_its_spend_named(tmp_path, run, small_bundle):
     plan = {"savingsPlanId": "sp-1", "savingsPlanType": "Compute", "commitment": "12.5", "state": "active"}
     path = tmp_path / "held.json"
     path.write_text(
         json.dumps({"savingsPlans": [{**plan, "start": "2026-01-01T00:00:00Z", "end": "2029-01-01T00:00:00Z"}]})
     )
 
-    code, out, _ = run("-q", "--owned", str(path))
+    code, out, _ = run("-q", "--owned", str(path), fleet=small_bundle)
 
     assert code == 0
     assert "sp-1 (Compute): 12.5000 USD an hour of spend until 2029-01-01" in " ".join(out.split())
@@ -215,20 +215,20 @@ def test_the_part_of_the_use_for_which_no_rate_is_known_is_said_to_be_unjudged(r
     assert "a month, could not be judged: no committed rate is known for it" in text
 
 
-def test_without_a_plans_rates_no_spend_is_advised(run):
-    _, out, _ = run("-o", "json")
+def test_without_a_plans_rates_no_spend_is_advised(run, small_bundle):
+    _, out, _ = run("-o", "json", fleet=small_bundle)
 
     assert json.loads(out)["plans"] == []
 
 
-def test_a_held_plan_whose_rates_are_given_is_judged(tmp_path, run, plan_rates):
+def test_a_held_plan_whose_rates_are_given_is_judged(tmp_path, run, small_bundle, plan_rates):
     held = {"savingsPlanId": "sp-1", "commitment": "12.5", "state": "active"}
     path = tmp_path / "held.json"
     path.write_text(
         json.dumps({"savingsPlans": [{**held, "start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}]})
     )
 
-    _, out, _ = run("--prices", plan_rates, "--owned", str(path), "-o", "json")
+    _, out, _ = run("--prices", plan_rates, "--owned", str(path), "-o", "json", fleet=small_bundle)
 
     (row,) = json.loads(out)["held_plans"]
     assert 0.9 < row["used_frac"] <= 1
