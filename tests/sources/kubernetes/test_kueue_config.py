@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimtab.sources.kubernetes.cluster_objects import queue_rows
-from trimtab.sources.kubernetes.kueue_config import device_class_mappings
+from trimtab.sources.kubernetes.cluster_objects import device_class_mappings, queue_rows
 from trimtab.sources.kubernetes.objects import Objects
 
 MAPPINGS = """

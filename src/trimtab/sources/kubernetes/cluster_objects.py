@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.sources.kubernetes.kueue_config import device_class_mappings
+from trimtab.errors import InputError
+from trimtab.inputs.documents import load_yaml_documents
 from trimtab.sources.kubernetes.objects import (
+    MANAGER_CONFIG,
     Object,
     Objects,
     at,
@@ -267,6 +269,39 @@ def _run(group: Object) -> str:
 
 def _name(item: Object) -> str:
     return f"{text(item, 'metadata', 'namespace')}/{text(item, 'metadata', 'name')}"
+
+
+_KUEUE_CONFIG_GROUP = "config.kueue.x-k8s.io/"
+
+
+def device_class_mappings(objects: Objects) -> Mapping[str, tuple[str, ...]]:
+    """Return the classes of devices by the resource whose quota in Kueue counts them; what cannot be read is counted.
+
+    They are the `deviceClassMappings` of Kueue's configuration: a ConfigMap's text (charts/kueue/templates/manager/
+    manager-config.yaml), found by its key and API group. A mapping with `sources` counts memory or another amount of devices
+    in place of their number; such a resource is left out.
+
+    Source: kubernetes-sigs/kueue at ff69552 (2026-08-22), apis/config/v1beta2/configuration_types.go (DeviceClassMapping),
+    pkg/dra/mapper.go, "Dynamic Resource Allocation".
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for config in objects.of("ConfigMap"):
+        where = f"ConfigMap {text(config, 'metadata', 'namespace')}/{text(config, 'metadata', 'name')}"
+        try:
+            documents = load_yaml_documents(text(config, "data", MANAGER_CONFIG), where=where)
+        except InputError:
+            objects.count("ConfigMaps of a controller whose configuration is no YAML")
+            continue
+        for document in documents:
+            if not text(document, "apiVersion").startswith(_KUEUE_CONFIG_GROUP):
+                continue
+            for counted in listed(document, "resources", "deviceClassMappings"):
+                name, classes = text(counted, "name"), texts(counted, "deviceClassNames")
+                if listed(counted, "sources"):
+                    objects.count("resources of Kueue that count an amount of devices, not their number: not judged")
+                elif name and classes:
+                    found[name] = (*found.get(name, ()), *classes)
+    return found
 
 
 def queue_rows(objects: Objects) -> list[Row]:
