@@ -1,5 +1,6 @@
 """Gathered periods keep the mean, and peaks stand alone where a quota binds."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from benchmarks.plan_fleets import generated
 
 from trimtab.plan.problem import KEEP
+from trimtab.plan.program.couplings.parts import TrackedPool
 from trimtab.plan.program.master import gather
 from trimtab.plan.program.table import OptionTable
 
@@ -40,3 +42,17 @@ def test_no_more_periods_are_made_than_memory_allows(monkeypatch):
     gathered = gather(table, table.use_of([KEEP] * 5), 100)
 
     assert {len(one.weight_hr) for one in gathered} == {500 // rows}
+
+
+def test_means_of_many_options_take_little_more_memory_than_they_are():
+    pool, hours = next(iter(generated(1, 1, hours=100).rates_micro_usd_hr)), 100
+    use, order = np.full(hours, 3600), np.arange(hours)
+    tracked = TrackedPool(pool=pool, rows=np.arange(40_000), seconds=(use,) * 40_000)
+
+    tracemalloc.start()
+    means = tracked.means(order, order, np.ones(hours))
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (means == 1.0).all()
+    assert most_bytes < 1.5 * means.nbytes

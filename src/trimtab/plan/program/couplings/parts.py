@@ -85,14 +85,17 @@ class TrackedPool:
             uses = np.array(self.seconds[at : at + _CHUNK]).take(order, axis=1)
             # whole seconds, summed exactly; where each period is one hour there is nothing to sum
             mean[at : at + _CHUNK] = uses if len(first) == len(order) else np.add.reduceat(uses, first, axis=1)
-        return mean / (weight_hr * S_PER_HR)
+        # in place: of a large fleet a second copy is half a gigabyte
+        mean /= weight_hr * S_PER_HR
+        return mean
 
     def peaks(self, order: IntArray, first: IntArray) -> FloatArray:
         """Return the most nodes (n, n_periods) in any hour; periods are runs of hours in `order`, beginning at `first`."""
         peak = np.empty((len(self.seconds), len(first)))
         for row, use in enumerate(self.seconds):
             peak[row] = np.maximum.reduceat(use[order], first)
-        return peak / S_PER_HR
+        peak /= S_PER_HR
+        return peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
