@@ -261,6 +261,19 @@ def test_a_slider_says_what_its_limit_saves(quiet, address):
         assert "saves $" in quiet.evaluate(words)
 
 
+def test_actions_of_the_proof_have_room_for_two_words_a_line_on_a_phone(quiet, address):
+    quiet.screen(*PHONE, phone=True)
+    quiet.open(f"{address}/audits/1/proof")
+
+    widths = quiet.evaluate("""
+      [...document.querySelectorAll('main td')].filter((cell) => cell.textContent.startsWith('Release idle nodes:'))
+        .map((cell) => cell.clientWidth)
+    """)
+
+    assert widths
+    assert min(widths) > 140
+
+
 def test_pages_are_dark_where_the_screen_is(quiet, address):
     quiet.screen(*DESK, dark=True)
     quiet.open(f"{address}/audits/1")

@@ -258,7 +258,7 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
         ("Quotas", "quota", "text", "p5.48xlarge=16"),
         ("Other regions", "region", "text", "us-west-2"),
         ("Other clouds", "cloud", "text", "gcp"),
-        ("A new node starts in, seconds", "node_start", "number", "40"),
+        ("Node start, seconds", "node_start", "number", "40"),
     )
     inputs = (
         tag(

@@ -145,7 +145,7 @@ def _actions(document: AuditDocument) -> Table:
             TableColumn(title="predicted", right=True),
             TableColumn(title="replayed", right=True),
             TableColumn(title="difference", right=True, optional=1),
-            TableColumn(title="80% interval"),
+            TableColumn(title="80% interval", wide_only=True),
         ),
         rows=tuple(_action_row(part, subjects.get(part.id, "")) for part in document.proof.actions),
         brief_rows=_BRIEF_ACTIONS,
