@@ -33,11 +33,11 @@ def knowing(name, **more):
 
 
 def kinds(emission, kind):
-    """All emitted objects of a kind."""
+    """All emitted objects of a kind; a file that does not name it is not parsed."""
     return [
         body
         for file in emission.files
-        if file.path.endswith(".yaml") and file.kind != "Helm values"
+        if file.path.endswith(".yaml") and file.kind != "Helm values" and f"kind: {kind}\n" in file.text
         for body in yaml.safe_load_all(file.text)
         if body["kind"] == kind
     ]

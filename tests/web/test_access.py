@@ -377,7 +377,16 @@ def test_the_token_stands_in_no_answer_and_in_no_log(guarded, caplog):
 
 
 def test_an_address_without_end_is_refused(client):
-    assert client.get("/audits/1/spend?q=" + "x" * 5000).status_code == 414
+    assert client.get("/audits/1/spend?q=" + "x" * 30_000).status_code == 414
+
+
+def test_values_as_long_as_the_description_allows_are_no_address_without_end(client):
+    longest = "\N{SLICE OF PIZZA}" * 400
+
+    answer = client.get("/api/audits/1/tables/workloads", params=dict.fromkeys(("q", "team"), longest))
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["rows"] == []
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ from trimtab.errors import UsageError
 COOKIE = "__Host-trimtab"
 LEAST_TOKEN = 32
 """Characters of a token at least: 128 bits as hexadecimal digits."""
-MOST_TARGET = 4096
-"""Bytes of a path with its query."""
+MOST_TARGET = 28_672
+"""Bytes of a path with its query. Two values of 400 characters take 9,600 as browsers write them, lists of actions more;
+with 4 KiB of other headers it is what the server reads of a request before its body."""
 MOST_FORM = 4096
 MOST_FAILED = 20
 """Wrong tokens a minute; then no one can log in for the rest of it."""
