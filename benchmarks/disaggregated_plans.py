@@ -311,8 +311,8 @@ def _service(seed: int, number: int) -> tuple[Drawn, FleetRows] | None:
     return None if rows is None else (drawn, rows)
 
 
-def row_of_seed(seed: int) -> Row:
-    """Plan, prove, write and read one fleet."""
+def row_of_seed(seed: int, lever: str = disaggregation.NAME) -> Row:
+    """Plan, prove, write and read one fleet, with a lever and without it."""
     drawn, rows = next(found for found in map(partial(_service, seed), count()) if found is not None)
     said = (
         f"{drawn.model} on {drawn.tensor} x {drawn.instance_type}, {drawn.input_tokens:,.0f} in, "
@@ -320,7 +320,7 @@ def row_of_seed(seed: int) -> Row:
         f"{drawn.rate_req_s:.1f}/s, ttft x{drawn.ttft_times:.1f}, tpot x{drawn.tpot_times:.1f}"
     )
     fleet = proved_fleet(str(seed), rows.bundle(), Settings(planning=PLANNING), MACHINES)
-    return compared(fleet, disaggregation.NAME, seed=seed, said=said)
+    return compared(fleet, lever, seed=seed, said=said)
 
 
 if __name__ == "__main__":

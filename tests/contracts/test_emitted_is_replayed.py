@@ -324,11 +324,13 @@ def test_random_fleets_meet_every_lever_of_a_workload():
         offered()
 
     # blocks are sold for newer machines than these, overflow takes a quota that is too small, a faster start pulls that were
-    # measured, and halves of a service a model and its tokens: they are met in tests/plan/test_block_options.py,
-    # tests/levers/test_overflow.py, test_faster_start.py and test_disaggregation.py
+    # measured, and halves or other replicas of a service a model and its tokens: they are met in
+    # tests/plan/test_block_options.py, tests/levers/test_overflow.py, test_faster_start.py, test_disaggregation.py and
+    # test_replica_gpus.py
     assert {lever.name for lever in BUILT_IN if lever.kinds} - met - {
         "capacity-block",
         "disaggregation",
+        "replica-gpus",
         "overflow",
         "faster-start",
     } == set()

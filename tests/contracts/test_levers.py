@@ -25,6 +25,7 @@ from trimtab.deployment.effects import (
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
+    SetReplicaGpus,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -76,6 +77,15 @@ def half(pool, gpu, gpus_per_node, gpus, replica_req_s, work):
     )  # fmt: skip
 
 
+def served(nodes, gpus, before):
+    """Replicas on another number of GPUs, with times at two loads."""
+    times = (tuple(0.1 * (1 + share) for share in TIME_SHARES), tuple(0.2 * (1 + share) for share in TIME_SHARES))
+    return SetReplicaGpus(
+        nodes=replace(nodes, speed=FASTER.scaled(0.5)), gpus=gpus, before=before, concurrency=64, replica_req_s=16.0,
+        today_req_s=4.0, loads=(0.1, 0.9), wait_s=times, token_s=(), answer_s=times,
+    )  # fmt: skip
+
+
 SAMPLES = {
     "right-size": (SERVICE, BIGGER),
     "relocation": (
@@ -92,6 +102,7 @@ SAMPLES = {
             speed=FASTER, work_speed=FASTER,
         ),
     ),
+    "replica-gpus": (SERVICE, served(BIGGER, 2, 1)),
     "gpu-count": (RUNS, SetGpuCount(gpus=1, before=8, pool=HERE, gpus_per_node=1)),
     "training-memory": (
         RUNS,

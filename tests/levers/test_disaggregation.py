@@ -20,6 +20,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import disaggregation
 from trimtab.levers.lever import LeverRequest
+from trimtab.levers.served_models import known_demand
 from trimtab.physics.disaggregated import KvTransfer
 from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import default_step_tokens, first_token_fit
@@ -37,9 +38,9 @@ from trimtab.replay.disaggregated import (
     together_pool,
 )
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+from trimtab.replay.outcomes.replica_law import law_of_times
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
-from trimtab.replay.outcomes.split_outcome import half_law
 from trimtab.review import read_objects
 from trimtab.review.deployments import proposed_deployments
 
@@ -192,7 +193,7 @@ def test_what_both_halves_use_is_added_up(ask, ways):
 
     used = []
     for half, there in zip((prefill, decode), place.halves, strict=True):
-        case = replace(ask.case, law=half_law(half), targets=unlimited)
+        case = replace(ask.case, law=law_of_times(half), targets=unlimited)
         used.append(service_outcome(case, there, ServiceReplays()).on_demand)
 
     assert sum(seconds.sum() for seconds in outcome.usage(place).values()) == sum(seconds.sum() for seconds in used)
@@ -221,7 +222,7 @@ def test_no_more_requests_are_in_time_than_either_half_lets_through(ask, ways):
 
 def test_requests_one_by_one_keep_what_the_plan_says_at_the_busiest(ask, fleet):
     """Another way to the same: all replicas of both pools, each request by itself, at the peak and at the low end of speed."""
-    split, known = planned(fleet), ask.once(disaggregation.demand_apart)
+    split, known = planned(fleet), ask.once(known_demand)
     slow = known.scale / split.speed.low
     queries = {role: replace(query_of(LONG_ANSWERS), gpu=ask.market.gpu(half.nodes.gpu), gpus=half.gpus, tensor=half.gpus)
                for role, half in split.halves.items()}  # fmt: skip
@@ -289,7 +290,7 @@ def test_it_is_not_offered_without_a_model_or_without_tokens(rows):
     rows.workloads[NAME] = named
 
     assert not list(disaggregation.LEVER.ways(AS_IT_IS, unnamed))
-    assert disaggregation.demand_apart(unnamed).startswith("its tokens are not known")
+    assert known_demand(unnamed).startswith("its tokens are not known")
 
 
 def test_it_is_not_offered_where_one_pool_is_predicted_to_cost_less():

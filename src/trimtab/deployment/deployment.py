@@ -16,6 +16,7 @@ from trimtab.deployment.effects import (
     SetBatchPolicy,
     SetGpuCount,
     SetPrecision,
+    SetReplicaGpus,
     SetTrainingMemory,
     ShortenStart,
     SplitServing,
@@ -39,6 +40,7 @@ class Deployment:
     overflow: OverflowTo | None = None
     sharing: UseSlots | None = None
     gpu_count: SetGpuCount | None = None
+    replica_gpus: SetReplicaGpus | None = None
     memory: SetTrainingMemory | None = None
     precision: SetPrecision | None = None
     split: SplitServing | None = None

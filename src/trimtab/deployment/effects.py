@@ -358,6 +358,49 @@ class ServingHalf:
         return f"{self.nodes.pool.instance_type} ({count}, {held})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplicaGpus:
+    """Serve a declared model with another number of GPUs a replica (tensor parallel), prompts and answers in one pool.
+
+    Times are those of a `ServingHalf`, of whole requests: by load, at the same shares of requests, their doubt being the
+    interval of `nodes.speed`, whose value is 1.
+    """
+
+    nodes: UseOffering
+    gpus: int
+    before: int
+    concurrency: int
+    """Requests in work at once, at most (vLLM's `--max-num-seqs`)."""
+    replica_req_s: float
+    """Mean requests a second that a replica serves at a load of 1."""
+    today_req_s: float
+    """The same of a replica of today."""
+    loads: tuple[float, ...]
+    wait_s: tuple[tuple[float, ...], ...]
+    token_s: tuple[tuple[float, ...], ...]
+    answer_s: tuple[tuple[float, ...], ...]
+
+    @property
+    def pool(self) -> Pool:
+        """Return the pool of its nodes."""
+        return self.nodes.pool
+
+    @property
+    def speed(self) -> Estimate:
+        """Return the speed beside its predicted one."""
+        return self.nodes.speed
+
+    @property
+    def times_today(self) -> float:
+        """Return how many times as many requests a replica serves as one of today."""
+        return self.replica_req_s / self.today_req_s
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        where = f"{self.nodes.pool.instance_type} ({self.nodes.gpus_per_node}x {self.nodes.gpu})"
+        return f"serve on {self.gpus} GPU{'s' if self.gpus != 1 else ''} a replica, not {self.before}, on {where}"
+
+
 PREFILL, DECODE = "prefill", "decode"
 """Roles of the two halves of a service, as llm-d and Dynamo call them."""
 
@@ -726,6 +769,7 @@ WorkloadEffect = (
     | Relocate
     | OverflowTo
     | SetGpuCount
+    | SetReplicaGpus
     | UseSlots
     | ShortenStart
     | Scaling

@@ -6,7 +6,7 @@ say where are weighed in a fixed order, whatever order they were stated in:
 1. home: the pool, node and GPUs that history had;
 2. a GPU count, on nodes that hold it;
 3. another offering, or that of a move elsewhere, which goes over it; only if its weights fit there as they will be stored;
-4. a memory plan of training, which names its own GPUs;
+4. a memory plan of training, or another number of GPUs a replica of a service, which names its own GPUs;
 5. slots of shared nodes, where they lie in the region that 1-4 lead to;
 6. nodes of another type behind those that 1-4 lead to, where it is for these that they were offered;
 7. how nodes are bought, where that is sold for the nodes that 1-5 lead to.
@@ -39,6 +39,7 @@ from trimtab.deployment.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetPrecision,
+    SetReplicaGpus,
     SetReplicaPolicy,
     SetSchedule,
     ShortenStart,
@@ -146,6 +147,8 @@ class Placement:
     """The same of the nodes behind them."""
     split: SplitServing | None = None
     """Prefill and decode on nodes of their own: its nodes are then those of decode, and `halves` says all."""
+    replica_gpus: SetReplicaGpus | None = None
+    """How a replica on another number of GPUs serves: its capacity and times are its own, and none that history had."""
     type_speeds: tuple[tuple[str, Estimate], ...] = ()
     """How fast runs that were on another type of GPU than usual are there, beside how fast they were; others have `speed`."""
 
@@ -279,6 +282,8 @@ class Placement:
         if self.batching is not None and curve is not None:
             return curve.most_req_s(self.batching.max_batch) * self.left_frac
         speed = self.speed.low if low else self.speed.value
+        if self.replica_gpus is not None:
+            return alone_req_s * self.replica_gpus.times_today * speed
         return alone_req_s * self.left_frac * (speed if faster_counts else min(speed, 1.0))
 
     def as_replayed(self) -> Placement:
@@ -294,8 +299,11 @@ class Placement:
             speed=_unsaid(self.speed),
             work_speed=_unsaid(self.work_speed),
             shared=None if self.shared is None else _turns(self.shared),
-            overflow=None if self.overflow is None else _unnamed(self.overflow),
+            overflow=None if self.overflow is None else _behind(self.overflow),
             split=None if self.split is None else _unplaced(self.split),
+            replica_gpus=None
+            if self.replica_gpus is None
+            else replace(self.replica_gpus, nodes=_unnamed(self.replica_gpus.nodes)),
             spot=None if self.spot is None else replace(self.spot, pool=_NO_POOL),
             hedge=None if self.hedge is None else replace(self.hedge, pool=_NO_POOL),
             blocks=None
@@ -353,23 +361,19 @@ def _turns(slots: UseSlots) -> UseSlots:
     )
 
 
-def _unnamed(overflow: OverflowTo) -> OverflowTo:
+def _behind(overflow: OverflowTo) -> OverflowTo:
     """Return the shape of nodes behind its own; how fast they are is part of the placement's speed."""
     further = UseOffering(pool=_NO_POOL, gpu="", gpus_per_node=overflow.further.gpus_per_node, speed=SAME_SPEED)
     return OverflowTo(pool=_NO_POOL, first_nodes=overflow.first_nodes, further=further)
 
 
+def _unnamed(nodes: UseOffering) -> UseOffering:
+    return UseOffering(pool=_NO_POOL, gpu="", gpus_per_node=nodes.gpus_per_node, speed=_unsaid(nodes.speed))
+
+
 def _unplaced(split: SplitServing) -> SplitServing:
     """Return both halves without names: which nodes hold them and what carries their caches is part of their times."""
-    prefill, decode = (
-        replace(
-            half,
-            nodes=UseOffering(
-                pool=_NO_POOL, gpu="", gpus_per_node=half.nodes.gpus_per_node, speed=_unsaid(half.nodes.speed)
-            ),
-        )
-        for half in (split.prefill, split.decode)
-    )
+    prefill, decode = (replace(half, nodes=_unnamed(half.nodes)) for half in (split.prefill, split.decode))
     return replace(split, prefill=prefill, decode=decode, model="", prompt_mb=0.0, link_gb_s=0.0, link="")
 
 
@@ -424,10 +428,14 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
             speed=memory.speed,
             work_speed=memory.speed,
         )
+    served = deployment.replica_gpus
+    if served is not None:
+        resized = ResizedPods(float(served.before), float(served.gpus))
+        ground = replace(_on_offering(ground, served.nodes), gpus=float(served.gpus), resized=resized)
     shared = _slots(ground.pool, deployment)
     if shared is not None:
         ground = _in_slots(shared)
-    leaves = offering is not None or shared is not None
+    leaves = offering is not None or shared is not None or served is not None
     overflow = None if shared is not None else _overflow(ground.pool, deployment)
     speed, work_speed = _in_format(ground, deployment.precision, there=leaves)
     if overflow is not None:
@@ -458,6 +466,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         scaling=deployment.scaling,
         holding=deployment.holding,
         leaves=leaves,
+        replica_gpus=served,
     )
 
 

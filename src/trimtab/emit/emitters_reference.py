@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
+    SetReplicaGpus,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -74,6 +75,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         "graph of NVIDIA Dynamo",
         UseSlots: "one NodePool for all that share, MIG layout or device plugin configuration by label; ConfigMap with those, "
         "NodeOverlay with the slots; kustomize Component that asks for them",
+        SetReplicaGpus: "NodePool; kustomize Component that sets `nvidia.com/gpu`, appends `--tensor-parallel-size` and "
+        "`--max-num-seqs`, and points the workload at it",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
         HedgeOnSpot: "NodePool with spot first and on-demand behind it, a second one on demand for the floor; kustomize "
         "Component that spreads the replicas over both and over zones",

@@ -243,12 +243,15 @@ def profile_here(ask: LeverRequest) -> BatchProfile | str:
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled.
 
-    None in time slices, nor on two types of GPU, whose memory may hold batches of different sizes.
+    None in time slices, on another number of GPUs than its batches were measured on, nor on two types of GPU, whose memory may
+    hold batches of different sizes.
     """
     profile = ask.once(profile_here)
     if isinstance(profile, str):
         return
     place = ask.evaluator.place(base)
+    if place.replica_gpus is not None:
+        return
     fitting = fitting_profile(ask.case, place, profile, ask.market)
     if fitting is None or place.overflow is not None or (place.shared is not None and place.shared.others):
         return

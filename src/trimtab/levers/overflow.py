@@ -53,7 +53,7 @@ def scarce_nodes(base: Deployment, ask: LeverRequest) -> ScarceNodes | None:
     """Return a place's own nodes where there are too few for all replicas that the targets need; None where there are not."""
     place = ask.evaluator.place(base)
     quota, owned = place.quota_nodes, ask.owned_nodes.get(place.pool, 0)
-    is_whole = not (base.sharing or base.precision or base.relocation) and place.nodes_per_pod == 1
+    is_whole = not (base.sharing or base.precision or base.relocation or base.replica_gpus) and place.nodes_per_pod == 1
     # activity is the mean over replicas of both types, which a rule on it would take for the load of either
     if (quota is None and not owned) or not is_whole or ask.workload.service is None:
         return None

@@ -26,6 +26,7 @@ from trimtab.levers import (
     quantization,
     relocation,
     replica_count,
+    replica_gpus,
     right_size,
     scale_to_zero,
     schedule,
@@ -39,6 +40,7 @@ from trimtab.tables.workloads import WorkloadKind
 ENTRY_POINTS = "trimtab.levers"
 BUILT_IN: tuple[Lever, ...] = (
     right_size.LEVER,
+    replica_gpus.LEVER,
     relocation.LEVER,
     sharing.LEVER,
     gpu_count.LEVER,

@@ -16,6 +16,7 @@ from trimtab.deployment.effects import (
     Relocate,
     SetCapacityType,
     SetPrecision,
+    SetReplicaGpus,
     SetTrainingMemory,
     SplitServing,
     UseOffering,
@@ -658,7 +659,14 @@ def _speed(drafted: DraftPlan, number: int) -> Estimate | None:
         for change in drafted.actions[number].changes
         if isinstance(
             change.effect,
-            UseOffering | Relocate | OverflowTo | UseSlots | SetPrecision | SetTrainingMemory | SplitServing,
+            UseOffering
+            | Relocate
+            | OverflowTo
+            | UseSlots
+            | SetPrecision
+            | SetTrainingMemory
+            | SetReplicaGpus
+            | SplitServing,
         )
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)

@@ -15,7 +15,7 @@ until they are sent, and transfers layer by layer, which overlap with the prompt
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -224,10 +224,23 @@ def decode_times(
 
     With what a first token takes besides the engine's steps. `requests` as for `prefill_times`.
     """
+    return _times_by_load(lambda closer: _answered(closer, pool), costs, requests, replica_req_s)
+
+
+def together_times(
+    pool: ServingPool, costs: FirstTokenCosts, requests: Requests, replica_req_s: float
+) -> TimesByLoad | None:
+    """Return how long requests take on one replica that computes prompts and answers in the same steps, as `decode_times`."""
+    return _times_by_load(lambda closer: replay_engine(closer, pool.limits, pool.times), costs, requests, replica_req_s)
+
+
+def _times_by_load(
+    served: Callable[[Requests], EngineReplay], costs: FirstTokenCosts, requests: Requests, replica_req_s: float
+) -> TimesByLoad | None:
     loads, wait_s, token_s, answer_s = [], [], [], []
     for load in LOADS:
         closer = requests._replace(arrival_s=requests.arrival_s / (load * replica_req_s))
-        answered = _answered(closer, pool)
+        answered = served(closer)
         if beyond_saturation(answered) or answered.refused.any():
             break
         first_s, whole_s = _answer_times(closer, answered, costs)

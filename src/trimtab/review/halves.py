@@ -16,7 +16,7 @@ from trimtab.levers import disaggregation
 from trimtab.levers.lever import LeverRequest
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.split_outcome import half_law
+from trimtab.replay.outcomes.replica_law import law_of_times
 from trimtab.review.manifests import DeclaredPods, Manifests
 from trimtab.review.placing import Proposed, pools_of, types_of
 from trimtab.review.pools import INSTANCE_TYPE_LABELS, NodePool
@@ -108,7 +108,7 @@ def _scaled(
         gpus_per_node=nodes.gpus_per_node,
         gpus_per_pod=float(half.gpus),
     )
-    law, there = half_law(half), Proposed()
+    law, there = law_of_times(half), Proposed()
     alone = replace(case, workload=workload, law=law)
     scale_replicas(part.pods, manifests.scalers.get(workload.name, []), part.pool, alone, law, manifests, there)
     found.findings += there.findings

@@ -113,6 +113,8 @@ class DeclaredPods:
     """The LocalQueue of Kueue that its pods wait in."""
     most_sequences: int | None = None
     """Requests that its server has in work at once, at most (vLLM's `--max-num-seqs`)."""
+    tensor: int | None = None
+    """GPUs that its server uses together (vLLM's `--tensor-parallel-size`); None where that is not stated."""
     queue_priority: str = ""
     """The WorkloadPriorityClass by which they stand in it; empty: they stand by their own class."""
 
@@ -142,6 +144,7 @@ class DeclaredPods:
             rollout=self.rollout or other.rollout,
             queue=self.queue or other.queue,
             most_sequences=other.most_sequences if self.most_sequences is None else self.most_sequences,
+            tensor=other.tensor if self.tensor is None else self.tensor,
             queue_priority=self.queue_priority or other.queue_priority,
         )
 
@@ -448,6 +451,7 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     # Kueue admits the Jobs that a CronJob makes, whose labels are those of its template (kubernetes-sigs/kueue,
     # site/static/examples/jobs/sample-cronjob.yaml)
     queued = object_at(body, "spec", "jobTemplate") if kind == "CronJob" else body
+    words = _words(template)
     return DeclaredPods(
         kind=kind,
         workload=workload,
@@ -473,7 +477,8 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
         ),
         alternatives=tuple(_alternatives(template)),
         labels=tuple(mapping(meta, "labels").items()),
-        most_sequences=_most_sequences(template),
+        most_sequences=_whole(words, _SEQUENCES),
+        tensor=_whole(words, _TENSOR),
         stays_put=any(text(meta, "annotations", key) == value for key, value in _STAYS_PUT.items()),
         rollout=rollout_of(kind, body),
         queue=text(queued, "metadata", "labels", QUEUE_LABEL),
@@ -481,16 +486,27 @@ def _pods(kind: str, workload: str, file: str, body: Object) -> DeclaredPods:
     )
 
 
-def _most_sequences(template: Object) -> int | None:
-    """Return what a pod's containers are started with as `--max-num-seqs`; None where they are not."""
-    for container in listed(template, "containers"):
-        words = [*texts(container, "command"), *texts(container, "args")]
-        for word, following in pairwise([*words, ""]):
-            flag, equals, value = word.partition("=")
-            said = value if equals else following
-            if flag == "--max-num-seqs" and said.isdigit():
-                return int(said)
-    return None
+_SEQUENCES, _TENSOR = frozenset({"--max-num-seqs"}), frozenset({"--tensor-parallel-size", "-tp"})
+
+
+def _words(template: Object) -> list[str]:
+    """Return what a pod's containers are started with."""
+    return [
+        word
+        for container in listed(template, "containers")
+        for word in (*texts(container, "command"), *texts(container, "args"))
+    ]
+
+
+def _whole(words: Sequence[str], flags: Container[str]) -> int | None:
+    """Return the whole number that the last of some flags states, which counts; None where none does."""
+    found = None
+    for word, following in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        said = value if equals else following
+        if flag in flags and said.isdigit():
+            found = int(said)
+    return found
 
 
 def _fills_nodes(template: Object, labels: Mapping[str, str]) -> bool:
@@ -654,6 +670,14 @@ def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
         return replace(pods, tolerations=tuple(_toleration(item) for item in listed(step, "value")))
     if not isinstance(value, int | str):
         return None
+    if path.endswith("/args/-"):
+        words = [str(value)]
+        sequences, tensor = _whole(words, _SEQUENCES), _whole(words, _TENSOR)
+        return replace(
+            pods,
+            most_sequences=pods.most_sequences if sequences is None else sequences,
+            tensor=pods.tensor if tensor is None else tensor,
+        )
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
     if path in ("/spec/replicas", "/spec/prefill/replicas"):
         return replace(pods, replicas=whole_number(value, where))

@@ -15,14 +15,23 @@ from enum import Enum
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetCapacityType, SetGpuCount, WorkloadEffect
+from trimtab.deployment.effects import (
+    BookBlocks,
+    HedgeOnSpot,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaGpus,
+    WorkloadEffect,
+)
 from trimtab.deployment.fitting import fitting_offerings
 from trimtab.emit.manifests.gpu_sharing import DEVICE_PLUGIN_CONFIG
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import RUN_KINDS, Workload
 from trimtab.fleet.reach import offerings_at_home
-from trimtab.levers import capacity_blocks, gpu_count, right_size, sharing, spot
+from trimtab.levers import capacity_blocks, gpu_count, replica_gpus, right_size, sharing, spot
+from trimtab.levers.lever import LeverRequest
 from trimtab.policies.blocks import MOST_NODES, BlockCalendar
+from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.review.karpenter import (
     NODE_POOL,
@@ -38,6 +47,7 @@ from trimtab.review.manifests import RUN_OBJECTS, DeclaredPods, Manifests
 from trimtab.review.node_groups import GROUP_NAME_LABELS, NODE_GROUP, together
 from trimtab.review.pools import CAPACITY_TYPE_LABEL, GPU, INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
 from trimtab.review.shares import MIG_SLICE, AskedShare, slot_of
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import DAYS_PER_WEEK, micro_usd, usd
 
 _WELL_KNOWN = (
@@ -334,6 +344,11 @@ def place_pods(
         if types
         else None
     )
+    number = _other_number(pods, offering, case, market, found)
+    if found.refused:
+        return
+    if number is not None:
+        share = None  # its own nodes hold as many replicas as there is room for, whoever else is on their pool
     if share is not None and offering is not None and _in_slots(share, offering, busy_frac, case, market, found):
         return
     if pods.parts and not types:
@@ -341,7 +356,9 @@ def place_pods(
         return
     if offering is not None:
         smaller = with_fewer_gpus(pods, workload, market)
-        if any(effect.pool == offering.pool for effect in smaller):
+        if number is not None:
+            found.changes.append((replica_gpus.NAME, number))
+        elif any(effect.pool == offering.pool for effect in smaller):
             pass  # fewer GPUs a run, on nodes of their own: that effect says where
         elif offering.pool != home.held_as(CapacityType.ON_DEMAND):
             fitting = fitting_offerings(workload, [offering], market, case.settings.assumptions)
@@ -367,6 +384,29 @@ def place_pods(
                 "ran on demand then",
                 "let the pool have on-demand too, or add a pool of less weight that has",
             )  # fmt: skip
+
+
+def _other_number(
+    pods: DeclaredPods, offering: Offering | None, case: Case, market: Market, found: Proposed
+) -> SetReplicaGpus | None:
+    """Return what a service's replicas do on another number of GPUs, where their server is told to use it; else None."""
+    workload = case.workload
+    held = round(workload.gpus_per_pod)
+    if workload.kind is not WorkloadKind.SERVING or pods.tensor in (None, held) or offering is None:
+        return None
+    if pods.tensor != pods.gpus:
+        found.stop(
+            workload.name, pods.files,
+            f"its server is started on {pods.tensor} GPUs (--tensor-parallel-size), and its pods ask for {pods.gpus or held}",
+            "let both say the same number",
+        )  # fmt: skip
+        return None
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=market)
+    stated = replica_gpus.stated_number(ask, offering.pool.instance_type, pods.gpus or held, pods.most_sequences)
+    if isinstance(stated, str):
+        found.refused = f"serves on {pods.gpus} GPUs a replica, not {held}, and that cannot be replayed: {stated}"
+        return None
+    return stated
 
 
 def _blocks(pool: NodePool, home: Pool, case: Case, market: Market, found: Proposed) -> None:

@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
+    SetReplicaGpus,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -108,6 +109,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             | OverflowTo()
             | UseSlots()
             | SetGpuCount()
+            | SetReplicaGpus()
             | SetReplicas()
             | SetCapacityType()
             | HedgeOnSpot()

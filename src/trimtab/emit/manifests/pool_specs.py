@@ -97,7 +97,8 @@ class PlacedWorkload:
         count as if they had not: under the plan, as it is proved, they start on nodes that are made for them. Where nodes are
         slower each lasts longer, so that more of them are there at once.
         """
-        together = math.ceil(self.known.pods_if_none_waited / min(1.0, self.place.speed.low))
+        times = 1.0 if self.place.replica_gpus is None else self.place.replica_gpus.times_today
+        together = math.ceil(self.known.pods_if_none_waited / min(1.0, times * self.place.speed.low))
         most = max(self.known.most_replicas, together)
         packed = math.ceil(most / self.place.pods_per_node)
         return max(_BURST * packed, most) * self.place.nodes_per_pod

@@ -22,7 +22,7 @@ from trimtab.emit.manifests.emission import (
     node_name,
     yaml_text,
 )
-from trimtab.emit.manifests.facts import SCALABLE, SERVING, kind_in_words, own_bounds
+from trimtab.emit.manifests.facts import SCALABLE, SERVING, WorkloadFacts, kind_in_words, own_bounds
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, layouts, sharing_configs, slot_resource
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, leaves_no_room, node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
@@ -32,6 +32,8 @@ from trimtab.emit.manifests.workload_patch import (
     HOSTNAME,
     POD_GRACE_S,
     RUNS,
+    SEQUENCES_FLAG,
+    TENSOR_FLAG,
     GpuAsk,
     claim_file,
     component,
@@ -78,8 +80,11 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             tight=tight,
             fills_nodes=placed.fills_nodes,
             claims=claims,
+            words=server_words(placed),
         )
         yield _component_file(placed, "", patch)
+        if placed.deployment.replica_gpus is not None:
+            yield from _withheld(placed, _LAST_WORD_COUNTS)
         for claim in claims:
             yield _beside(placed, claim_file(claim), claim.template)
         if replicas is not None and known.owner_kind in SERVING - SCALABLE:
@@ -99,6 +104,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
                 former_gpus=gpus,
                 fills_nodes=placed.fills_nodes,
                 claims=claims,
+                words=server_words(placed) and (f"{TENSOR_FLAG}={round(gpus)}",),
             )
             yield _component_file(placed, "", former, folder="rollback")
         if spec is not None:
@@ -160,13 +166,15 @@ def _by_hand(
         return f"{reason}, {selector}" if selector else reason
     claimed = _claims_by_hand(placed, change)
     several = asked is not None and not known.gpu_claims and len(known.gpu_containers) > 1
-    if patchable(known) and not several and claimed is None:
+    words = server_words(placed)
+    if patchable(known) and not several and claimed is None and not (words and _words_by_hand(known)):
         return None
     asks = [selector] if selector else []
     if change is not None:
         asks += [f"a ResourceClaimTemplate with {change}"]
     elif asked is not None and not known.gpu_claims:
         asks += [f"limits {asked}"]
+    asks += [f"what {' '.join(words)} says to vLLM"] if words else []
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
     asks += [_TOGETHER] if placed.fills_nodes else []
     if spec is not None and placed.runs_beside:
@@ -222,6 +230,10 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
         )
 
 
+_LAST_WORD_COUNTS = (
+    f"the patch appends {TENSOR_FLAG} and {SEQUENCES_FLAG} to its container's args, where the last one counts: where its words "
+    "are in `command`, or one line of a shell, set them there, or the server starts with as many GPUs as before and fails"
+)
 _KNATIVE_FLAGS = (
     "Knative refuses what says where pods go unless ConfigMap config-features in knative-serving has "
     "kubernetes.podspec-nodeselector, kubernetes.podspec-tolerations, kubernetes.podspec-affinity and "
@@ -279,8 +291,21 @@ def gpu_ask(placed: PlacedWorkload, nodes: PoolSpec | None = None) -> GpuAsk | N
         return GpuAsk(count=shared.slots)
     if shared is not None:
         return GpuAsk(resource=slot_resource(shared.shared), count=shared.slots) if shared.shared.is_cut else None
-    changes = placed.deployment.gpu_count is not None or placed.deployment.memory is not None
+    plan = placed.deployment
+    changes = plan.gpu_count is not None or plan.memory is not None or plan.replica_gpus is not None
     return GpuAsk(count=round(placed.place.gpus_per_pod)) if changes else None
+
+
+def server_words(placed: PlacedWorkload) -> tuple[str, ...]:
+    """Return what its server must be started with to use another number of GPUs; nothing where that stays as it is."""
+    served = placed.deployment.replica_gpus
+    return () if served is None else (f"{TENSOR_FLAG}={served.gpus}", f"{SEQUENCES_FLAG}={served.concurrency}")
+
+
+def _words_by_hand(known: WorkloadFacts) -> bool:
+    """Return whether no patch can tell a workload's server how many GPUs it has: it is not vLLM, or its words lie elsewhere."""
+    other = known.service is not None and known.service.signals.server != "vllm"
+    return other or known.owner_kind not in SCALABLE | {INFERENCE_SERVICE}
 
 
 def pool_files(scope: Scope) -> Iterator[Piece]:

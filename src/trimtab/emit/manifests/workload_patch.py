@@ -85,6 +85,8 @@ _REVISIONS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds -> the label that their pods bear in place of that of a ReplicaSet."""
 RUNS = frozenset({"Job", "CronJob"})
+TENSOR_FLAG, SEQUENCES_FLAG = "--tensor-parallel-size", "--max-num-seqs"
+"""What tells vLLM how many GPUs a replica has, and how many requests it may have in work."""
 _LOSSES_DO_NOT_COUNT: Mapping[str, Plain] = MappingProxyType(
     {
         "rules": [
@@ -129,10 +131,11 @@ def component(
     fills_nodes: bool = False,
     once: str = "",
     claims: Sequence[NewClaim] = (),
+    words: Sequence[str] = (),
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
 
-    `claims` are made from new templates, which lie beside it (`claim_file`).
+    `claims` are made from new templates, which lie beside it (`claim_file`). `words` go behind its container's args.
     `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `fills_nodes`: a new
     replica is to go to the node that holds most of them. `once`: what has to be so before it is applied; empty: nothing.
     """
@@ -142,6 +145,8 @@ def component(
         patches.append(_ray_patch({**kept, **pool_selector(nodes)}, [*_kept(known), *pool_tolerations(nodes)]))
     if asks is not None:
         patches.append(_gpu_patch(known, asks))
+    if words:
+        patches.append(_words_patch(known, words))
     if claims:
         patches.append(yaml.safe_dump(claim_steps(_pod_path(known), claims), sort_keys=False))
     if replicas is not None and known.owner_kind in SCALABLE:
@@ -181,13 +186,14 @@ def rollback_component(
     former_gpus: float = 1.0,
     fills_nodes: bool = False,
     claims: Sequence[NewClaim] = (),
+    words: Sequence[str] = (),
 ) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read.
 
     The label of the `nodes` that it was moved to is removed, so that it works on a manifest that was changed by hand too; so is
     the affinity by which it `fills_nodes`. The spread over zones stays: kustomize has no patch that removes it of every kind.
     `asks` is what its container was made to ask for in place of `former_gpus`; None: it asks for what it did. Of `claims` the
-    templates are named again that they were made from.
+    templates are named again that they were made from. `words` are what its server was started with.
     """
     body = _head(known, actions)
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
@@ -205,6 +211,8 @@ def rollback_component(
         patches.append(yaml.safe_dump(claim_steps(_pod_path(known), former), sort_keys=False))
     if asks is not None:
         patches.append(_former_gpu_patch(known, asks, former_gpus))
+    if words:
+        patches.append(_words_patch(known, words))
     first = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [first, *patches])
 
@@ -468,14 +476,26 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
     return yaml.safe_dump(steps, sort_keys=False)
 
 
-def _amounts(known: WorkloadFacts) -> list[str]:
-    """Return where the container that asks for GPUs states amounts, as JSON pointers."""
+def _words_patch(known: WorkloadFacts, words: Sequence[str]) -> str:
+    """Return the patch that puts words behind the args of the container that asks for GPUs: of a flag the last one counts."""
+    steps = [{"op": "add", "path": f"{_container(known)}/args/-", "value": word} for word in words]
+    return yaml.safe_dump(steps, sort_keys=False)
+
+
+def _container(known: WorkloadFacts) -> str:
+    """Return where the container lies that asks for GPUs, as a JSON pointer."""
+    if known.owner_kind == INFERENCE_SERVICE:
+        return "/spec/predictor/model"
     container = next(iter(known.gpu_containers), GpuContainer())
     # KServe adds containers to the one that an LLMInferenceService states: its place in the pod is another
     place = 0 if known.owner_kind == LLM_INFERENCE_SERVICE else container.place
-    resources = f"{_pod_path(known)}/containers/{place}/resources"
-    if known.owner_kind == INFERENCE_SERVICE:
-        resources = "/spec/predictor/model/resources"
+    return f"{_pod_path(known)}/containers/{place}"
+
+
+def _amounts(known: WorkloadFacts) -> list[str]:
+    """Return where the container that asks for GPUs states amounts, as JSON pointers."""
+    container = next(iter(known.gpu_containers), GpuContainer())
+    resources = f"{_container(known)}/resources"
     return [f"{resources}/{stated}" for stated in (("limits", "requests") if container.in_requests else ("limits",))]
 
 

@@ -49,6 +49,7 @@ PLAIN_LEVERS: Mapping[str, str] = MappingProxyType(
         "overflow": "Use the cheaper machines as far as there are any, and others only for what is left over",
         "quantization": "Run the model in a smaller form that needs fewer machines",
         "relocation": "Move the work to where machines cost less",
+        "replica-gpus": "Run each copy of a language model on another number of chips, where that costs less",
         "replica-count": "Run fewer copies of the service",
         "right-size": "Use a cheaper kind of machine that is good enough for the work",
         "scale-to-zero": "Turn the service off while it is not used",

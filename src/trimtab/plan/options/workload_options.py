@@ -38,7 +38,7 @@ VETOED = "no safer than a way that missed a target on unseen history"
 DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
 AT_LEAST = "not replayed: another costs no more than a lower bound of it"
-_WHERE = ("offering", "relocation", "overflow", "sharing", "gpu_count", "precision")
+_WHERE = ("offering", "relocation", "overflow", "sharing", "gpu_count", "replica_gpus", "precision")
 """What a deployment changes of where replicas run, and on what; all else stays as history had it."""
 _Where = TypeVar("_Where", Pool, SharedPool)
 

@@ -122,6 +122,9 @@ def _cost_at(ask: LeverRequest, way: Deployment, gpu_seconds: float, gain: float
     """Return what work of so many GPU-seconds at home costs at a place, with what going there costs in addition."""
     place, workload = ask.evaluator.place(way), ask.workload
     speed = max(place.speed.high, place.work_speed.high if gain > 1 else 0.0)
+    if place.replica_gpus is not None:
+        # what a GPU there does of the requests that one does today
+        speed *= place.replica_gpus.times_today * workload.gpus_per_pod / place.gpus_per_pod
     besides = own_micro_usd(workload, way, ask.market, ask.settings, ask.case.window.hours)
     if place.shared is not None:
         slot = place.shared

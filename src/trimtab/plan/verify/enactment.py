@@ -33,6 +33,7 @@ from trimtab.deployment.effects import (
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
+    SetReplicaGpus,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
@@ -113,6 +114,10 @@ def _of_workload(
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
         case BookBlocks():
             return _booked(effect, fleet)
+        case SetReplicaGpus(pool=pool, gpus=gpus):
+            if now is None or round(now.gpus_per_pod) != gpus:
+                return 0.0
+            return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
         case SetGpuCount(before=before):
             return float(now is not None and all(round(size.gpus) != before for size in now.pod_sizes))
         case SetReplicaPolicy():
@@ -258,7 +263,7 @@ def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Windo
     return float(np.clip(1 - nodes[~inside].mean() / usual, 0.0, 1.0))
 
 
-_PLACES = UseOffering | Relocate | UseSlots
+_PLACES = UseOffering | Relocate | UseSlots | SetReplicaGpus
 _PEAK_QUANTILE = 0.95
 _WORTH_USD_MO = 1.0
 

@@ -20,13 +20,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.deployment.effects import BatchForm, SetBatchPolicy, UseSlots
+from trimtab.deployment.effects import BatchForm, ServingHalf, SetBatchPolicy, SetReplicaGpus, UseSlots
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.activity import busiest_hour_frac
 from trimtab.fleet.service_law import LatencyByLoad, ServiceLaw
 from trimtab.fleet.targets import share_within
+from trimtab.fleet.token_work import TokenWork
 from trimtab.ledger.arrays import FloatArray
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, BatchCurve, left_frac, met_frac
+from trimtab.physics.disaggregated import TIME_SHARES
 from trimtab.provenance import Basis
 from trimtab.replay.compiled import compiled
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -39,6 +41,9 @@ LOADS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 BUCKETS = 96
 _SEED = 20261120
 _JUST_BELOW = 0.999
+_LEAST_S = 1e-4
+_Times = tuple[tuple[float, ...], ...]
+"""By load, at `TIME_SHARES` of the requests."""
 _TAIL_SDS = 2.0
 """At full load a batch is assumed to be this many standard deviations (of the logarithm) slower than the curve."""
 
@@ -192,17 +197,64 @@ def stream_latencies(arrival_s: FloatArray, work: FloatArray, run_s: FloatArray,
             who[soonest] = who[inside]
 
 
+def law_of_times(served: ServingHalf | SetReplicaGpus) -> ServiceLaw:
+    """Return the law of a replica whose times by load are predicted: none is promised beyond the last load.
+
+    A half of a service counts its own tokens; a replica that does all counts the work that the service's own law counts.
+    """
+    tokens = served.scaling.tokens if isinstance(served, ServingHalf) else None
+    return _law_of_times(served.replica_req_s, served.loads, served.wait_s, served.token_s, served.answer_s, tokens)
+
+
+@lru_cache(maxsize=512)
+def _law_of_times(
+    capacity_req_s: float,
+    loads: tuple[float, ...],
+    wait_s: _Times,
+    token_s: _Times,
+    answer_s: _Times,
+    tokens: TokenWork | None,
+) -> ServiceLaw:
+    # one law for all rules of a half: what it says of limits is kept by its identity
+    whole = _histograms(loads, answer_s)
+    return ServiceLaw(
+        capacity_req_s=capacity_req_s,
+        load=whole.load,
+        share=whole.share,
+        le_s=whole.le_s,
+        top_load=loads[-1],
+        basis=Basis.MODELLED,
+        because="predicted step times of the declared model, replayed at each load",
+        first_token=_histograms(loads, wait_s),
+        per_token=_histograms(loads, token_s) if token_s else None,
+        tokens=tokens or "its loads are of the requests that the service's own law counts",
+    )
+
+
+def _histograms(loads: tuple[float, ...], times_s: _Times) -> LatencyByLoad:
+    """Return times at shares of requests as histograms; those beyond the highest share are late, since no more is known."""
+    low, high = min(row[0] for row in times_s), max(row[-1] for row in times_s)
+    le_s = np.append(np.geomspace(max(low, _LEAST_S), max(high, 2 * _LEAST_S), BUCKETS), np.inf)
+    below = np.array([np.interp(le_s, row, TIME_SHARES, left=0.0) for row in times_s])
+    below[:, -1] = 1.0
+    # chance in the replays must not let a higher load answer sooner
+    below = np.minimum.accumulate(below, axis=0)
+    return LatencyByLoad(load=np.array(loads), share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
+
+
 def replica_law(law: ServiceLaw, place: Placement, *, low: bool = False) -> tuple[ServiceLaw, float]:
     """Return how a replica answers there, and the speed that its times are divided by; `low`: at the careful end.
 
-    A faster GPU answers sooner only where nothing beside it may be full first. A batching replica's law is made of its own
-    times there. Its capacity is `Placement.replica_req_s`, here as everywhere.
+    A faster GPU answers sooner only where nothing beside it may be full first. The law of a replica that batches, or has
+    another number of GPUs, is made of its own times there. Its capacity is `Placement.replica_req_s`, here as everywhere.
     """
     curve, speed = place.batch_curve(low=low), place.speed.low if low else place.speed.value
     if place.batching is not None and curve is not None:
         # batch times are those of this very place: no speed comes on top
         batches = BatchSpeed(curve=curve, spread=law.run_time_spread)
         law, speed = law_of_policy(place.batching, batches), 1.0
+    elif place.replica_gpus is not None:
+        law = law_of_times(place.replica_gpus)
     elif not law.faster_counts:
         speed = min(speed, 1.0)
     return contended_law(law, place.shared, low=low), speed

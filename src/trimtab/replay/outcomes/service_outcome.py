@@ -684,7 +684,8 @@ def service_model(
     capacity_req_s = place.replica_req_s(law.capacity_req_s, low=low, faster_counts=law.faster_counts)
     capacity_req_s *= case.stress.speed
     # a careful world is one in which the careful capacity is all there is
-    room = 1.0 if low or place.batching is not None else law.full_req_s / law.capacity_req_s
+    own_times = place.batching is not None or place.replica_gpus is not None
+    room = 1.0 if low or own_times else law.full_req_s / law.capacity_req_s
     return ServiceModel(
         capacity_req_s=capacity_req_s,
         full_req_s=capacity_req_s * room,
@@ -716,7 +717,8 @@ def service_model(
 def _one_by_one_spread(law: ServiceLaw, place: Placement, capacity_req_s: float) -> float | None:
     """Return how far times of requests scatter that a replica takes one at a time; None where a fluid says as much of them."""
     in_turn = law.tested is not None and law.tested.bound is Bound.ONE_BY_ONE
-    if not in_turn or place.batching is not None or place.shared is not None or capacity_req_s > 1 / SHORTEST_IN_TURN_S:
+    other_law = place.batching is not None or place.replica_gpus is not None or place.shared is not None
+    if not in_turn or other_law or capacity_req_s > 1 / SHORTEST_IN_TURN_S:
         return None
     return law.run_time_spread
 

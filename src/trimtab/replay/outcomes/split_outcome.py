@@ -14,31 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
 from trimtab.deployment.effects import DECODE, PREFILL, ServingHalf
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import Target
-from trimtab.fleet.service_law import LatencyByLoad, ServiceLaw
-from trimtab.fleet.token_work import TokenWork
 from trimtab.ledger.arrays import IntArray
 from trimtab.physics.disaggregated import TIME_SHARES
-from trimtab.provenance import Basis
 from trimtab.replay.outcomes.outcome import Attained, Case, Outcome
+from trimtab.replay.outcomes.replica_law import law_of_times
 from trimtab.replay.outcomes.service_outcome import JUDGED, outcome_under_stress, seconds_placed, service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric
 
-_BUCKETS = 96
 _LATE_FRAC = 0.1
 """Share of the misses that a target allows which decode may have of a limit that spans both halves; prefill has the others."""
 _ABOVE_TARGET = 1.25
 """Times the load that decode's rule aims at: replicas that are not there yet leave more to the others."""
-_LEAST_S = 1e-4
-_Times = tuple[tuple[float, ...], ...]
-"""By load, at `TIME_SHARES` of the requests."""
 
 
 def split_outcome(case: Case, place: Placement, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
@@ -105,12 +98,12 @@ def _parts(
     divided = [_divided(target, decode) for target in targets]
     return (
         (
-            replace(case, law=half_law(prefill), targets=tuple(early for early, _ in divided)),
+            replace(case, law=law_of_times(prefill), targets=tuple(early for early, _ in divided)),
             before,
             replays.of_part(PREFILL),
         ),
         (
-            replace(case, law=half_law(decode), targets=tuple(late for _, late in divided)),
+            replace(case, law=law_of_times(decode), targets=tuple(late for _, late in divided)),
             after,
             replays.of_part(DECODE),
         ),
@@ -158,45 +151,3 @@ def _together(case: Case, halves: Sequence[Outcome]) -> Outcome:
         gpus=gpus,
         stopped=before.stopped or after.stopped,
     )
-
-
-def half_law(half: ServingHalf) -> ServiceLaw:
-    """Return the law of a replica of a half: its capacity, and its times by load, none promised beyond the last."""
-    tokens = half.scaling.tokens
-    return _law(half.replica_req_s, half.loads, half.wait_s, half.token_s, half.answer_s, tokens)
-
-
-@lru_cache(maxsize=512)
-def _law(
-    capacity_req_s: float,
-    loads: tuple[float, ...],
-    wait_s: _Times,
-    token_s: _Times,
-    answer_s: _Times,
-    tokens: TokenWork | None,
-) -> ServiceLaw:
-    # one law for all rules of a half: what it says of limits is kept by its identity
-    whole = _by_load(loads, answer_s)
-    return ServiceLaw(
-        capacity_req_s=capacity_req_s,
-        load=whole.load,
-        share=whole.share,
-        le_s=whole.le_s,
-        top_load=loads[-1],
-        basis=Basis.MODELLED,
-        because="predicted step times of the declared model, replayed at each load",
-        first_token=_by_load(loads, wait_s),
-        per_token=_by_load(loads, token_s) if token_s else None,
-        tokens=tokens or "its rule counts requests",
-    )
-
-
-def _by_load(loads: tuple[float, ...], times_s: _Times) -> LatencyByLoad:
-    """Return times at shares of requests as histograms; those beyond the highest share are late, since no more is known."""
-    low, high = min(row[0] for row in times_s), max(row[-1] for row in times_s)
-    le_s = np.append(np.geomspace(max(low, _LEAST_S), max(high, 2 * _LEAST_S), _BUCKETS), np.inf)
-    below = np.array([np.interp(le_s, row, TIME_SHARES, left=0.0) for row in times_s])
-    below[:, -1] = 1.0
-    # chance in the replays must not let a higher load answer sooner
-    below = np.minimum.accumulate(below, axis=0)
-    return LatencyByLoad(load=np.array(loads), share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
