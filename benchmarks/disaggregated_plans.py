@@ -21,7 +21,7 @@ from itertools import count
 import numpy as np
 from tests.fleets import MONDAY, FleetRows, few_machines
 
-from benchmarks.enact import proved_fleet
+from benchmarks.enact import ProvedFleet, proved_fleet
 from benchmarks.lever_worth import Row, compared, run
 from trimtab.catalog import Gpu, load_catalog
 from trimtab.fleet.declared_models import ENGINE, ENGINE_YEAR
@@ -311,16 +311,29 @@ def _service(seed: int, number: int) -> tuple[Drawn, FleetRows] | None:
     return None if rows is None else (drawn, rows)
 
 
-def row_of_seed(seed: int, lever: str = disaggregation.NAME) -> Row:
-    """Plan, prove, write and read one fleet, with a lever and without it."""
-    drawn, rows = next(found for found in map(partial(_service, seed), count()) if found is not None)
-    said = (
+def service_of_seed(seed: int) -> tuple[Drawn, FleetRows]:
+    """Return the first service of a seed whose limits can be kept."""
+    return next(found for found in map(partial(_service, seed), count()) if found is not None)
+
+
+def proved(seed: int, rows: FleetRows) -> ProvedFleet:
+    """Plan and prove a service."""
+    return proved_fleet(str(seed), rows.bundle(), Settings(planning=PLANNING), MACHINES)
+
+
+def in_words(drawn: Drawn) -> str:
+    """Return what was drawn."""
+    return (
         f"{drawn.model} on {drawn.tensor} x {drawn.instance_type}, {drawn.input_tokens:,.0f} in, "
         f"{drawn.output_tokens:,.0f} out, "
         f"{drawn.rate_req_s:.1f}/s, ttft x{drawn.ttft_times:.1f}, tpot x{drawn.tpot_times:.1f}"
     )
-    fleet = proved_fleet(str(seed), rows.bundle(), Settings(planning=PLANNING), MACHINES)
-    return compared(fleet, lever, seed=seed, said=said)
+
+
+def row_of_seed(seed: int) -> Row:
+    """Plan, prove, write and read one fleet, with the lever and without it."""
+    drawn, rows = service_of_seed(seed)
+    return compared(proved(seed, rows), disaggregation.NAME, seed=seed, said=in_words(drawn))
 
 
 if __name__ == "__main__":
