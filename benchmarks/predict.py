@@ -27,6 +27,7 @@ from benchmarks.scores import (
     one_point_errors,
     pair_errors,
     relative_errors,
+    same_but_tensor,
     width_ratio,
 )
 from trimtab.physics.fitted import board_class
@@ -88,6 +89,11 @@ def scores(rows: Sequence[Row], answers: Answers) -> dict[str, object]:
     timed = [row for row in nvidia if not is_ttft(row)]
     points = one_point_errors(language, answers)
     pairs = pair_errors(timed, answers)
+    # a replica whose layers are split over all its GPUs, and over nothing else
+    split = [
+        row for row in language if row.tensor == row.gpus and row.pipeline in (None, 1) and row.expert in (None, 1)
+    ]
+    numbers = pair_errors(split, answers, question=same_but_tensor, choice=lambda row: row.tensor)
     chips = by_key(timed, answers, lambda row: row.chip)
     enough = [one["mdape_frac"] for one in chips.values() if one["rows"] >= LEAST_ROWS_PER_CHIP]
     figures = {
@@ -97,6 +103,8 @@ def scores(rows: Sequence[Row], answers: Answers) -> dict[str, object]:
         "p90_one_point_frac": float(np.quantile(points, 0.9)) if len(points) else math.nan,
         "pair_ratio_error_frac": math.exp(median(pairs)) - 1,
         "hard_price_accuracy_frac": hard_price_accuracy(pairs),
+        "tensor_ratio_error_frac": math.exp(median(numbers)) - 1,
+        "p90_tensor_ratio_error_frac": math.exp(float(np.quantile(numbers, 0.9))) - 1 if len(numbers) else math.nan,
         "median_chip_mdape_frac": median(np.array(enough)),
         "worst_chip_mdape_frac": max(enough, default=math.nan),
         "ttft_mape_frac": mean(relative_errors([row for row in inference if is_ttft(row)], answers)),
@@ -109,6 +117,7 @@ def scores(rows: Sequence[Row], answers: Answers) -> dict[str, object]:
     return {
         "rows": len(rows),
         "pairs": len(pairs),
+        "tensor_pairs": len(numbers),
         **{name: _rounded(value) for name, value in figures.items()},
         "by_chip": chips,
         "by_source": by_key(nvidia, answers, lambda row: row.source + ("-ttft" if is_ttft(row) else "")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -68,19 +68,31 @@ def same_question(row: Row) -> tuple[object, ...]:
     return (*software, row.model, precision, row.gpus, row.tensor, row.batch, row.input_len, row.output_len, row.metric)
 
 
-def pair_errors(rows: Sequence[Row], answers: Answers) -> Floats:
-    """Return |ln(predicted / measured speed-up)| for all pairs of GPUs that were asked the same question."""
-    cells: dict[tuple[object, ...], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+def same_but_tensor(row: Row) -> tuple[object, ...]:
+    """Return what was asked of a board, but on how many of them: rows that split their layers over another number compare."""
+    software = (row.source, row.framework, row.version, row.mode)
+    return (*software, row.model, row.precision, row.gpu, row.batch, row.input_len, row.output_len, row.metric)
+
+
+def pair_errors(
+    rows: Sequence[Row],
+    answers: Answers,
+    *,
+    question: Callable[[Row], tuple[object, ...]] = same_question,
+    choice: Callable[[Row], object] = lambda row: row.gpu,
+) -> Floats:
+    """Return |ln(predicted / measured speed-up)| for all pairs of choices (GPUs) that were asked the same question."""
+    cells: dict[tuple[object, ...], dict[object, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.id in answers:
             sign = -1 if row.metric.startswith(TIME_METRICS) else 1
             found = (sign * math.log(answers[row.id].value), sign * math.log(row.value))
-            cells[same_question(row)][row.gpu].append(found)
+            cells[question(row)][choice(row)].append(found)
     errors: list[float] = []
     for boards in cells.values():
-        middle = {gpu: np.median(np.array(found), axis=0) for gpu, found in boards.items()}
-        for one, other in combinations(sorted(middle), 2):
-            predicted, measured = middle[one] - middle[other]
+        middle = [np.median(np.array(found), axis=0) for found in boards.values()]
+        for left, right in combinations(middle, 2):
+            predicted, measured = left - right
             errors.append(abs(float(predicted - measured)))
     return np.array(errors)
 
