@@ -137,9 +137,8 @@ def proved_fleet(
     settings, catalog = settings or Settings(), catalog or load_catalog()
     made = plan_and_prove(PlanningInput(bundle=bundle, settings=settings, catalog=catalog, owned=owned))
     planned, opened = made.planned, made.opened
-    proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings, later=opened.proof)
-    return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=proven, facts=facts)
+    return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=made.proven, facts=facts)
 
 
 def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
