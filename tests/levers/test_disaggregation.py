@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
 from benchmarks.disaggregated_plans import NAME, add_node, draw, query_of, requests_of, rows_of
 from benchmarks.enact import proved_fleet, row_of
 from tests.fleets import FleetRows, few_machines
+from tests.levers.written_plans import read, written
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import DECODE, PREFILL, SplitServing, part_of
 from trimtab.deployment.placement import resolve
 from trimtab.emit.manifests.facts import NodeMaker
-from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
@@ -41,8 +40,6 @@ from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.replica_law import law_of_times
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
-from trimtab.review import read_objects
-from trimtab.review.deployments import proposed_deployments
 
 SETTINGS = Settings(planning=Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1))
 MACHINES = few_machines("g6e.12xlarge", "p4de.24xlarge")
@@ -80,20 +77,6 @@ def planned(fleet):
     split = fleet.planned.deployments[NAME].split
     assert split is not None
     return split
-
-
-def written(fleet):
-    return [
-        (file.path, body)
-        for file in emit_plan(fleet.planned.plan, fleet.facts).files
-        if file.path.endswith(".yaml")
-        for body in yaml.safe_load_all(file.text)
-    ]
-
-
-def read(fleet, documents):
-    manifests = read_objects(documents).laid_on([NAME])
-    return proposed_deployments({NAME: fleet.planned.cases[NAME]}, Market.of(MACHINES, None, SETTINGS), manifests)[NAME]
 
 
 def test_a_plan_serves_apart_where_that_is_cheapest_and_keeps_the_targets(fleet):

@@ -8,6 +8,7 @@ import yaml
 from benchmarks.disaggregated_plans import NAME, add_node, draw, query_of, requests_of, rows_of
 from benchmarks.enact import proved_fleet, proved_without, row_of
 from tests.fleets import FleetRows, few_machines
+from tests.levers.written_plans import read, written
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
@@ -29,8 +30,6 @@ from trimtab.plan.verify.verification import verify
 from trimtab.replay.first_token import replay_deployment
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.replica_law import law_of_times
-from trimtab.review import read_objects
-from trimtab.review.deployments import proposed_deployments
 from trimtab.tables.workloads import TargetMetric
 
 SETTINGS = Settings(planning=Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1))
@@ -70,20 +69,6 @@ def planned(fleet):
     number = fleet.planned.deployments[NAME].replica_gpus
     assert number is not None
     return number
-
-
-def written(fleet, facts=None):
-    return [
-        (file.path, body)
-        for file in emit_plan(fleet.planned.plan, facts or fleet.facts).files
-        if file.path.endswith(".yaml") and not file.path.startswith("rollback/")
-        for body in yaml.safe_load_all(file.text)
-    ]
-
-
-def read(fleet, documents):
-    manifests = read_objects(documents).laid_on([NAME])
-    return proposed_deployments({NAME: fleet.planned.cases[NAME]}, Market.of(MACHINES, None, SETTINGS), manifests)[NAME]
 
 
 def test_a_plan_takes_another_number_where_that_is_cheapest_and_keeps_the_targets(fleet):

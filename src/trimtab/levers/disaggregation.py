@@ -29,7 +29,6 @@ from trimtab.levers.lever import (
     LeverRequest,
     Risk,
     speed_fact,
-    usual_reason,
 )
 from trimtab.levers.served_models import (
     KnownDemand,
@@ -40,6 +39,7 @@ from trimtab.levers.served_models import (
     followed_usd,
     known_demand,
     offers_of,
+    reason_where_known,
     today_usd,
     ways_held,
 )
@@ -296,11 +296,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    found = ask.once(pairs)
-    # worth a line only for a service whose tokens and model are known
-    if isinstance(ask.once(known_demand), str):
-        return None
-    return usual_reason(NAME, ask, judged, own=found if isinstance(found, str) else None)
+    return reason_where_known(NAME, ask.once(pairs), ask, judged)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
@@ -329,10 +325,10 @@ LEVER = Lever(
     steps=(
         EffortStep("read the emitted pools, sets and autoscalers, and have them merged", 2.0),
         EffortStep("a day of one request in a hundred, with both times compared", 3.0),
-        EffortStep("the rest of the requests, and the replicas of before kept for a week", 5.0),
+        EffortStep("the rest of the requests, and the former replicas kept for a week", 5.0),
     ),
     risk=Risk.HIGH,
-    rollback="send all requests to the replicas of before again; keep their Deployment until a week has passed",
+    rollback="send all requests to the former replicas again; keep their Deployment until a week has passed",
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -25,7 +25,6 @@ from trimtab.levers.lever import (
     Risk,
     software_fact,
     speed_fact,
-    usual_reason,
 )
 from trimtab.levers.served_models import (
     MOST_POOLS,
@@ -38,6 +37,7 @@ from trimtab.levers.served_models import (
     likely_req_s,
     offers_of,
     pool_of,
+    reason_where_known,
     today_usd,
     ways_held,
 )
@@ -147,11 +147,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
-    found = ask.once(numbers)
-    # worth a line only for a service whose tokens and model are known
-    if isinstance(ask.once(known_demand), str):
-        return None
-    return usual_reason(NAME, ask, judged, own=found if isinstance(found, str) else None)
+    return reason_where_known(NAME, ask.once(numbers), ask, judged)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ average, and spread as today's times of whole requests do.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -22,7 +23,7 @@ from trimtab.fleet.market import Offering
 from trimtab.fleet.reach import offerings_at_home, quota_of_pools, quotas_of
 from trimtab.fleet.token_work import TokenWork
 from trimtab.ledger.arrays import FloatArray
-from trimtab.levers.lever import LeverRequest
+from trimtab.levers.lever import JudgedWays, LeverRequest, usual_reason
 from trimtab.physics.offers import NodeOffer
 from trimtab.physics.predict import calibrated, coefficients_of
 from trimtab.physics.serving import capacity, default_step_tokens, first_token_fit, step_times, token_seconds
@@ -111,6 +112,14 @@ def known_demand(ask: LeverRequest) -> KnownDemand | str:
         scale=scale,
         spread=min(law.run_time_spread, MOST_SPREAD),
     )
+
+
+def reason_where_known(lever: str, found: Sequence[object] | str, ask: LeverRequest, judged: JudgedWays) -> str | None:
+    """Explain why a lever that looked for ways to serve is not in the plan; None where tokens or model are not known."""
+    # other services would all have the same line
+    if isinstance(ask.once(known_demand), str):
+        return None
+    return usual_reason(lever, ask, judged, own=found if isinstance(found, str) else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The files of a service whose prompts and answers get nodes of their own: two sets of pods, each with rules and autoscaler.
 
 The sets are LeaderWorkerSets with llm-d's roles, which a gateway has to route to; the page says so, holds the same as a graph
-of NVIDIA Dynamo, and says when the replicas of before go. Their names are the service's own with the role behind, by which
+of NVIDIA Dynamo, and says when the former replicas go. Their names are the service's own with the role behind, by which
 `trimtab review` knows whom they serve.
 """
 

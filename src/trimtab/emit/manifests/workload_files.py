@@ -232,7 +232,8 @@ def _doubts(placed: PlacedWorkload, spec: PoolSpec) -> Iterator[Withheld]:
 
 _LAST_WORD_COUNTS = (
     f"the patch appends {TENSOR_FLAG} and {SEQUENCES_FLAG} to its container's args, where the last one counts: where its words "
-    "are in `command`, or one line of a shell, set them there, or the server starts with as many GPUs as before and fails"
+    "are in `command`, or one line of a shell, set them there, or the server starts with as many GPUs as before and fails; "
+    "where the container has no `args`, kustomize refuses the patch: give it those of its image first"
 )
 _KNATIVE_FLAGS = (
     "Knative refuses what says where pods go unless ConfigMap config-features in knative-serving has "

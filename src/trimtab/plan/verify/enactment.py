@@ -158,7 +158,7 @@ def _both_types(held: PoolUses, first: str, behind: str) -> float:
 
 
 def _apart(then: WorkloadUse | None, fleet: Fleet) -> float:
-    """Return the share of GPU time that prefill and decode hold beside the replicas of before; 0 where either is not there."""
+    """Return the share of GPU time that prefill and decode hold beside the former replicas; 0 where either is not there."""
     if then is None:
         return 0.0
     seconds = {workload.name: float(workload.gpu_seconds.sum()) for workload in fleet.workloads}
