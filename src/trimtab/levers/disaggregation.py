@@ -43,8 +43,8 @@ from trimtab.levers.served_models import (
     today_usd,
     ways_held,
 )
-from trimtab.physics.disaggregated import DisaggregatedOption, Half, search_disaggregated
-from trimtab.physics.serving import default_step_tokens, first_token_fit
+from trimtab.physics.disaggregated import DisaggregatedOption, Half, KvTransfer, search_disaggregated
+from trimtab.physics.serving import FirstTokenCosts, default_step_tokens, first_token_fit
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_query import serving_keys
 from trimtab.policies.scaling import HpaPolicy
@@ -86,10 +86,15 @@ def pairs(ask: LeverRequest) -> tuple[SplitServing, ...] | str:
             return "two pools cost more than today's nodes, even at the mean load"
         return unlinked[0].because if unlinked else "no pair of nodes holds the model and keeps the time per token"
     together, refused = next(iter(ask.once(cheapest_pools)), None), 0
+    replayed = _ReplayedHalves(known)
     made: list[SplitServing] = []
     kept = 0
     for pair in [pair for pair in worth if _first_token_fits(pair, demand, ask)][:MOST_TRIED]:
-        splits = list(_splits(ask, known, pair, offers, demand))
+        # most pairs cost more than one pool even where their targets let them run at full load: those need no replay
+        if together is not None and _usd_followed(ask, pair, load=1.0) >= together.usd_hr:
+            refused += 1
+            continue
+        splits = list(_splits(ask, replayed, pair, offers, demand))
         usd_hr = _usd_apart(ask, pair, splits)
         if together is not None and usd_hr >= together.usd_hr:
             refused += math.isfinite(usd_hr)
@@ -136,7 +141,7 @@ def stated_pair(ask: LeverRequest, prefill: StatedHalf, decode: StatedHalf) -> S
             continue
         if decode.concurrency is not None and decode.concurrency != pair.decode.concurrency:
             return f"decode runs {decode.concurrency} requests at once, and its times are known at {pair.decode.concurrency}"
-        split = next(iter(_splits(ask, known, pair, offers, demand)), None)
+        split = next(iter(_splits(ask, _ReplayedHalves(known), pair, offers, demand)), None)
         return split or "requests pile up there at every load"
     if unlinked:
         return unlinked[0].because
@@ -149,18 +154,21 @@ def _usd_apart(ask: LeverRequest, pair: DisaggregatedOption, splits: Sequence[Sp
     At the low end of its speed, as for one pool; infinite where it keeps them at no load.
     """
     best = math.inf
-    for split in splits:
+    # of both halves' rules only decode's load moves a limit: it sets the part of the limit that decode has for itself
+    by_load = {split.decode.scaling.hpa.target_frac: split for split in splits}
+    for split in by_load.values():
         load = most_load_apart(ask.case, ask.evaluator.place(Deployment.of((NAME, split))))
         if load:
-            rates = [half.replica_req_s * half.nodes.speed.low * load for half in split.halves.values()]
-            best = min(
-                best,
-                sum(
-                    followed_usd(ask, half.offer, half.query.tensor, rate)
-                    for half, rate in zip((pair.prefill, pair.decode), rates, strict=True)
-                ),
-            )
+            best = min(best, _usd_followed(ask, pair, load))
     return best
+
+
+def _usd_followed(ask: LeverRequest, pair: DisaggregatedOption, load: float) -> float:
+    """Return what an hour costs on average where both halves follow the demand at a load of the low end of their speed."""
+    return sum(
+        followed_usd(ask, half.offer, half.query.tensor, half.replica_req_s * (half.time.value / half.time.high) * load)
+        for half in (pair.prefill, pair.decode)
+    )
 
 
 def _first_token_fits(pair: DisaggregatedOption, demand: Demand, ask: LeverRequest) -> bool:
@@ -178,36 +186,47 @@ def _at_least_usd(pair: DisaggregatedOption, known: KnownDemand) -> float:
     )
 
 
+class _ReplayedHalves:
+    """Times by load of the halves of pairs: pairs share their halves, and each is replayed once."""
+
+    def __init__(self, known: KnownDemand) -> None:
+        self.known = known
+        self._requests = drawn_requests(known)
+        self._times = dict[tuple[object, ...], TimesByLoad | None]()
+
+    def prefill(self, half: Half, transfer: KvTransfer) -> TimesByLoad | None:
+        """Return the times of prompts until their cache has arrived; None where they pile up at every load."""
+        key = (half.gpu.name, half.query.tensor, half.replica_req_s, transfer)
+        if key not in self._times:
+            step_tokens = default_step_tokens(half.gpu)
+            columns = columns_of(half.query)
+            pool = prefill_pool(*columns, replicas=1, step_tokens=step_tokens, scale=self.known.scale)
+            self._times[key] = prefill_times(pool, transfer, self._costs(half), self._requests, half.replica_req_s)
+        return self._times[key]
+
+    def decode(self, half: Half) -> TimesByLoad | None:
+        """Return the times of answers from when their cache arrived; None where they pile up at every load."""
+        key = (half.gpu.name, half.query.tensor, half.replica_req_s, half.concurrency)
+        if key not in self._times:
+            columns = columns_of(half.query)
+            pool = decode_pool(*columns, replicas=1, max_num_seqs=half.concurrency, scale=self.known.scale)
+            self._times[key] = decode_times(pool, self._costs(half), self._requests, half.replica_req_s)
+        return self._times[key]
+
+    def _costs(self, half: Half) -> FirstTokenCosts:
+        return first_token_fit().of(serving_keys(half.query))
+
+
 def _splits(
     ask: LeverRequest,
-    known: KnownDemand,
+    replayed: _ReplayedHalves,
     pair: DisaggregatedOption,
     offers: Mapping[str, Offering],
     demand: Demand,
 ) -> Iterator[SplitServing]:
     """Yield a pair of nodes with every pair of rules; nothing where requests pile up at every load."""
-    requests = drawn_requests(known)
-    costs = first_token_fit().of(serving_keys(pair.decode.query))
-    read = prefill_times(
-        prefill_pool(
-            *columns_of(pair.prefill.query),
-            replicas=1,
-            step_tokens=default_step_tokens(pair.prefill.gpu),
-            scale=known.scale,
-        ),
-        pair.transfer,
-        costs,
-        requests,
-        pair.prefill.replica_req_s,
-    )
-    answered = decode_times(
-        decode_pool(
-            *columns_of(pair.decode.query), replicas=1, max_num_seqs=pair.decode.concurrency, scale=known.scale
-        ),
-        costs,
-        requests,
-        pair.decode.replica_req_s,
-    )
+    known = replayed.known
+    read, answered = replayed.prefill(pair.prefill, pair.transfer), replayed.decode(pair.decode)
     if read is None or answered is None:
         return
     firsts = _halves(ask, known, pair.prefill, read, offers[pair.prefill.offer.instance_type], known.prompt_work)
