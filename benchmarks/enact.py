@@ -46,9 +46,9 @@ from trimtab.deployment.effects import (
     ShortenStart,
     WorkloadEffect,
 )
+from trimtab.emit.manifests.cluster_facts import spot_types
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker, PricedPool
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Settings

@@ -14,9 +14,9 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType
+from trimtab.emit.manifests.cluster_facts import spot_types
 from trimtab.emit.manifests.facts import NodeMaker, PricedPool, SpotType
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.emit.manifests.spot_types import spot_types
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.plan.model import Change

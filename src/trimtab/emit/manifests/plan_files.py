@@ -3,8 +3,8 @@
 Paths, annotations and labels of alerts name an action by what it changes, since ids count the actions of one plan and the
 next plan counts from one again: a folder under version control changes where the plan does and nowhere else.
 
-The folder of a stage holds its objects and nothing else, so that `kubectl apply -k`, Argo CD and Flux can take it; the waves are
-Argo CD's, for those who put all stages into one application.
+The folder of a stage holds its objects and nothing else, so that `kubectl apply -k`, Argo CD and Flux can take it; the waves
+are Argo CD's, for those who put all stages into one application.
 """
 
 from __future__ import annotations
