@@ -15,9 +15,8 @@ from trimtab.physics.models import model_named
 from trimtab.physics.offers import NodeOffer, board
 from trimtab.physics.predict import coefficients_of
 from trimtab.physics.serving import decode_s
-from trimtab.physics.serving_demand import Demand, query_of
+from trimtab.physics.serving_demand import Demand, query_of, spread_ways
 from trimtab.physics.serving_query import serving_columns
-from trimtab.physics.spread import spread_ways
 
 DEEPSEEK = model_named("deepseek-v3")
 H100 = board("H100-SXM5-80GB")

@@ -21,8 +21,7 @@ from trimtab.physics.models import Architecture
 from trimtab.physics.offers import USUAL, Caveat, Interruptions, NodeOffer, board, offers_for, owned_offer
 from trimtab.physics.search_serving import search_serving, sweep
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
-from trimtab.physics.serving_demand import Demand, ServingWay, ways_of
-from trimtab.physics.spread import spread_ways
+from trimtab.physics.serving_demand import Demand, ServingWay, spread_ways, ways_of
 from trimtab.units import MS_PER_S
 
 DEFAULT_ENGINE = "vllm"
