@@ -31,8 +31,7 @@ from benchmarks.fuzz_places import DUMP
 from benchmarks.mutation_kinds import EARLIER, Kind, refusal
 from benchmarks.mutation_wounds import Wound, in_cells, in_json, in_query, in_text
 from trimtab.catalog import load_catalog
-from trimtab.emit.audit_data import parse_document
-from trimtab.emit.document import AuditDocument
+from trimtab.emit.document import AuditDocument, parse_document
 from trimtab.errors import InputError, SourceError
 from trimtab.pipeline.auditing import Progress, ProvenPlan
 from trimtab.plan.verify.verification import Verification

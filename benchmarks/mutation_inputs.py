@@ -28,7 +28,7 @@ from trimtab.cli.made_plans import read_made
 from trimtab.cli.outcome_cache import OutcomeCache, encoded, readable
 from trimtab.cli.running import running_audits
 from trimtab.cli.settings import resolve
-from trimtab.emit.audit_data import parse_document
+from trimtab.emit.document import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.cluster_file import parse_cluster_file

@@ -36,7 +36,7 @@ READ_ELSEWHERE = {
     "cli.audit.run.render_audit": "text that it wrote a moment before",
     "cli.audit.run._columns": "text that it wrote a moment before",
     "emit.manifests.claim_templates.new_claims": "text that it wrote a moment before",
-    "emit.audit_data.published_schema": "a file of the package",
+    "emit.document.published_schema": "a file of the package",
     "physics.fitted.read_fit": "a file of the package",
     "physics.offers.all_boards": "a file of the package",
     "physics.fabrics._published": "a file of the package",

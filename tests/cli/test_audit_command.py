@@ -10,7 +10,7 @@ from openpyxl import load_workbook
 
 from trimtab.cli import main
 from trimtab.cli.kept_audits import recall, recall_fleet
-from trimtab.emit.audit_data import published_schema
+from trimtab.emit.document import published_schema
 
 
 def run(capsys, *arguments):

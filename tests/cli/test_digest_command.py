@@ -10,8 +10,8 @@ from tests.plan.test_verify import kept
 from tests.sources.answering_server import answering
 
 from trimtab.cli.kept_audits import keep
-from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import render_json
 from trimtab.tables.bundle import write_bundle
 from trimtab.units import HR_PER_WEEK
 

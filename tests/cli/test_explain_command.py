@@ -7,8 +7,8 @@ from tests.plan.test_verify import kept
 
 from trimtab.cli import root
 from trimtab.cli.kept_audits import keep, recall, state_folder
-from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import render_json
 from trimtab.errors import InputError, UnknownName, UsageError
 
 

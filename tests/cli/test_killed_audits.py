@@ -11,8 +11,8 @@ from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
 from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan, seal_of, state_folder, user_key
-from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import render_json
 from trimtab.emit.kept_plan import render_kept_plan
 
 FORKED = multiprocessing.get_context("fork") if hasattr(os, "fork") else None

@@ -19,7 +19,7 @@ from trimtab.cli import COMMANDS, root
 from trimtab.cli.mcp.run import mcp_server
 from trimtab.cli.mcp.tools import Toolbox, short_words
 from trimtab.cli.serve.run import plans_again
-from trimtab.emit.audit_data import parse_document, render_json
+from trimtab.emit.document import parse_document, render_json
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.web.library import Library
 from trimtab.web.tables import TABLES

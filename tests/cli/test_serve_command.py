@@ -12,8 +12,8 @@ import pytest
 from tests.emit.example import example_audit
 
 from trimtab.cli.serve.run import cluster_source, named_folders, plans_again
-from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import render_json
 from trimtab.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from tests.e2e.conftest import END
 from tests.e2e.generated_fleet import START
 
 from trimtab.cli import main
-from trimtab.emit.audit_data import published_schema
+from trimtab.emit.document import published_schema
 
 pytestmark = pytest.mark.prometheus
 

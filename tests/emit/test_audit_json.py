@@ -6,9 +6,8 @@ import jsonschema
 import pytest
 from tests.emit.example import example_audit
 
-from trimtab.emit.audit_data import parse_document, published_schema, render_json, schema_text
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.document import AuditDocument
+from trimtab.emit.document import AuditDocument, parse_document, published_schema, render_json, schema_text
 from trimtab.errors import InputError
 
 PROMISED = {

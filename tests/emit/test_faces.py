@@ -9,8 +9,8 @@ import yaml
 from tests.emit.example import example_audit
 
 from trimtab.cli.audit.run import COLUMNS, render_csv, render_github_comment, render_markdown
-from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import render_json, render_yaml
 from trimtab.emit.explain import action_lines, explain_action
 from trimtab.emit.html.charts import phone_waterfall, waterfall
 from trimtab.emit.sections.audit import audit_page

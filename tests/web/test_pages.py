@@ -17,9 +17,9 @@ from tests.web.conftest import serving
 from tests.web.fleet import Shelf, rows as rows_of_fleet, verified, whole
 
 from trimtab.catalog.registry import price_change
-from trimtab.emit.audit_data import render_json
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.comparison import compared
+from trimtab.emit.document import render_json
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import WorkbookSheet, write_workbook
 from trimtab.errors import InputError

@@ -149,7 +149,7 @@ def kept_audits(state: Path | None = None) -> list[Path]:
 
 def keep(document: AuditDocument, plan: KeptPlan) -> Path:
     """Add an audit to the history: write it aside, then rename it to the next number. Returns its folder. Raises OSError."""
-    from trimtab.emit.audit_data import render_json
+    from trimtab.emit.document import render_json
     from trimtab.emit.kept_plan import render_kept_plan  # heavy, and `explain` and `diff` need no plan
 
     prepared_folder()
@@ -170,7 +170,7 @@ def keep(document: AuditDocument, plan: KeptPlan) -> Path:
 
 def recall(path: Path | None = None) -> AuditDocument:
     """Return an audit from a folder of the history or a file, by default the last one. Raises InputError if there is none."""
-    from trimtab.emit.audit_data import parse_document  # heavy, and who plans again from what is kept needs none
+    from trimtab.emit.document import parse_document  # heavy, and who plans again from what is kept needs none
 
     path = path or _last()
     folder = path.parent if path.name == KEPT else path

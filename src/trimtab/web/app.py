@@ -20,8 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from trimtab.catalog import Catalog
-from trimtab.emit.audit_data import render_json
-from trimtab.emit.document import AuditDocument
+from trimtab.emit.document import AuditDocument, render_json
 from trimtab.emit.document.plan import SwitchedPart
 from trimtab.emit.verify_document import verify_document
 from trimtab.emit.writers.xlsx import write_workbook

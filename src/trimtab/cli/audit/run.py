@@ -28,10 +28,9 @@ from trimtab.cli.running import written_down
 from trimtab.cli.settings import ResolvedSettings, resolve
 from trimtab.cli.workers import open_workers
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
-from trimtab.emit.audit_data import render_json, render_yaml
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.blocks import Block, Bullets, Folded, Paragraph, Table
-from trimtab.emit.document import AuditDocument
+from trimtab.emit.document import AuditDocument, render_json, render_yaml
 from trimtab.emit.document.plan import ActionPart
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars

@@ -1,13 +1,19 @@
 """The audit as a document: what every output shows, JSON publishes, and later commands read back.
 
 `audit_document.audit_document` builds it from an `Audit`. Money is rounded there and nowhere else, so all outputs agree to the
-cent. The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
+cent. The docstring under each field is its description in the published schema (`schemas/audit-1.json`). Functions below the
+class write the document as JSON and YAML, read it back, and give that schema.
 """
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
+from importlib.resources import files
 from typing import Literal
+
+import yaml
+from pydantic import ValidationError
 
 from trimtab.emit.document.bill import (
     BrokenPart,
@@ -27,6 +33,7 @@ from trimtab.emit.document.bill import (
 from trimtab.emit.document.part import Part
 from trimtab.emit.document.plan import ActionPart, PlanPart
 from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
+from trimtab.errors import InputError
 
 
 class ComparedPart(Part):
@@ -184,3 +191,42 @@ class AuditDocument(Part):
     def action(self, name: str) -> ActionPart | None:
         """Return an action by its id, or None."""
         return next((action for action in self.plan.actions if action.id == name), None)
+
+
+def render_json(document: AuditDocument, *, indent: int | None = 2) -> str:
+    """Return the document as JSON text, on one line if no indent is given."""
+    end = "" if indent is None else "\n"
+    return json.dumps(document.model_dump(mode="json"), indent=indent, ensure_ascii=False, allow_nan=False) + end
+
+
+def parse_document(text: str | bytes, *, where: str) -> AuditDocument:
+    """Read a document from JSON. Raises InputError if it does not belong to this version."""
+    try:
+        return AuditDocument.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the text"
+        raise InputError(
+            f"{where} is not an audit of this version of trimtab ({error.error_count()} errors, the first at {place}: "
+            f"{first['msg']}); run `trimtab audit` again"
+        ) from error
+
+
+def published_schema() -> str:
+    """Return the JSON Schema of the document, as published."""
+    return (files("trimtab.emit") / "schemas" / f"audit-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+
+
+def schema_text() -> str:
+    """Generate the JSON Schema from the document's types. `published_schema` must equal it."""
+    schema = AuditDocument.model_json_schema(mode="serialization")
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+_WIDTH = 120
+
+
+def render_yaml(document: AuditDocument) -> str:
+    """Return the document as YAML text."""
+    return yaml.safe_dump(document.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=_WIDTH)
