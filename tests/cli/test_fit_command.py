@@ -73,6 +73,7 @@ def test_a_measured_point_scales_all_predictions(tmp_path):
         (("llama-3.1-8b",), "give one of"),
         (("llama-3.1-8b", "--serve", "--pretrain"), "not --serve and --pretrain"),
         (("llama-3.1-8b", "--finetune", "lora"), "--tokens"),
+        (("llama-3.1-8b", "--finetune", "qlora", "--stack", "megatron", "--tokens", "1M"), "4-bit base"),
         (("--serve", "--rate", "5"), "--params"),
     ],
 )
@@ -262,14 +263,52 @@ def test_scenarios_are_ordered_by_what_they_promise(plain):
     found = {one["scenario"]: one for one in plain["scenarios"]}
 
     assert found["cheapest"]["cost"] <= found["standard"]["cost"]
+    assert found["cheapest"]["caveats"] is None
     assert found["fastest"]["time"] <= found["standard"]["time"]
     assert found["fastest"]["caveats"] is None
+
+
+def test_what_costs_least_with_a_caveat_is_a_scenario_of_its_own():
+    load = ("--serve", "--rate", "50", "--input", "8192", "--tpot", "25ms", "--gpu", "B200")
+    found = {one["scenario"]: one for one in answer("llama-3.1-70b", *load)["scenarios"]}
+
+    assert found["cheapest"]["caveats"] is None
+    assert found["if accepted"]["caveats"] == "4-bit weights"
+    assert found["if accepted"]["cost"] < found["cheapest"]["cost"]
 
 
 def test_a_run_of_days_is_not_bought_under_a_commitment():
     found = answer("llama-3.1-8b", "--finetune", "lora", "--tokens", "20M")["scenarios"]
 
     assert {one["option"] for one in found} <= {"on-demand", "spot", "capacity-block"}
+
+
+def test_pre_training_assumes_the_usual_batch_and_says_so():
+    arguments = ("llama-3.1-8b", "--pretrain", "--tokens", "100B", "--gpu", "H100", "--all", "--limit", "20")
+    assumed, stated = answer(*arguments), answer(*arguments, "--batch", "2048")
+    tight = answer(*arguments, "--batch", "1024")
+
+    assert assumed["rows"] == stated["rows"]
+    assert any("2,048 sequences (4.2M tokens" in remark for remark in assumed["remarks"])
+    assert not any("is assumed; --batch" in remark for remark in stated["remarks"])
+    # a thousand GPUs share the batch: one sequence each, however much memory there is
+    assert [row["micro_batch"] for row in tight["rows"] if row["gpus"] == 1024] == [1]
+    assert [row["micro_batch"] for row in assumed["rows"] if row["gpus"] == 1024] == [2]
+
+
+def test_what_trains_is_what_is_pasted():
+    arguments = ("llama-3.1-8b", "--pretrain", "--tokens", "100B", "--gpu", "H100", "--batch", "500")
+
+    assert "TrainingArguments(" in answer(*arguments)["paste"]
+    pasted = answer(*arguments, "--stack", "megatron")["paste"]
+    assert "pretrain_gpt.py" in pasted
+    assert "TrainingArguments(" not in pasted
+
+
+def test_a_run_of_a_few_dollars_is_told_in_cents():
+    text = run("llama-3.1-8b", "--finetune", "lora", "--tokens", "20M", "--gpu", "L40S").output
+
+    assert re.search(r"all told \$\d\.\d\d a run", text)
 
 
 def test_limits_are_kept_at_the_percentile_that_was_asked_for():

@@ -1,6 +1,7 @@
 """`trimtab fit` for models that generate no text: what was measured, what is unknown, names and ids."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -177,3 +178,12 @@ def test_help_names_every_model():
 
     assert "whisper-large-v3, stable-diffusion-xl" in text
     assert "llama-3.1-405b" in text
+    # none is broken at a hyphen
+    assert all(f" {name}" in text for name in (*measured_models(), *known_models()))
+
+
+def test_spot_has_its_interruption_rate_and_the_day_of_it():
+    remark = answer("resnet-50", "--serve", "--rate", "500", "--provider", "aws")["remarks"][0]
+
+    assert remark.startswith("Cheapest over all ways of buying: spot, ")
+    assert re.search(r"interrupted a month, as of 20\d\d-\d\d-\d\d\.$", remark)

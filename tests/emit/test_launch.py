@@ -8,11 +8,11 @@ import yaml
 
 import trimtab as tt
 from trimtab.catalog import load_catalog
-from trimtab.emit.launch import bench_job, job_name, training_arguments, vllm_serve
+from trimtab.emit.launch import bench_job, job_name, megatron_arguments, training_arguments, vllm_serve
 from trimtab.physics.ask import FitMarket
-from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.search_training import Stack, TrainingDemand
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.training import Method
+from trimtab.physics.training import Method, Optimizer, Recompute
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,22 @@ def test_training_arguments_are_valid_python(method):
         text = training_arguments(one, "llama-3.1-8b", 64)
         compile(text, "paste", "exec")
         assert f"per_device_train_batch_size={one.plan.micro_batch}," in text
+
+
+def test_megatron_gets_flags_of_its_own_and_a_batch_that_its_ranks_share_evenly():
+    demand = TrainingDemand(
+        method=Method.FULL, tokens=1e11, global_batch=1000, pretrain=True, stack=Stack.MEGATRON, deadline_days=60
+    )
+    market = FitMarket(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))
+
+    for run in tt.fit("llama-3.1-8b", train=demand, market=market).found:
+        flags = megatron_arguments(run, "meta-llama/Llama-3.1-8B", 1000).replace("\\\n", "").split()
+        step = int(flags[flags.index("--global-batch-size") + 1])
+        assert step >= 1000
+        assert step % (run.plan.micro_batch * run.gpus) == 0
+        assert ("--recompute-granularity" in flags) == (run.plan.recompute is Recompute.FULL)
+        assert ("--exp-avg-dtype" in flags) == (run.plan.optimizer is Optimizer.ADAMW_8BIT)
+        assert flags[flags.index("--data-parallel-sharding-strategy") + 1] == "optim_grads_params"
 
 
 def test_a_job_is_valid_against_the_core_schema(option, shared_dir):

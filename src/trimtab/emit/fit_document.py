@@ -51,11 +51,13 @@ class FitScenarioName(Enum):
     """Which of the options that work a reader may look for."""
 
     CHEAPEST = "cheapest"
-    """The least money over all ways of buying, caveats included."""
+    """The least money over all ways of buying, without a caveat."""
     STANDARD = "standard"
     """The first row: the cheapest without a caveat, bought as asked."""
     FASTEST = "fastest"
     """The shortest time without a caveat for at most three times the standard cost."""
+    ACCEPTED = "if accepted"
+    """The least money of all, where that has a caveat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,11 @@ def scenarios(
         for option, usd in way.bought.items()
         if option in considered and way.bought.get(way.option)
     ]
-    least, bought, cheapest = min(
-        priced, key=lambda found: (found[0], found[2].where), default=(standard.cost.value, standard.option, standard)
+    # one's own hardware costs nothing, so it has no ratio of prices
+    priced = priced or [(standard.cost.value, standard.option, standard)]
+    plain = [found for found in priced if not found[2].caveats] or priced
+    (least, bought, cheapest), accepted = (
+        min(among, key=lambda found: (found[0], found[2].where)) for among in (plain, priced)
     )
     affordable = [
         way
@@ -106,11 +111,14 @@ def scenarios(
         if way is standard or (not way.caveats and way.cost.value <= FASTEST_COST_RATIO * standard.cost.value)
     ]
     fastest = min(affordable, key=lambda way: (way.time.value, way.cost.value))
-    return (
+    found = (
         FitScenario(name=FitScenarioName.CHEAPEST, way=cheapest, option=bought, cost=least),
         FitScenario(name=FitScenarioName.STANDARD, way=standard, option=standard.option, cost=standard.cost.value),
         FitScenario(name=FitScenarioName.FASTEST, way=fastest, option=fastest.option, cost=fastest.cost.value),
     )
+    if accepted[0] >= least:
+        return found
+    return (*found, FitScenario(name=FitScenarioName.ACCEPTED, way=accepted[2], option=accepted[1], cost=accepted[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

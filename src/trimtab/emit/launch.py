@@ -63,14 +63,13 @@ def _over_nodes(option: ServingOption) -> list[str]:
 def training_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:
     """Return transformers' TrainingArguments, with the adapter, quantization and FSDP settings of the plan."""
     plan = option.plan
-    accumulate = max(1, math.ceil((global_batch or 0) / (plan.micro_batch * option.gpus))) if global_batch else 1
     bf16 = native_precision(option.gpu) is Precision.BF16
     lines = [
         f"# {model} on {option.gpus} x {option.gpu.name}",
-        f"# torchrun --nnodes {option.nodes} --nproc-per-node {math.ceil(option.gpus / option.nodes)} train.py",
+        f"# {_torchrun(option)} train.py",
         "args = TrainingArguments(",
         f"    per_device_train_batch_size={plan.micro_batch},",
-        f"    gradient_accumulation_steps={accumulate},",
+        f"    gradient_accumulation_steps={_micro_batches(option, global_batch)},",
         f"    {'bf16' if bf16 else 'fp16'}=True,",
         f"    gradient_checkpointing={plan.recompute is Recompute.FULL},",
         f"    optim={trainer_optimizer(plan.optimizer)!r},",
@@ -81,6 +80,48 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
         *_adapter(plan, "bfloat16" if bf16 else "float16", sharded=option.gpus > 1),
     ]
     return "\n".join(lines)
+
+
+def _torchrun(option: TrainingOption) -> str:
+    return f"torchrun --nnodes {option.nodes} --nproc-per-node {math.ceil(option.gpus / option.nodes)}"
+
+
+def _micro_batches(option: TrainingOption, global_batch: int | None) -> int:
+    """Return the micro-batches of a step on one rank; whole ones, so that a step may hold a few sequences more than asked."""
+    return max(1, math.ceil((global_batch or 0) / (option.plan.micro_batch * option.gpus)))
+
+
+def megatron_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:
+    """Return Megatron-LM's command for a plan, without the model's shape, the data and the learning rate.
+
+    The flags of sharded weights are those that NVIDIA requires (docs.nvidia.com/megatron-core, Megatron-FSDP User Guide, read
+    2026-11-28); those of adapters are Megatron-Bridge's.
+    """
+    plan = option.plan
+    step = plan.micro_batch * option.gpus * _micro_batches(option, global_batch)
+    flags = [
+        f"{_torchrun(option)} pretrain_gpt.py",
+        f"--micro-batch-size {plan.micro_batch}",
+        f"--global-batch-size {step}",
+        f"--seq-length {plan.sequence}",
+        "--bf16",
+    ]
+    if plan.recompute is Recompute.FULL:
+        flags.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
+    if option.gpus > 1:
+        flags += [
+            "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params",
+            "--use-distributed-optimizer --no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor",
+        ]
+    if plan.optimizer is Optimizer.ADAMW_8BIT:
+        flags.append("--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8")
+    told = [
+        f"# {model} on {option.gpus} x {option.gpu.name}; add the model's shape, your data and learning rate",
+        "# its speed was measured with tensor and pipeline parallelism too (Megatron-Bridge's recipes): time some steps first",
+    ]
+    if plan.method is not Method.FULL:
+        told.append(f"# in Megatron-Bridge: peft=LoRA(dim={plan.lora_rank}, alpha={2 * plan.lora_rank})")
+    return "\n".join([*told, " \\\n  ".join(flags)])
 
 
 def trainer_optimizer(optimizer: Optimizer) -> str:

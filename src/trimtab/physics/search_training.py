@@ -53,13 +53,17 @@ GPUS_IN_NODE = 8
 LEAST_FABRIC_FRAC = 0.5
 """Share of the measured nodes' network that a node must have, for runs over several nodes."""
 MOST_MICRO_BATCH = 64
+PRETRAIN_STEP_TOKENS = 1 << 22
+"""Tokens of an optimizer step of pre-training where no batch is stated: 4M, as Llama 2 (arXiv 2307.09288, section 2.2) and the
+first steps of Llama 3 (arXiv 2407.21783, section 3.4.1). Without a bound a thousand GPUs would all be filled, by batches far
+beyond those of published runs."""
 RECOMPUTES = (Recompute.NONE, Recompute.FULL)
 OPTIMIZERS = (Optimizer.ADAMW, Optimizer.ADAMW_8BIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDemand:
-    """What is to be trained: tokens, sequence, a global batch in sequences (None: any), the days it may take, set-up hours.
+    """What is to be trained: tokens, sequence, a global batch in sequences (None: `step_sequences` says), days, set-up hours.
 
     `adapter_bits` is the width of LoRA's weights; 32 is PEFT's default.
     """
@@ -77,6 +81,13 @@ class TrainingDemand:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tokens) and self.tokens > 0) or self.sequence < 1:
             raise InputError("training needs tokens and a sequence length above 0")
+
+    @property
+    def step_sequences(self) -> int | None:
+        """Return the sequences of an optimizer step: as stated, the usual ones of pre-training; None for what GPUs hold."""
+        if self.global_batch is None and self.pretrain:
+            return max(1, PRETRAIN_STEP_TOKENS // self.sequence)
+        return self.global_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +144,10 @@ def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -
 
 def _fit_batch(plan: Training, gpu: Gpu, demand: TrainingDemand) -> int:
     batch = largest_micro_batch(plan, gpu, most=MOST_MICRO_BATCH)
-    if demand.global_batch is None:
+    if demand.step_sequences is None:
         return batch
     # ranks share the global batch: a larger micro-batch would exceed it
-    return min(batch, max(1, demand.global_batch // plan.parallel.data))
+    return min(batch, max(1, demand.step_sequences // plan.parallel.data))
 
 
 def _framework(demand: TrainingDemand) -> str:
@@ -147,7 +158,7 @@ def _framework(demand: TrainingDemand) -> str:
 
 def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
     """Return tokens per second of all GPUs."""
-    query = query_of(plan, gpu, framework=_framework(demand), global_batch=demand.global_batch)
+    query = query_of(plan, gpu, framework=_framework(demand), global_batch=demand.step_sequences)
     # predicted per GPU, asked for all of them
     return predict_training(query).scaled(plan.parallel.data)
 

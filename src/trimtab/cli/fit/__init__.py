@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ FINETUNES = ("full", "lora", "qlora")
 FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
 STACKS = ("fsdp", "megatron")
-OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y", "savings-plan-1y", "savings-plan-3y")
 ACCEPTED = ("marketplace", "consumer", "4-bit")
 """Caveats that `--accept` takes."""
 
@@ -101,9 +102,13 @@ class FitOptions:
         type=click.Choice(STACKS),
         default="fsdp",
         show_default=True,
-        help="What trains: PyTorch FSDP or Megatron.",
+        help="What trains, and is pasted: PyTorch FSDP or Megatron.",
     )
-    batch: int | None = option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
+    batch: int | None = option(
+        "--batch",
+        type=click.IntRange(min=1),
+        help="Global batch in sequences; 4M tokens with --pretrain, else what the GPUs hold.",
+    )
     own: str | None = option("--on", metavar="rtx4090", help="Find how to fit the model on this card.")
     gpus: tuple[str, ...] = option("--gpu", help="Only these GPUs.")
     formats: tuple[str, ...] = option(
@@ -204,7 +209,10 @@ class _FitCommand(click.Command):
         from trimtab.physics.models import known_models
 
         with formatter.section("Models known by name (--list-models also has their size, and their id on the hub)"):
-            formatter.write_text(", ".join(dict.fromkeys((*measured_models(), *known_models()))))
+            names = ", ".join(dict.fromkeys((*measured_models(), *known_models())))
+            # click would break names at their hyphens; \b keeps our lines
+            lines = textwrap.wrap(names, formatter.width - formatter.current_indent, break_on_hyphens=False)
+            formatter.write_text("\n".join(["\b", *lines]))
 
 
 @click.command(cls=_FitCommand)

@@ -271,6 +271,8 @@ def check_fit_options(options: FitOptions) -> None:
         raise UsageError(f"give one of {', '.join(kinds)}" + (f", not {' and '.join(asked)}" if asked else ""))
     if options.adapter_bits != WIDE_ADAPTER_BITS and options.finetune != Method.LORA.value:
         raise UsageError("--adapter-bits belongs to --finetune lora")
+    if options.stack == Stack.MEGATRON.value and options.finetune == Method.QLORA.value:
+        raise UsageError("Megatron trains no adapters on a 4-bit base: give --stack fsdp or --finetune lora")
     loads = {"--trace": options.trace, "--rate": options.rate, "--concurrency": options.concurrency}
     given = [name for name, value in loads.items() if value is not None]
     if options.within is not None and not options.offline:

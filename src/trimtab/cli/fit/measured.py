@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trimtab.catalog import BuyingOption
 from trimtab.cli.fit import FitOptions
 from trimtab.cli.fit.inputs import amount_per_second, market_of, seconds
 from trimtab.cli.fit.tables import reject_lines, reject_rows
 from trimtab.cli.output import SCHEMA_VERSION, Cell, Format, Sheet, SheetColumn, fixed, write, write_page, write_sheet
 from trimtab.emit.blocks import Page, Section, bullets
+from trimtab.emit.fit_document import SERVED_UNDER
 from trimtab.errors import PlanError, Unpredictable, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.physics.found_ways import Rejected
@@ -78,7 +80,7 @@ def measured_answered(options: FitOptions, model: MeasuredModel, assumed: Assump
     if not found.found:
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(reject_lines(found.rejected)))
     shown = _best(found.found, options)
-    remarks = list(_remarks(options, model, shown))
+    remarks = [*_buying_lines(found.found), *_remarks(options, model, shown)]
     people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN, Format.HTML) and not options.answer.fields
     columns = [
         column for column in _columns(model) if not (people and column.key == "format" and len(model.formats) == 1)
@@ -228,6 +230,24 @@ def _estimate(key: str, figure: Estimate) -> dict[str, float]:
     ends = {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
     # six digits, wherever the point is: an image may cost a millionth of a cent
     return {name: float(f"{value:.6g}") for name, value in ends.items()}
+
+
+def _buying_lines(found: Sequence[MeasuredOption]) -> list[str]:
+    """Return the least money over all ways of buying; and how often spot nodes are interrupted wherever they are named."""
+    first = found[0]
+    priced = [
+        (usd_hr, option, way)
+        for way in found
+        if bool(way.caveats) == bool(first.caveats)
+        for option, usd_hr in way.usd_hr_by_option.items()
+        if option in SERVED_UNDER
+    ]
+    usd_hr, bought, least = min(priced, key=lambda priced: (priced[0], priced[2].offer.where))
+    spot = f"; {least.offer.spot_words}" if bought is BuyingOption.SPOT else ""
+    return [
+        f"Cheapest over all ways of buying: {bought.value}, ${usd_hr:,.2f}/h, {least.gpus}x {least.gpu.name}; "
+        f"{least.offer.where}{spot}."
+    ]
 
 
 def _remarks(options: FitOptions, model: MeasuredModel, shown: Sequence[MeasuredOption]) -> list[str]:

@@ -23,6 +23,7 @@ from trimtab.cli.fit.tables import (
     best_per_gpu,
     change_lines,
     cost_table,
+    dollars,
     kernel_lines,
     machine_serving_row,
     machine_training_row,
@@ -59,7 +60,7 @@ from trimtab.emit.fit_document import (
     training_ways,
 )
 from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
-from trimtab.emit.launch import bench_job, job_name, training_arguments, vllm_serve
+from trimtab.emit.launch import bench_job, job_name, megatron_arguments, training_arguments, vllm_serve
 from trimtab.emit.sections.fit import fit_page
 from trimtab.emit.writers import html
 from trimtab.errors import PlanError, UsageError
@@ -71,7 +72,7 @@ from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.measured_models import MeasuredModel, find_measured_model
 from trimtab.physics.models import Architecture, hub_id
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
-from trimtab.physics.search_training import TrainingOption
+from trimtab.physics.search_training import Stack, TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand, context_of, query_of
 from trimtab.physics.serving_query import adapters_bytes, serving_columns
 from trimtab.pipeline.fitting import (
@@ -83,7 +84,7 @@ from trimtab.pipeline.fitting import (
     usd_per_mtok_all_told,
 )
 from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
-from trimtab.units import BYTES_PER_GIB, MS_PER_S
+from trimtab.units import BYTES_PER_GIB, MS_PER_S, TOKENS_PER_MTOK
 
 PLACEHOLDER_ID = "YOUR_ORG/YOUR_MODEL"
 """Pasted where the model has no id on the hub."""
@@ -425,6 +426,7 @@ def _training(request: _Request) -> FitPresentation:
     if not shown:
         return _nothing(TRAINING_COLUMNS, [*lines, *change_lines(model, demand, market)])
     first, name = shown[0], request.name
+    arguments = megatron_arguments if demand.stack is Stack.MEGATRON else training_arguments
     page = FitDocument(
         title=f"{name}: {'pre-training' if demand.pretrain else demand.method.value} on {demand.tokens:,.0f} tokens",
         question=training_words(demand, market),
@@ -433,13 +435,24 @@ def _training(request: _Request) -> FitPresentation:
         total=total(first),
         rooflines=(training_roofline(first.plan, first.gpu),),
         rejected=answer.rejected,
-        remarks=(memory_line(first), *model_lines(model, scale), *kernel_lines(shown)),
-        paste=training_arguments(first, request.pasted, demand.global_batch),
+        remarks=(memory_line(first), *_step_lines(demand), *model_lines(model, scale), *kernel_lines(shown)),
+        paste=arguments(first, request.pasted, demand.step_sequences),
         scenarios=scenarios(training_ways(runs), (), TRAINED_UNDER),
     )
     rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
     machine = [{**machine_training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
     return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, request)
+
+
+def _step_lines(demand: TrainingDemand) -> list[str]:
+    """Return the batch that was assumed because none was stated."""
+    if demand.global_batch is not None or demand.step_sequences is None:
+        return []
+    tokens_m = demand.step_sequences * demand.sequence / TOKENS_PER_MTOK
+    return [
+        f"a step of {demand.step_sequences:,} sequences ({tokens_m:.1f}M tokens, as Llama's pre-training began) is assumed; "
+        "--batch sets it"
+    ]
 
 
 def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:
@@ -464,7 +477,7 @@ def _answer(
 ) -> FitPresentation:
     drawn = _drawn(page.ways, page.rooflines) if request.drawn else []
     costs = [cost_table(page.total)] if request.options.explain else []
-    cost = f"all told ${page.total.usd:,.0f} a {page.total.per} for the first row (--explain itemises it)"
+    cost = f"all told ${dollars(page.total.usd)} a {page.total.per} for the first row (--explain itemises it)"
     named = scenario_lines(page.scenarios)
     told = [
         *named,

@@ -29,7 +29,6 @@ from trimtab.units import MS_PER_S
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
 LEAST_SHOWN_GIB = 0.05
-_CENTS_BELOW = 10.0
 """Items of memory below this are not told to people."""
 MORE = "(-o json lists all)"
 NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.UNKNOWN, Unmet.FORMAT)
@@ -39,6 +38,8 @@ BUYING = {
     BuyingOption.SPOT: ("spot", "spot with losses"),
     BuyingOption.RESERVED_1Y: ("reserved_1y", "1-year"),
     BuyingOption.RESERVED_3Y: ("reserved_3y", "3-year"),
+    BuyingOption.SAVINGS_PLAN_1Y: ("savings_plan_1y", "1-year plan"),
+    BuyingOption.SAVINGS_PLAN_3Y: ("savings_plan_3y", "3-year plan"),
     BuyingOption.OWNED: ("owned", "owned"),
 }
 """The ways of buying that rows show: key and title. Spot holds what lost nodes cost."""
@@ -51,6 +52,13 @@ def _column(key: str, title: str, digits: int | None = None) -> SheetColumn:
     if digits is None:
         return SheetColumn(key=key, title=title)
     return SheetColumn(key=key, title=title, show=fixed(digits), right=True, whole=True)
+
+
+def dollars(cell: Cell) -> str:
+    """Return an amount whole from 100 on, below it in cents, below 1 in tenths of cents."""
+    if not isinstance(cell, int | float):
+        return str(cell)
+    return f"{cell:,.{0 if abs(cell) >= 100 else 2 if abs(cell) >= 1 else 3}f}"
 
 
 def _interval(estimate: Estimate, digits: int, factor: float = 1.0) -> str:
@@ -107,9 +115,9 @@ SERVING_COLUMNS = (
 TRAINING_COLUMNS = (
     SheetColumn(key="gpu", title="GPU", whole=True, repeat=True),
     _column("gpus", "GPUs", 0),
-    _column("usd", "total $", 0),
+    SheetColumn(key="usd", title="total $", show=dollars, right=True, whole=True),
     _column("usd_interval", "80 %"),
-    _column("total_usd", "all told $", 0),
+    SheetColumn(key="total_usd", title="all told $", show=dollars, right=True, whole=True),
     _column("days", "days", 2),
     _column("days_interval", "80 %"),
     _column("tok_s", "tokens/s", 0),
@@ -157,12 +165,11 @@ def _scenario_cells(scenario: FitScenario) -> tuple[str, ...]:
         *([way.spot_words] if scenario.option is BuyingOption.SPOT else ()),
         *(caveat.value for caveat in way.caveats),
     ]
-    cost = f"{scenario.cost:,.0f}" if scenario.cost >= _CENTS_BELOW else f"{scenario.cost:,.3f}"
     return (
         scenario.name.value,
         scenario.option.value,
         # every unit begins with the dollar sign
-        f"${cost}{way.unit[1:]}",
+        f"${dollars(scenario.cost)}{way.unit[1:]}",
         f"{way.time.value:,.3g} {way.time_unit}",
         "; ".join(remarks),
     )
@@ -223,7 +230,7 @@ def training_row(way: TrainingOption) -> dict[str, Cell]:
         "gpu": way.gpu.name,
         "gpus": way.gpus,
         "usd": round(way.usd.value, 2),
-        "usd_interval": _interval(way.usd, 0),
+        "usd_interval": f"{dollars(way.usd.low)}–{dollars(way.usd.high)}",
         "days": round(way.days.value, 3),
         "days_interval": _interval(way.days, 2),
         "tok_s": round(way.tok_s.value, 1),
@@ -480,7 +487,10 @@ def size_line(way: ServingOption, demand: Demand) -> str:
     room = f", with {demand.headroom_frac:.0%} headroom {sized}" if demand.headroom_frac else ""
     if way.replicas > sized:
         room += f", for first tokens in time {way.replicas}"
-    each = f"{way.replica_req_s:,.3g} a replica need {needed} of {way.replica_gpus} GPUs"
+    counted = (
+        f"{needed} replica{'s' if needed != 1 else ''} of {way.replica_gpus} GPU{'s' if way.replica_gpus != 1 else ''}"
+    )
+    each = f"{way.replica_req_s:,.3g} a replica need {counted}"
     return f"{demand.rate_req_s:,.3g} requests/s at {each}{room}"
 
 
