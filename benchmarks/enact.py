@@ -141,7 +141,7 @@ def proved_fleet(
     return ProvedFleet(name=name, bundle=bundle, planned=planned, proven=made.proven, facts=facts)
 
 
-def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
+def proved_without(fleet: ProvedFleet, lever: str) -> ProvedFleet:
     """Plan and prove a fleet again without the ways of a lever, of one whose ways beat no other before the choice.
 
     So it is where they ask for more work, or use two pools.
@@ -160,8 +160,10 @@ def proved_without(fleet: ProvedFleet, lever: str) -> ProofResult:
     prospects = fleet.planned.prospects
     assert prospects is not None
     planned = plan_of(replace(prospects, options=tuple(map(apart, prospects.options))), lambda _stage, _share: None)
-    enacted = fleet.proven.enacted
-    return prove(planned, enacted.fleet, enacted.market, prospects.settings, seed=SEED)
+    enacted, settings = fleet.proven.enacted, prospects.settings
+    proven = prove(planned, enacted.fleet, enacted.market, settings, seed=SEED)
+    facts = emit_facts(planned.plan, fleet.bundle, planned.fleet, enacted.market, settings, later=enacted.fleet)
+    return replace(fleet, planned=planned, proven=proven, facts=facts)
 
 
 def row_of(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> Row:

@@ -42,7 +42,7 @@ def compared(fleet: ProvedFleet, lever: str, *, seed: int, said: str) -> Row:
     return Row(
         seed=seed,
         said=said,
-        without_usd=usd(proved_without(fleet, lever).proof.after_micro_usd),
+        without_usd=usd(proved_without(fleet, lever).proven.proof.after_micro_usd),
         with_usd=usd(proof.after_micro_usd),
         chosen=any(lever in deployment.levers for deployment in fleet.planned.deployments.values()),
         targets=len(proof.targets),

@@ -439,7 +439,7 @@ def _collected(folder: Path) -> list[Kind]:
     claim = {"place": 0, "name": "gpu", "template": "t", "api_version": "resource.k8s.io/v1", "spec": {"devices": {}}}
     pod |= {
         "workload": plan.facts.workloads[0].name, "namespace": "prod", "pod": "chat-0", "created": START,
-        "gpu_containers": "0:limits", "gpu_claims": json.dumps([claim]), "gpus_requested": 1.0, "phase": "Running",
+        "gpu_containers": "0:limits:args", "gpu_claims": json.dumps([claim]), "gpus_requested": 1.0, "phase": "Running",
         "containers": json.dumps([{"limits": {"nvidia.com/gpu": 1.0}, "requests": {"cpu": 4.0}, "role": "sidecar"}]),
     }  # fmt: skip
     pods = pa.Table.from_pylist([pod], schema=arrow_schema("pods"))

@@ -11,7 +11,7 @@ from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.placement import HomeNodes, resolve
 from trimtab.emit.manifests.cluster_facts import facts_of_fleet, with_cluster
-from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, KueueFlavor, WorkloadFacts
+from trimtab.emit.manifests.facts import ContainerStart, EmitFacts, GpuContainer, KueueFlavor, WorkloadFacts
 from trimtab.emit.manifests.pool_specs import PlacedWorkload
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
@@ -100,6 +100,20 @@ def test_a_kueue_flavor_has_the_levels_that_all_of_its_nodes_tell():
     assert told.kueue_flavors == (KueueFlavor(name="p4d", levels=(block,), nodes=("a", "b")),)
 
 
+def with_pod(spec):
+    """What is known of a service whose newest pod has this spec."""
+    row = dict.fromkeys(["tolerations", "node_selector", "affinity", "selector"]) | {
+        "workload": "prod/chat",
+        "pod": "chat-1",
+        "created": END,
+        "gpu_containers": gpu_containers_of(spec),
+    }
+    told = with_cluster(
+        EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
+    )
+    return told.workloads[0]
+
+
 def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
     spec = {
         "containers": [
@@ -110,24 +124,50 @@ def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
             },
         ]
     }
+    found = with_pod(spec).gpu_containers
+
+    assert found == (GpuContainer(place=1, in_requests=True, started_by=ContainerStart.IMAGE),)
+
+
+@pytest.mark.parametrize(
+    ("words", "started_by"),
+    [
+        ({"args": ["--model", "m"]}, ContainerStart.ARGS),
+        ({"command": ["vllm", "serve", "m"]}, ContainerStart.COMMAND),
+        (
+            {"command": ["python3", "-m", "vllm.entrypoints.openai.api_server"], "args": ["--model", "m"]},
+            ContainerStart.ARGS,
+        ),
+        ({"command": ["/bin/bash", "-c"], "args": ["exec vllm serve m"]}, ContainerStart.SHELL),
+        ({"args": ["sh", "-c", "vllm serve m"]}, ContainerStart.SHELL),
+        ({"command": ["/app/start"], "args": ["m"]}, ContainerStart.PROGRAM),
+        ({}, ContainerStart.IMAGE),
+    ],
+)
+def test_where_a_container_says_how_its_program_starts_is_known(words, started_by):
+    spec = {"containers": [{"name": "model", "resources": {"limits": {"nvidia.com/gpu": "2"}}, **words}]}
+
+    (container,) = with_pod(spec).gpu_containers
+
+    assert container.started_by is started_by
+
+
+def test_a_bundle_of_before_says_nothing_of_how_programs_start():
     row = dict.fromkeys(["tolerations", "node_selector", "affinity", "selector"]) | {
-        "workload": "prod/chat",
-        "pod": "chat-1",
-        "created": END,
-        "gpu_containers": gpu_containers_of(spec),
-    }
+        "workload": "prod/chat", "pod": "chat-1", "created": END, "gpu_containers": "0:limits",
+    }  # fmt: skip
+    facts = EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),))
 
-    told = with_cluster(
-        EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
-    )
+    told = with_cluster(facts, END, nodes=(), held=(), pods=[row], scalers=())
 
-    assert told.workloads[0].gpu_containers == (GpuContainer(place=1, in_requests=True),)
+    assert told.workloads[0].gpu_containers == (GpuContainer(place=0),)
 
 
 @pytest.mark.parametrize(
     "cells",
     [
         {"gpu_containers": "=HYPERLINK(1):limits"},
+        {"gpu_containers": "0:limits:sudo"},
         {"gpu_claims": '"'},
         {"gpu_claims": "[5]"},
         {"gpu_claims": '[{"place": 1}]'},

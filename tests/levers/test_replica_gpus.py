@@ -1,5 +1,7 @@
 """Another number of GPUs a replica, in one pool: offered, replayed, billed, written, read back, verified."""
 
+import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,18 +9,21 @@ import pytest
 import yaml
 from benchmarks.disaggregated_plans import NAME, add_node, draw, query_of, requests_of, rows_of
 from benchmarks.enact import proved_fleet, proved_without, row_of
+from tests.emit.test_patches_in_a_cluster import built
 from tests.fleets import FleetRows, few_machines
 from tests.levers.written_plans import read, written
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.deployment.placement import resolve
-from trimtab.emit.manifests.facts import NodeMaker, server_signals
+from trimtab.emit.manifests.cluster_facts import with_cluster
+from trimtab.emit.manifests.facts import ContainerStart, NodeMaker, server_signals
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
-from trimtab.levers import disaggregation, overflow, replica_gpus, right_size
+from trimtab.levers import disaggregation, overflow, replica_count, replica_gpus, right_size
 from trimtab.levers.lever import LeverRequest
 from trimtab.levers.served_models import known_demand
 from trimtab.physics.disaggregated import TIME_SHARES
@@ -30,6 +35,8 @@ from trimtab.plan.verify.verification import verify
 from trimtab.replay.first_token import replay_deployment
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.replica_law import law_of_times
+from trimtab.review import read_objects
+from trimtab.sources.kubernetes.pods import gpu_containers_of
 from trimtab.tables.workloads import TargetMetric
 
 SETTINGS = Settings(planning=Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1))
@@ -54,6 +61,12 @@ def fleet(rows):
 
 
 @pytest.fixture(scope="module")
+def scaled(fleet):
+    """The same service where a fixed number of replicas is no option: an autoscaler follows its demand."""
+    return proved_without(fleet, replica_count.NAME)
+
+
+@pytest.fixture(scope="module")
 def ask(fleet):
     return LeverRequest(evaluator=Evaluator(case=fleet.planned.cases[NAME]), market=Market.of(MACHINES, None, SETTINGS))
 
@@ -72,7 +85,7 @@ def planned(fleet):
 
 
 def test_a_plan_takes_another_number_where_that_is_cheapest_and_keeps_the_targets(fleet):
-    proof, without = fleet.proven.proof, proved_without(fleet, replica_gpus.NAME).proof
+    proof, without = fleet.proven.proof, proved_without(fleet, replica_gpus.NAME).proven.proof
 
     assert planned(fleet).gpus != planned(fleet).before == TWO_GPUS.tensor
     assert proof.after_micro_usd < without.after_micro_usd
@@ -80,8 +93,19 @@ def test_a_plan_takes_another_number_where_that_is_cheapest_and_keeps_the_target
     assert proof.clairvoyant_micro_usd <= proof.after_micro_usd
 
 
-def test_the_files_say_what_was_proved(fleet, tmp_path):
-    row = row_of(fleet, NodeMaker.KARPENTER, tmp_path)
+def test_an_autoscaler_follows_replicas_of_another_number_of_gpus(scaled):
+    proof, scaling = scaled.proven.proof, scaled.planned.deployments[NAME].scaling
+
+    assert planned(scaled).gpus != TWO_GPUS.tensor
+    assert isinstance(scaling, SetReplicaPolicy)
+    assert scaling.hpa.min_replicas < scaling.hpa.max_replicas
+    assert [target.kept for target in proof.targets].count(False) == 0
+
+
+@pytest.mark.parametrize("which", ["fleet", "scaled"])
+def test_the_files_say_what_was_proved(which, request, tmp_path):
+    """Those of an autoscaler are replayed by its own rule, as it is read of the ScaledObject and its recording rule."""
+    row = row_of(request.getfixturevalue(which), NodeMaker.KARPENTER, tmp_path)
 
     assert row.off_frac == pytest.approx(0, abs=1e-6)
     assert row.targets_equal == row.targets
@@ -131,6 +155,82 @@ def test_another_server_than_vllm_is_left_to_a_person(fleet):
     assert not any("containers" in file.text and file.path.startswith("workloads/") for file in emission.files)
 
 
+SERVE = ["vllm", "serve", "Qwen/Qwen2.5-32B-Instruct", f"--tensor-parallel-size={TWO_GPUS.tensor}"]
+STARTED = {
+    ContainerStart.ARGS: {"args": SERVE[2:]},
+    ContainerStart.COMMAND: {"command": SERVE},
+    ContainerStart.SHELL: {"command": ["sh", "-c"], "args": [" ".join(SERVE)]},
+    ContainerStart.PROGRAM: {"command": ["/app/start"]},
+    ContainerStart.IMAGE: {},
+}
+"""The words of a container for each place where they can lie."""
+
+
+def emitted_for(fleet, started_by):
+    """What is written where the service's container is started so, as its pods tell."""
+    container = {"name": "vllm", "image": "i", "resources": {"limits": {"nvidia.com/gpu": TWO_GPUS.tensor}}}
+    container |= STARTED[started_by]
+    (known,) = fleet.facts.workloads
+    row = dict.fromkeys(["tolerations", "node_selector", "selector"]) | {
+        "workload": NAME, "pod": "chat-0", "created": None, "gpu_containers": gpu_containers_of({"containers": [container]}),
+    }  # fmt: skip
+    facts = with_cluster(fleet.facts, fleet.bundle.meta.end, nodes=(), held=(), pods=[row], scalers=())
+    assert facts.workloads[0].gpu_containers[0].started_by is started_by
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": known.short_name, "namespace": known.namespace},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    return emit_plan(fleet.planned.plan, facts), deployment
+
+
+def component_of(emission, root):
+    (text,) = [
+        file.text
+        for file in emission.files
+        if file.path.startswith(f"{root}/") and "autoscaled" not in file.path and file.kind == "Component"
+    ]
+    return text
+
+
+def gpus_of_server(kubectl, folder, manifest, component):
+    """What `kubectl kustomize` makes of a manifest, and on how many GPUs a review says that its server then runs."""
+    built_manifest = built(kubectl, folder, manifest, component)
+    pods = read_objects([("m.yaml", built_manifest)]).laid_on([NAME]).pods[NAME]
+    return built_manifest, pods.tensor
+
+
+@pytest.mark.parametrize("started_by", [ContainerStart.ARGS, ContainerStart.COMMAND])
+def test_a_server_is_told_its_gpus_where_its_words_lie_and_the_former_ones_after_a_rollback(
+    fleet, started_by, kubectl_bin, tmp_path
+):
+    emission, before = emitted_for(fleet, started_by)
+
+    after, gpus = gpus_of_server(kubectl_bin, tmp_path / "on", before, component_of(emission, "workloads"))
+    again, former = gpus_of_server(kubectl_bin, tmp_path / "off", after, component_of(emission, "rollback"))
+
+    assert (gpus, former) == (planned(fleet).gpus, TWO_GPUS.tensor)
+    (container,), (rolled_back,) = (one["spec"]["template"]["spec"]["containers"] for one in (after, again))
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(planned(fleet).gpus)
+    assert rolled_back["resources"]["limits"]["nvidia.com/gpu"] == str(TWO_GPUS.tensor)
+    assert container.keys() == before["spec"]["template"]["spec"]["containers"][0].keys()
+    assert not any("args" in left.reason for left in emission.withheld)
+
+
+@pytest.mark.parametrize("started_by", [ContainerStart.SHELL, ContainerStart.PROGRAM, ContainerStart.IMAGE])
+def test_words_that_no_patch_reaches_are_left_to_a_person_with_their_place(fleet, started_by):
+    emission, _ = emitted_for(fleet, started_by)
+
+    # once for each action of the plan
+    (left,) = {left.reason for left in emission.withheld if "--tensor-parallel-size" in left.reason}
+    assert f"--tensor-parallel-size={planned(fleet).gpus}" in left
+    assert {"shell": "line or script", "program": "its command starts", "image": "those of its image"}[
+        started_by.value
+    ] in left
+    assert not [file for file in emission.files if file.path.startswith("workloads/") and "containers" in file.text]
+
+
 def test_a_server_on_other_gpus_than_its_pods_ask_for_is_found(fleet):
     documents = written(fleet)
     body, _ = patches(documents)
@@ -173,12 +273,35 @@ def test_the_law_of_a_replica_has_the_predicted_times(offered):
             assert share >= 0.95 - 1e-6
 
 
-def test_requests_one_by_one_keep_what_the_plan_says_at_the_busiest(ask, fleet):
+def replicas_at(fleet, req_s):
+    """How many replicas the files let run under a load: a number, or what KEDA's threshold makes of demand over capacity."""
+    scaling = fleet.planned.deployments[NAME].scaling
+    if isinstance(scaling, SetReplicas):
+        return scaling.replicas
+    documents = [body for _, body in written(fleet)]
+    (scaler,) = [body["spec"] for body in documents if body["kind"] == "ScaledObject"]
+    (demand,) = [trigger["metadata"] for trigger in scaler["triggers"] if trigger["name"] == "demand"]
+    (rule,) = [
+        rule["expr"]
+        for body in documents
+        if body["kind"] == "PrometheusRule"
+        for group in body["spec"]["groups"]
+        for rule in group["rules"]
+        if rule.get("record") == "trimtab:demand_per_replica"
+    ]
+    capacity_req_s = float(re.search(r"\) / ([0-9.e+-]+)$", rule)[1])
+    wanted = math.ceil(req_s / capacity_req_s / float(demand["threshold"]))
+    return min(max(wanted, scaler["minReplicaCount"]), scaler["maxReplicaCount"])
+
+
+@pytest.mark.parametrize("which", ["fleet", "scaled"])
+def test_requests_one_by_one_keep_what_the_plan_says_at_the_busiest(which, ask, request):
     """Another way to the same: each request by itself on one replica, at the low end of speed, with lengths as drawn."""
+    fleet = request.getfixturevalue(which)
     number, known = planned(fleet), ask.once(known_demand)
     query = replace(query_of(TWO_GPUS), gpu=ask.market.gpu(number.nodes.gpu), gpus=number.gpus, tensor=number.gpus)
     columns = serving_columns([query])
-    requests, replicas = requests_of(TWO_GPUS), fleet.planned.deployments[NAME].scaling.replicas
+    requests, replicas = requests_of(TWO_GPUS), replicas_at(fleet, known.peak_req_s)
     replayed = replay_deployment(
         columns, coefficients_of([query], columns),
         requests._replace(arrival_s=requests.arrival_s * replicas / known.peak_req_s),

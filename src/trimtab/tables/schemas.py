@@ -323,7 +323,9 @@ PODS = (
     ),
     _text(
         "gpu_containers",
-        "containers that ask for GPUs, by their place from 0: `1:limits`, or `1:limits+requests` where both say so; commas",
+        "containers that ask for GPUs, by their place from 0, such as `1:limits+requests:args`: where they say so, and where "
+        "the words lie that start their program: `args`, `command` (no args), `shell` (a line or script of a shell), `program` "
+        "(a command that does not name vLLM), `image` (neither; the image says); commas",
         nullable=True,
     ),
     _text(

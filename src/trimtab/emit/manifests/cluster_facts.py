@@ -23,6 +23,7 @@ from trimtab.deployment.fitting import home_speed
 from trimtab.diagnose.cluster_records import pairs
 from trimtab.emit.manifests.facts import (
     SERVERS,
+    ContainerStart,
     EmitFacts,
     GpuClaim,
     GpuContainer,
@@ -50,6 +51,7 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 _USUAL_OWNER = {WorkloadKind.SERVING: "Deployment", WorkloadKind.NOTEBOOK: "StatefulSet"}
 _RUNS = "Job"
+_STARTED_BY = {where.value: where for where in ContainerStart}
 _LEVELS = (
     *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
     "cloud.google.com/gce-topology-block",
@@ -303,11 +305,15 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[RecordedRow]) -> WorkloadFac
 
 
 def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
-    """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
-    parts = [text.partition(":") for text in cell.split(",") if text]
-    if not all(place.isdecimal() for place, _, _ in parts):
+    """Return the containers of a cell of `pods` that ask for GPUs: `0:limits:args,2:limits+requests:shell`."""
+    # bundles of before 2026-11-28 do not say what starts a container
+    parts = [[*text.split(":"), ""][:3] for text in cell.split(",") if text]
+    if not all(place.isdecimal() and (not started or started in _STARTED_BY) for place, _, started in parts):
         raise _unreadable("gpu_containers", cell)
-    return tuple(GpuContainer(place=int(place), in_requests="requests" in fields) for place, _, fields in parts)
+    return tuple(
+        GpuContainer(place=int(place), in_requests="requests" in fields, started_by=_STARTED_BY.get(started))
+        for place, fields, started in parts
+    )
 
 
 def _gpu_claims(cell: str) -> tuple[GpuClaim, ...]:

@@ -213,12 +213,27 @@ class Toleration:
         return {name: value for name, value in stated.items() if value} | after
 
 
+class ContainerStart(Enum):
+    """Where the words lie that a container's program is started with, as the column `gpu_containers` of `pods` says it."""
+
+    ARGS = "args"
+    COMMAND = "command"
+    SHELL = "shell"
+    """A line or a script of a shell, which what stands behind it does not reach."""
+    PROGRAM = "program"
+    """A program of their own, which starts vLLM."""
+    IMAGE = "image"
+    """Neither `command` nor `args`: what stands in the manifest would replace what the image says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuContainer:
     """A container of a pod that asks for GPUs: its place in the list, and whether `requests` says them beside `limits`."""
 
     place: int = 0
     in_requests: bool = False
+    started_by: ContainerStart | None = None
+    """None: a bundle of before this was collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ karpenter.azure.com/v1beta1 and karpenter.k8s.gcp/v1alpha1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from trimtab.deployment.effects import SetCapacityType
 from trimtab.emit.manifests.claim_templates import ClaimChange, claims_by_hand, new_claims
@@ -22,7 +23,7 @@ from trimtab.emit.manifests.emission import (
     node_name,
     yaml_text,
 )
-from trimtab.emit.manifests.facts import SCALABLE, SERVING, WorkloadFacts, kind_in_words, own_bounds
+from trimtab.emit.manifests.facts import SCALABLE, SERVING, ContainerStart, WorkloadFacts, kind_in_words, own_bounds
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, layouts, sharing_configs, slot_resource
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, leaves_no_room, node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
@@ -43,6 +44,7 @@ from trimtab.emit.manifests.workload_patch import (
     rollback_component,
     spot_grace_s,
     stale_affinity,
+    started_by,
     stays_put,
 )
 from trimtab.fleet.owner_kinds import INFERENCE_SERVICE, KNATIVE_SERVICE, RAY_SERVICE
@@ -83,7 +85,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             words=server_words(placed),
         )
         yield _component_file(placed, "", patch)
-        if placed.deployment.replica_gpus is not None:
+        if placed.deployment.replica_gpus is not None and started_by(known) is None:
             yield from _withheld(placed, _LAST_WORD_COUNTS)
         for claim in claims:
             yield _beside(placed, claim_file(claim), claim.template)
@@ -174,7 +176,7 @@ def _by_hand(
         asks += [f"a ResourceClaimTemplate with {change}"]
     elif asked is not None and not known.gpu_claims:
         asks += [f"limits {asked}"]
-    asks += [f"what {' '.join(words)} says to vLLM"] if words else []
+    asks += [f"what {' '.join(words)} says to vLLM{_WHERE_BY_HAND.get(started_by(known), '')}"] if words else []
     asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
     asks += [_TOGETHER] if placed.fills_nodes else []
     if spec is not None and placed.runs_beside:
@@ -235,6 +237,14 @@ _LAST_WORD_COUNTS = (
     "are in `command`, or one line of a shell, set them there, or the server starts with as many GPUs as before and fails; "
     "where the container has no `args`, kustomize refuses the patch: give it those of its image first"
 )
+_WHERE_BY_HAND: Mapping[ContainerStart | None, str] = MappingProxyType(
+    {
+        ContainerStart.SHELL: " in the line or script of the shell that starts it",
+        ContainerStart.PROGRAM: " through the program that its command starts",
+        ContainerStart.IMAGE: " in args that begin with those of its image, which the manifest's would replace",
+    }
+)
+"""Where a person must put words that no patch can append."""
 _KNATIVE_FLAGS = (
     "Knative refuses what says where pods go unless ConfigMap config-features in knative-serving has "
     "kubernetes.podspec-nodeselector, kubernetes.podspec-tolerations, kubernetes.podspec-affinity and "
@@ -306,7 +316,8 @@ def server_words(placed: PlacedWorkload) -> tuple[str, ...]:
 def _words_by_hand(known: WorkloadFacts) -> bool:
     """Return whether no patch can tell a workload's server how many GPUs it has: it is not vLLM, or its words lie elsewhere."""
     other = known.service is not None and known.service.signals.server != "vllm"
-    return other or known.owner_kind not in SCALABLE | {INFERENCE_SERVICE}
+    elsewhere = started_by(known) in _WHERE_BY_HAND
+    return other or elsewhere or known.owner_kind not in SCALABLE | {INFERENCE_SERVICE}
 
 
 def pool_files(scope: Scope) -> Iterator[Piece]:

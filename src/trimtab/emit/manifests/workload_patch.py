@@ -11,7 +11,7 @@ import yaml
 from trimtab.catalog.kinds import Isolation
 from trimtab.emit.manifests.claim_templates import NewClaim, claim_steps
 from trimtab.emit.manifests.emission import ACTION, APPLIES_ONCE, Plain, action_notes
-from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import NOTEBOOK, SCALABLE, ContainerStart, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.gpu_sharing import GKE_LABEL, GKE_STRATEGIES
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, OVERFLOW, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
@@ -477,9 +477,20 @@ def _former_gpu_patch(known: WorkloadFacts, asks: GpuAsk, former_gpus: float) ->
 
 
 def _words_patch(known: WorkloadFacts, words: Sequence[str]) -> str:
-    """Return the patch that puts words behind the args of the container that asks for GPUs: of a flag the last one counts."""
-    steps = [{"op": "add", "path": f"{_container(known)}/args/-", "value": word} for word in words]
+    """Return the patch that puts words behind those that start the container with GPUs: of a flag the last one counts."""
+    # an `args` that is added to a container without one would replace what its image has
+    place = ContainerStart.COMMAND if started_by(known) is ContainerStart.COMMAND else ContainerStart.ARGS
+    steps = [{"op": "add", "path": f"{_container(known)}/{place.value}/-", "value": word} for word in words]
     return yaml.safe_dump(steps, sort_keys=False)
+
+
+def started_by(known: WorkloadFacts) -> ContainerStart | None:
+    """Return where the words lie that the container with GPUs is started with; None where its manifest was not read.
+
+    KServe adds words of its own to those of its objects, so its pods do not tell.
+    """
+    container = next(iter(known.gpu_containers), None)
+    return None if container is None or known.owner_kind in KSERVE else container.started_by
 
 
 def _container(known: WorkloadFacts) -> str:

@@ -28,6 +28,7 @@ from trimtab.sources.kubernetes.objects import (
     quantity,
     selects,
     text,
+    texts,
 )
 from trimtab.sources.kubernetes.owners import Owner, owners_of
 from trimtab.sources.kubernetes.resource_claims import ResourceClaims
@@ -35,6 +36,7 @@ from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB
 
 MIG_PREFIX = "nvidia.com/mig-"
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _WHOLE = 1.0
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
@@ -139,13 +141,26 @@ def _amounts(container: Object, which: str) -> dict[str, float]:
 
 
 def gpu_containers_of(spec: object) -> str | None:
-    """Return which containers of a pod spec ask for GPUs, by place, and where they say so: `0:limits+requests`."""
+    """Return which containers of a pod spec ask for GPUs, by place, where they say so, and what starts them.
+
+    Such as `0:limits+requests:args`.
+    """
     found = []
     for place, container in enumerate(listed(spec, "containers")):
         said = [which for which in ("limits", "requests") if any(map(is_gpu_resource, _amounts(container, which)))]
         if said:
-            found.append(f"{place}:{'+'.join(said)}")
+            found.append(f"{place}:{'+'.join(said)}:{_started_by(container)}")
     return joined(found)
+
+
+def _started_by(container: Object) -> str:
+    """Return where a container says with which words its program starts, as the column `gpu_containers` has it."""
+    command, args = texts(container, "command"), texts(container, "args")
+    if any(word.rpartition("/")[2] in _SHELLS for word in (*command, *args)):
+        return "shell"
+    if command and not any("vllm" in word for word in command):
+        return "program"
+    return "args" if args else "command" if command else "image"
 
 
 def resources_of_containers(spec: object) -> str | None:
