@@ -53,7 +53,7 @@ def test_the_page_asks_for_nothing_from_elsewhere(page):
 def test_the_page_holds_every_picture_and_the_whole_cost(page):
     for name in ("pareto", "value", "memory", "roofline"):
         assert f'class="chart {name}' in page
-    for item in ("GPUs at work", "stranded GPUs", "storage", "network egress", "operations"):
+    for item in ("busy GPUs", "stranded GPUs", "storage", "network egress", "operations"):
         assert item in page
 
 

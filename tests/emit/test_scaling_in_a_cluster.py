@@ -196,4 +196,4 @@ def test_an_autoscaler_says_what_its_target_counts_on_that_no_object_does():
         (body,), (usual,) = kinds(emission, kind), kinds(alone, kind)
         assert body["metadata"]["annotations"]["trimtab.dev/assumes"] == "its model in fp8, not bf16"
         assert "trimtab.dev/assumes" not in usual["metadata"]["annotations"]
-    assert any("counts on its model in fp8" in left.reason for left in emission.withheld)
+    assert any("relies on its model in fp8" in left.reason for left in emission.withheld)

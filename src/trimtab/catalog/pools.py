@@ -60,7 +60,7 @@ _KEPT_UP = (0, 1)
 class SharedPool:
     """Nodes of a pool cut into slots that workloads share: whole GPUs, instances of a MIG `profile`, or shares of GPUs.
 
-    What keeps those on one GPU apart is `isolation`. In time slices none is at work for more than `busy_frac` of any hour.
+    What keeps those on one GPU apart is `isolation`. In time slices none is busy for more than `busy_frac` of any hour.
     Instances of different profiles stand side by side: one `takes` some of the node's `room` by each measure
     (`catalog.mig`); where there is no room stated, slots are all alike and a node holds `slots_per_node` of them.
 
@@ -136,9 +136,7 @@ class SharedPool:
             case Isolation.MPS:
                 what = f"{self.slots_per_node} MPS shares a node"
             case Isolation.TIME_SLICING:
-                what = (
-                    f"{self.slots_per_node} time slices a node, each at work {self.busy_frac:.0%} of an hour at most,"
-                )
+                what = f"{self.slots_per_node} time slices a node, each busy {self.busy_frac:.0%} of an hour at most,"
             case _:
                 what = self.profile or "whole GPUs"
         return f"{what} on {self.pool.instance_type}"

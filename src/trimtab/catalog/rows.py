@@ -22,7 +22,7 @@ def packaged_rows(name: str) -> Iterator[CatalogRow]:
 
 @cache
 def day(cell: str) -> date:
-    """Read an ISO date; the same few stand in thousands of rows."""
+    """Read an ISO date; the same few occur in thousands of rows."""
     return date.fromisoformat(cell)
 
 

@@ -164,7 +164,10 @@ def _rollout(body: Object) -> Iterator[FieldFault]:
     surge, unavailable = at(rolling, "maxSurge"), at(rolling, "maxUnavailable")
     if str(surge) in ("0", "0%") and str(unavailable) in ("0", "0%"):
         yield FieldFault(
-            field="spec.strategy.rollingUpdate", value="0 and 0", what="lets no pod come or go", cure="let one be 1"
+            field="spec.strategy.rollingUpdate",
+            value="0 and 0",
+            what="allows no pod to be added or removed",
+            cure="let one be 1",
         )
 
 

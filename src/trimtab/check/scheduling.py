@@ -1,6 +1,6 @@
 """Pods and the node pools that they select: taints that keep them off, labels that no node has, GPUs that no node could give.
 
-Judged as `trimtab review` does, from the same reading of pods and node pools.
+Checked as `trimtab review` does, from the same reading of pods and node pools.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _loaded(file: str) -> Object:
 
 @cache
 def _definitions() -> Object:
-    """Return Kubernetes' own definitions of metadata and its parts, as they stand in the schema of one of its kinds."""
+    """Return Kubernetes' own definitions of metadata and its parts, as given in the schema of one of its kinds."""
     stated = at(_loaded(_shipped()["v1", "Namespace"]), "definitions")
     return stated if isinstance(stated, Mapping) else {}
 
@@ -342,7 +342,7 @@ def cel_faults(schema: object, value: object, path: str = "", *, broken: Collect
     """Yield the CEL rules of a schema that a value breaks, at any depth.
 
     `broken` are fields that break its types. A value that holds one is not judged, as a server does not (`hasBlockingErr` of
-    apiextensions-apiserver): rules count on types, and evaluating one without them can take memory without end.
+    apiextensions-apiserver): rules depend on types, and evaluating one without them can take memory without end.
     """
     if not isinstance(schema, Mapping) or value is None:
         return

@@ -71,7 +71,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": (
         "trimtab.cli.serve",
         "Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, "
-        "what came of it.",
+        "and what it has saved since.",
     ),
     "mcp": (
         "trimtab.cli.mcp",

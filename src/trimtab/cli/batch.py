@@ -52,11 +52,11 @@ class TuneOptions:
     )  # fmt: skip
     headroom: float = option(
         "--headroom", type=click.FloatRange(0, 0.9), default=HEADROOM_FRAC, show_default=True,
-        help="Share of the target kept as margin for what a replay lacks: waking threads, varying run times.",
+        help="Share of the target kept as a margin for what a replay does not model: waking threads, varying run times.",
     )  # fmt: skip
     replicas: int = option(
         "--replicas", type=click.IntRange(min=1), default=1, show_default=True,
-        help="Replicas that arrivals are dealt to in turn; one of them is replayed.",
+        help="Replicas that share the arrivals in turn; one of them is replayed.",
     )  # fmt: skip
     speedup: float = option(
         "--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,

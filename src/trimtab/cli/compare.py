@@ -55,7 +55,7 @@ class CompareOptions:
     workload: str | None = option("--workload", metavar="NAME", help="Which service, if a bundle holds several.")
     usd_hr: tuple[float, float] | None = option(
         "--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
-        help="What each side costs an hour; bundles have their own prices.",
+        help="What each side costs per hour; bundles have their own prices.",
     )  # fmt: skip
     slack: float = option(
         "--slack", type=click.FloatRange(min=0, max=1), default=0.1, show_default=True,
@@ -72,15 +72,15 @@ class CompareOptions:
 def command(options: CompareOptions) -> int:
     """Compare a canary with what it would replace: promote, hold, or roll back.
 
-    Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
+    Throughput, p99 latency, failures and dollars per request are compared, each with a 95 % interval of the change. PRESENT and
     CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve --save-detailed`, or
     fleet bundles.
 
     Roll back: a figure is clearly worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent).
-    Promote: none can be worse than that. Hold: the runs do not decide it yet.
+    Promote: no figure can be that much worse. Hold: the runs are not conclusive yet.
 
     Exit codes: 0 promote; 4 roll back; 5 hold; 1 the runs cannot be read or compared; 2 wrong options. With `-o json`
-    each row carries its own standing and the verdict.
+    each row has its own result and the verdict.
 
     \b
     Examples:

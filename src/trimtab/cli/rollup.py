@@ -17,7 +17,7 @@ class RollupOptions:
     samples: str = argument()
     engine: str = option(
         "--engine", envvar="TRIMTAB_ENGINE", default="duckdb://", show_default=True, metavar="URL",
-        help="Where it runs: duckdb://, spark://HOST:7077, clickhouse://, bigquery://, snowflake://, trino://.",
+        help="The engine that runs it: duckdb://, spark://HOST:7077, clickhouse://, bigquery://, snowflake://, trino://.",
     )  # fmt: skip
     step_s: float = option(
         "--step", type=click.FloatRange(min=1.0), default=60.0, show_default=True, metavar="SECONDS",

@@ -65,7 +65,7 @@ class VerifyOptions:
         show_default="the last one",
     )  # fmt: skip
     prices: Path | None = prices_option()
-    at: date | None = at_option("Today's rates are those of this day.")
+    at: date | None = at_option("Use the rates of this day as today's.")
     quiet: bool = quiet_option("No progress.")
     answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML, Format.GITHUB_COMMENT, Format.XLSX)
 

@@ -141,7 +141,7 @@ class SetGpuCount:
 class UseSlots:
     """Run in slots of nodes that several workloads share: whole GPUs, MIG instances, or shares of GPUs; `slots` a replica.
 
-    In time slices `speed` is that of the GPU while no other is at work.
+    In time slices `speed` is that of the GPU while no other is busy.
     """
 
     shared: SharedPool

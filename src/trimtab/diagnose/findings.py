@@ -215,7 +215,7 @@ def unlimited_pools(records: ClusterRecords) -> Iterator[Found]:
 
 
 def budget_offences(records: ClusterRecords) -> Iterator[Found]:
-    """Yield budgets that let no pod go though all are healthy, and services of several replicas that have none."""
+    """Yield budgets that allow no eviction though all pods are healthy, and services of several replicas that have none."""
     budgeted = {str(budget["workload"]) for budget in records.budgets}
     for budget in records.budgets:
         healthy, expected = number(budget["healthy"]), number(budget["expected"])
@@ -225,9 +225,7 @@ def budget_offences(records: ClusterRecords) -> Iterator[Found]:
             and healthy >= expected
             and str(budget["workload"]) in records.owner_kinds
         ):
-            said = (
-                f"{budget['name']} lets no pod go though all {expected:g} are healthy: its nodes can never be drained"
-            )
+            said = f"{budget['name']} allows no eviction though all {expected:g} are healthy: its nodes can never be drained"
             yield _free(OffenceKind.BUDGET, str(budget["workload"]), (str(budget["name"]),), Call.OWNER, said)
     replicas: dict[str, set[str]] = defaultdict(set)
     for pod in records.pods:

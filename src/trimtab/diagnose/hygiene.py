@@ -388,9 +388,7 @@ def _over_asked(records: ClusterRecords) -> Iterator[Found]:
         spans[key] += lost_spans(held, records.start_s, records.end_s, 1.0 - used / gpus)
     for (workload, gpus, used), mine in sorted(spans.items()):
         items = pods[workload, gpus, used]
-        evidence = (
-            f"{counted(len(items), 'pod')} held {gpus_words(gpus)} each; none ever had more than {used:g} at work"
-        )
+        evidence = f"{counted(len(items), 'pod')} held {gpus_words(gpus)} each; none ever had more than {used:g} busy"
         yield _of_workload(
             OffenceKind.OVER_ASKED, workload, mine, items, evidence, records, counted_in=WasteKind.OVER_PARALLEL
         )

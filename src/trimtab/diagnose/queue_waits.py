@@ -279,7 +279,7 @@ def _limits_words(row: RecordedRow) -> str:
 def _kept_by_others(behind: Sequence[RecordedRow], rows: Sequence[RecordedRow]) -> Iterator[str]:
     """Yield what other Volcano queues keep free for themselves, or do not give back.
 
-    A guarantee is for its queue alone, whether it uses it or not; of what a queue uses beyond its own, none can be taken back
+    A guarantee is for its queue alone, whether it uses it or not; of what a queue uses beyond its own, none can be reclaimed
     where it is not reclaimable (Volcano, "Queue": `guarantee`, `reclaimable`).
     """
     mine = {row["name"] for row in behind if row["kind"] == _VOLCANO}

@@ -70,7 +70,7 @@ class Bounds:
     """Where a sign becomes a witness: rules of thumb of this project, each named in the evidence it gives."""
 
     works_frac: float = 0.60
-    """SM activity from which a GPU counts as at work."""
+    """SM activity from which a GPU counts as busy."""
     dram_frac: float = 0.60
     """DRAM activity above which the bus binds: streaming kernels reach 0.9 of it, mixed ones 0.6 to 0.8."""
     tensor_frac: float = 0.50

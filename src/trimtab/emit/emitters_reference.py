@@ -151,7 +151,7 @@ lost without `--force`.
 
 `decisions/` has an index and, of a whole plan, `year.md`: what is done in each quarter, by whom, and what was saved by then.
 A Component with the annotation `trimtab.dev/applies-once` waits for what that says: fewer replicas once the server batches.
-An autoscaler and its rules with `trimtab.dev/assumes` count on what that says and no object does: weights in fewer bits,
+An autoscaler and its rules with `trimtab.dev/assumes` rely on what it says and no object brings about: weights in fewer bits,
 batches, shorter starts.
 
 ## Owners
@@ -257,10 +257,10 @@ where all goes as predicted: five minutes may be late in a month that is not. An
 metrics, through prometheus-adapter.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
-so that a failed scrape never reads as 0: a replica that kube-state-metrics calls ready counts on as it was. How often a server
+so that a failed scrape never reads as 0: a replica that kube-state-metrics calls ready is still counted. How often a server
 is scraped is read from what was collected. A history coarser than the scrapes hides their noise: the deployed rule will
 then ask for somewhat more than
-the replay did. Where a service exposes no requests, five minutes of GPU activity stand in for them; that form follows no
+the replay did. Where a service exposes no requests, five minutes of GPU activity are used instead; that form follows no
 replay step by step, its history being hourly.
 """
 

@@ -289,9 +289,9 @@ def activity_in_work(workload: Workload) -> Activity:
 
 
 def busiest_hour_frac(workload: Workload, replicas: FloatArray | None = None) -> float:
-    """Return the share of its busiest hour in which a replica is at work on a GPU of its own; 1 if nothing was measured.
+    """Return the share of its busiest hour in which a replica is busy on a GPU of its own; 1 if nothing was measured.
 
-    `replicas` (n_hours,) are those among whom its work is divided; None: as many as history held. A replica may be at work,
+    `replicas` (n_hours,) are those among whom its work is divided; None: as many as history held. A replica may be busy,
     with requests that leave most of the GPU idle, for longer than its activity says: longer by as much as on average.
     """
     held = workload.gpu_seconds / S_PER_HR

@@ -43,7 +43,7 @@ from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads, contradictions
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
-_UNKNOWN = "nodes with GPUs at work but no known holder: they stay, and stay billed, whatever is planned"
+_UNKNOWN = "nodes with busy GPUs but no known holder: they stay, and stay billed, whatever is planned"
 _UNREAD = (
     "nodes of which neither pods nor GPU activity were read: they stay, and stay billed, whatever is planned; dump the pods of "
     "all namespaces (kubectl get nodes,pods -A -o json), or add --prometheus URL"

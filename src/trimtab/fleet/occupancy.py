@@ -261,7 +261,7 @@ class Pods:
     end_s: FloatArray
     used_gpus: FloatArray
     """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side. One without
-    readings in an hour counts as at work, unless it was read in others and never worked while the pod did. NaN where no GPU did
+    readings in an hour counts as busy, unless it was read in others and never worked while the pod did. NaN where no GPU did
     anything, or if its GPUs are not known."""
     gpu: tuple[str, ...]
     """Their type of GPU; "" where it is not known, or where a pod held several types."""

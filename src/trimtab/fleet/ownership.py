@@ -24,7 +24,7 @@ CHECKPOINT_BYTES_PER_PARAM = 14
 class CostItem(Enum):
     """The kinds of cost."""
 
-    WORK = "GPUs at work"
+    WORK = "busy GPUs"
     IDLE = "headroom and idle time"
     STRANDED = "stranded GPUs"
     SETUP = "set-up and roll-outs"

@@ -353,7 +353,7 @@ def _times_by_load(
 
 
 def activity_as_demand(workload: Workload) -> ServiceObservation:
-    """Let activity stand in for demand where a service exposes no requests: GPU-seconds of activity, every three minutes.
+    """Use activity as demand where a service exposes no requests: GPU-seconds of activity, every three minutes.
 
     Minutes of work hide in an hour's mean. Where the hour's percentiles are known, it is assumed to hold one burst at its 95th
     percentile, on all GPUs at once, which is the worst that they allow, and to be at its median, or below, otherwise.
@@ -396,7 +396,7 @@ def activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:
         le_s=np.zeros(0),
         top_load=healthy_frac,
         basis=Basis.MODELLED,
-        because=f"no request metrics: hourly {workload.activity.signal} stands in for demand",
+        because=f"no request metrics: hourly {workload.activity.signal} is used as demand",
     )
 
 

@@ -56,7 +56,7 @@ class SpotRecord:
     node_hr: float
     """Hours that spot nodes of the pool were up."""
     losses: int
-    """Spot nodes that were taken back."""
+    """Spot nodes that were reclaimed."""
     losses_at_droughts: int
     """Of them, those with which a drought began."""
     spot_usd_hr: float | None = None

@@ -31,7 +31,7 @@ from trimtab.physics.offers import board
 from trimtab.units import S_PER_HR
 
 _LEAST_READ_FRAC = 0.9
-"""Demand is counted in tokens where they were read in so much of the time: elsewhere requests stand in for them."""
+"""Demand is counted in tokens where they were read in so much of the time: elsewhere requests are counted instead."""
 _NO_WORSE = 1.1
 """Squared misfit to hourly GPU activity, over that of requests, up to which the work of tokens is believed."""
 

@@ -146,7 +146,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
         first = "Restore one replica on a new node: it must answer as one that started without the snapshot does."
     return (
         first,
-        f"From its place on the node to ready it must take no more than {effect.start_s:.0f} s; then let the autoscaler count "
+        f"From its place on the node to ready it must take no more than {effect.start_s:.0f} s; then let the autoscaler rely "
         "on it.",
     )
 

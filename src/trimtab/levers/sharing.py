@@ -69,7 +69,7 @@ RUNS_BESIDE = RUN_KINDS - {WorkloadKind.TRAINING}
 SHARES = (2, 3, 4, 8)
 """Equal shares that a GPU without hardware isolation is offered in."""
 BUSY_CLASSES = (0.05, 0.10, 0.15, 0.20, 0.25, 0.33, 0.50)
-"""Shares of an hour that a workload in time slices may be at work at most: those of one class are put together."""
+"""Shares of an hour that a workload in time slices may be busy at most: those of one class are put together."""
 _CLASSES = 3
 """A workload is offered the least busy classes that hold it: in busier ones it waits more, for the sake of ever fewer."""
 _LEFT_FRAC = 0.25
@@ -126,7 +126,7 @@ def propose(
             if isinstance(verdict, str):
                 refused[verdict] += 1
             elif busy_frac > slot.shared.busy_frac * verdict.high:
-                refused["at work for longer than others in those time slices count on"] += 1
+                refused["busy for longer than others in those time slices allow for"] += 1
             else:
                 fitting.append(slot.effect(workload, verdict, work_ratio(source, slot.board)))
     quiet = [slot for slot in fitting if _quieter(slot, fitting) < _CLASSES]
@@ -433,7 +433,7 @@ def _evidence(applied: AppliedLever) -> Iterator[Fact]:
 def _facts(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
     room = f"{slot.memory_gib * slot.slots:.1f} GiB seen of {slot.shared}"
     yield memory_peak(workload, room)
-    yield Fact("GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}")
+    yield Fact("GPU busy", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}")
     yield speed_fact(f"speed on {slot.shared}", slot.speed)
     if slot.others:
         yield from _turns(slot, workload)
@@ -450,11 +450,11 @@ def _taken_at_once(slot: UseSlots, pods: IntArray) -> Fact:
 
 
 def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
-    """Say how often a request would meet others at work, and how long the workload itself keeps the GPU."""
+    """Say how often a request would find others busy, and how long the workload itself keeps the GPU."""
     limit = f"<= {slot.shared.busy_frac:.0%}, as of everybody there"
     usual, careful = (1 - met_frac(slot.others, slot.shared.busy_frac, ways)[0] for ways in (AS_MET, MET_BOTH_WAYS))
     mine = f"{busiest_hour_frac(workload):.0%}"
-    yield Fact("at work in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit)
+    yield Fact("busy in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit)
     yield Fact(f"requests that meet others, of {slot.others}", "physics", f"{usual:.0%}-{careful:.0%}")
     if slot.others == 1:
         # the measured pairs were of runs, not of requests: no target is compared with it

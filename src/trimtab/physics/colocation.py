@@ -1,10 +1,10 @@
 """Work side by side on one GPU: requests in a batch by its measured times, programs without hardware isolation.
 
 **Time slices.** CUDA gives every process that has work pending an equal share of the time, so that a request runs at
-1 / (1 + m) of its speed while m others are at work. Of each other program no more is known than that it is at work for at most
+1 / (1 + m) of its speed while m others are busy. Of each other program no more is known than that it is busy for at most
 `busy_frac` of an hour when it has the GPU to itself. Sharing stretches that: at most `busy_frac / left`, where
 `left = max(1 / (1 + others), 1 - others * busy_frac)` is the time that a work-conserving scheduler leaves to one program
-whatever the others ask for. The others are assumed to be at work independently of one another.
+whatever the others ask for. The others are assumed to be busy independently of one another.
 
 **MPS.** Each of n programs has 1 / n of the processors for itself (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, which the device plugin
 sets to 100 / n) and of the memory (`CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`); bandwidth and L2 are shared. The others are taken to
@@ -76,25 +76,25 @@ class BatchCurve:
 MPS_CAPABILITY = 7.0
 """The least compute capability whose MPS clients have address spaces and processor shares of their own: Volta."""
 AS_MET = 1.0
-"""A request meets another program in the share of the time in which that one is at work."""
+"""A request meets another program in the share of the time in which that one is busy."""
 MET_BOTH_WAYS = 2.0
 """The careful figure: it also slows down for the whole of its time where the other one joins it later."""
 
 
 def left_frac(others: int, busy_frac: float) -> float:
-    """Return the share of a GPU's time that others leave to one more program, each at work alone for at most `busy_frac`."""
+    """Return the share of a GPU's time that others leave to one more program, each busy alone for at most `busy_frac`."""
     # a fair scheduler leaves 1 / (1 + others); one that conserves work leaves at least what the others cannot use
     return max(1 / (1 + others), 1 - others * busy_frac)
 
 
 def met_frac(others: int, busy_frac: float, ways: float = AS_MET) -> tuple[float, ...]:
-    """Return the shares of requests that meet 0, 1, ... `others` programs at work; they sum to 1.
+    """Return the shares of requests that meet 0, 1, ... `others` busy programs; they sum to 1.
 
     A request that meets m of them takes 1 + m times as long.
     """
     # sharing stretches the others' busy time by 1 / left, up to all of it
     met = min(1.0, ways * busy_frac / left_frac(others, busy_frac))
-    # binomial: the others are at work independently of one another
+    # binomial: the others are busy independently of one another
     return tuple(comb(others, m) * met**m * (1 - met) ** (others - m) for m in range(others + 1))
 
 

@@ -263,7 +263,7 @@ def _usd_hr(prefill: Half, decode: Half, nodes: tuple[int, int], losses: Interru
 
 
 def _node_usd_hr(half: Half, losses: Interruptions) -> float:
-    """Return what an hour of one node costs, with the nodes that stand in for lost ones on spot."""
+    """Return what an hour of one node costs, with the nodes that replace lost ones on spot."""
     rate = half.offer.usd_hr[half.option]
     return rate * (losses.serving_factor(half.offer.interruption) if half.option is BuyingOption.SPOT else 1)
 

@@ -5,7 +5,7 @@ a number of the row (`"of": "ln_tokens"`) or times one. A level that was never s
 engine starts from its family and its year: that is what the shrinkage buys.
 
 A question's class is what it asks (`static`, `ttft`, ...), how well its neighbours were measured (support) and which boards.
-Where a class has too few held-out rows its parent's quantiles stand in (`data/*.json`, key `intervals`).
+Where a class has too few held-out rows its parent's quantiles are used (`data/*.json`, key `intervals`).
 """
 
 from __future__ import annotations

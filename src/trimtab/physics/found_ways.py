@@ -51,7 +51,7 @@ class ServingOption:
     usd_hr: float
     usd_per_mtok: Estimate
     usd_hr_by_option: Mapping[BuyingOption, float]
-    """What an hour of these nodes costs under each way of buying; spot with the nodes that stand in for lost ones."""
+    """What an hour of these nodes costs under each way of buying; spot with the nodes that replace lost ones."""
     served_req_s: float
     """Requests a second that are answered on average."""
     caveats: tuple[Caveat, ...] = ()

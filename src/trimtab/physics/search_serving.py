@@ -178,7 +178,7 @@ def _priced(
     step = with_interval(here, Quantity.TPOT, tpot) if scale == 1 else calibrated(tpot)
     speed = _rate(replica * tokens, tpot, step)
     by_option = {
-        # on spot, nodes that stand in for lost ones are paid as well
+        # on spot, nodes that replace lost ones are paid as well
         way_bought: rate
         * nodes.nodes
         * (losses.serving_factor(offer.interruption) if way_bought is BuyingOption.SPOT else 1)

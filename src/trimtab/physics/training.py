@@ -204,7 +204,7 @@ def _gathered_bytes(training: Training, whole_bytes: float) -> float:
     """Return what is gathered of sharded weights at a time: two layers in 16 bits, or the whole model."""
     if training.gathers_whole:
         return whole_bytes
-    # 2 bytes a weight: the layer at work and the next one
+    # 2 bytes a weight: the layer being computed and the next one
     return 2 * 2 * training.model.params / training.model.layers / training.parallel.tensor
 
 

@@ -422,7 +422,7 @@ def _at_other_prices(billed_micro_usd: int, planned: Planned, market: Market) ->
 
 
 def _audit(name: str, bundle: Bundle, made: ProvenPlan, history: Bill, breakages: Broken) -> Audit:
-    """Return what stands in an audit as soon as plan and proof are made; `history` is the fit window's bill."""
+    """Return what an audit contains as soon as plan and proof are made; `history` is the fit window's bill."""
     planned, proven, opened = made.planned, made.proven, made.opened
     fleet, market = opened.fit, opened.market
     window, bands = str(fleet.window), opened.settings.bands

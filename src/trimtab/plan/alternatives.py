@@ -41,7 +41,7 @@ from trimtab.units import HR_PER_MO, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, usd
 _SLOWED = 2.0
 """How much longer a request takes while another service's is in work: two take turns."""
 _MEET_BOTH_WAYS = 2.0
-"""A request finds another's in work, or is joined by one: each as likely as the other service is at work."""
+"""A request finds another's in work, or is joined by one: each as likely as the other service is busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _limits(limit_s: float) -> tuple[float, float]:
 
 
 def _busy_when(workload: Workload, other: _Tenant) -> float:
-    """Return the share of time in which a service is at work when another's requests come: both may peak at the same hours."""
+    """Return the share of time in which a service is busy when another's requests come: both may peak at the same hours."""
     mine, theirs = _hourly(workload), _hourly(other.workload)
     both = ~np.isnan(mine) & ~np.isnan(theirs)
     if not both.any() or mine[both].sum() <= 0 or theirs[both].mean() <= 0:

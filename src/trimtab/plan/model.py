@@ -367,4 +367,4 @@ class Alternative:
     """Months after which `once_usd` is paid back, as estimated; None where never."""
     reason: str
     assumptions: tuple[str, ...]
-    """`setting = value`, as in force; where each comes from stands in the reference of settings."""
+    """`setting = value`, as in force; where each comes from is in the reference of settings."""

@@ -1,6 +1,6 @@
 """Replay the ways that the joint choice asks for, and no others.
 
-A way that was not replayed stands in the program with a lower bound of its use (`service_replays`). Such a program
+A way that was not replayed is in the program with a lower bound of its use (`service_replays`). Such a program
 is a relaxation of the one with every way replayed: what it chooses costs no more, and its bound holds for both. While it
 chooses such ways they are replayed, and it is solved again. Once it chooses only what was replayed and keeps its targets, that
 is a plan, and the bound beside it is one over all ways, replayed or not: nothing is lost by those that were not.

@@ -2,7 +2,7 @@
 
 The calendar is fixed beforehand and bought again every week, so it does not depend on the future and applies to any
 history. What AWS sells (EC2 user guide, "Capacity Blocks for ML" and "Extend Capacity Blocks", read 2026-11): blocks of whole
-days that end at 11:30 UTC, nodes taken back 30 minutes before, a warning 10 minutes before that; a block that is extended in
+days that end at 11:30 UTC, nodes reclaimed 30 minutes before, a warning 10 minutes before that; a block that is extended in
 time keeps its nodes, so that one which stands on all seven days is never interrupted while it can be extended.
 """
 
@@ -16,9 +16,9 @@ from trimtab.units import DAYS_PER_WEEK, S_PER_DAY, S_PER_HR, S_PER_MIN
 START_S = 11 * S_PER_HR + 30 * S_PER_MIN
 """Blocks begin and end at this time of the day, UTC."""
 SHUTDOWN_S = 30 * S_PER_MIN
-"""Nodes are taken back so long before a block ends."""
+"""Nodes are reclaimed so long before a block ends."""
 NOTICE_S = 10 * S_PER_MIN
-"""A warning comes so long before nodes are taken back."""
+"""A warning comes so long before nodes are reclaimed."""
 SIZES = (64, 32, 16, 8, 4, 2, 1)
 """Nodes that one block may hold."""
 MOST_NODES = 256

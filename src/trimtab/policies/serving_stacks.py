@@ -7,7 +7,7 @@ most halving per decision. Knative decides every 2 s; here it decides every 15 s
 By replica, from llm-d/llm-d-workload-variant-autoscaler (internal/saturation/analyzer.go) and arXiv 2603.09730: a replica is
 saturated at 80 % of its KV cache or 5 waiting requests; one is added when the spare KV share of the others averages under
 10 % or their spare queue under 3, one is removed when those that remain would still have that much to spare; nothing happens
-while a replica starts. Load stands in for the KV share, and any waiting at all for a queue without room.
+while a replica starts. Load is used as the KV share, and any waiting at all for a queue without room.
 
 By tokens, from the same (internal/engines/analyzers/saturation_v2/analyzer.go and pipeline/cost_aware_optimizer.go at
 b08b1c77, v0.5.1; later versions have no other): demand is the tokens in the caches and those of the prompts that wait, a

@@ -161,7 +161,7 @@ class Objective(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One setting and what came of it."""
+    """One setting and and what it has saved since."""
 
     rule: BatchRule
     replayed: BatchReplay

@@ -1,6 +1,6 @@
 """The hot loop of a service replay: a fluid queue, replicas that start slowly, and a scaling rule.
 
-Replicas stand in lanes: lane 0 is on demand, each further lane is a zone of spot, whose replicas go all at once when the zone
+Replicas are in lanes: lane 0 is on demand, each further lane is a zone of spot, whose replicas go all at once when the zone
 goes. A service without spot has lane 0 alone. The loop is compiled; run through `serve_history.py_func` it gives the same
 bytes. All of it counts in steps of `SYNC_S`.
 """
@@ -498,7 +498,7 @@ def serve_history(
 ) -> None:
     """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
-    `arrivals` are by step of the history, `within`, `signal` and `asked` by decision. Requests are judged as if they came
+    `arrivals` are by step of the history, `within`, `signal` and `asked` by decision. Requests are counted as if they came
     evenly within a step: shares in time were measured over whole steps, in which they came as they do. The rule sees each
     decision's own.
 

@@ -430,7 +430,7 @@ def serve(
 
 
 def _in_turn(history: ServiceHistory, model: ServiceModel) -> SerialRequests:
-    """Return requests that replicas answer one at a time; a fluid's where so many are at work that hardly any waits."""
+    """Return requests that replicas answer one at a time; a fluid's where so many are in progress that hardly any waits."""
     spread = model.one_by_one_spread
     most = float(np.nanmax(history.load(model), initial=0.0)) if spread is not None else 0.0
     told = spread is not None and most <= _AT_WORK_AT_MOST
@@ -443,7 +443,7 @@ def _in_turn(history: ServiceHistory, model: ServiceModel) -> SerialRequests:
 
 
 _AT_WORK_AT_MOST = 64.0
-"""Of 64 requests at work on 91 replicas, full to 70 %, one in 2,000 waits (Erlang C): a fluid has the same queue."""
+"""Of 64 requests in progress on 91 replicas, full to 70 %, one in 2,000 waits (Erlang C): a fluid has the same queue."""
 _PLACES = 1024
 _TIMES = 4096
 

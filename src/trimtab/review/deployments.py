@@ -126,7 +126,7 @@ def _between(starts: list[int], ends: list[int]) -> set[int]:
 def proposed_deployments(cases: Mapping[str, Case], market: Market, manifests: Manifests) -> dict[str, Proposed]:
     """Return what manifests make of some workloads, by name; as they are where they say nothing of them.
 
-    No object says for how long those that take turns on GPUs are at work: they are replayed beside the least busy neighbours
+    No object says for how long those that take turns on GPUs are busy: they are replayed beside the least busy neighbours
     that all of them are, with the replicas that they then have.
     """
     found = {name: _proposed(case, market, manifests, 0.0) for name, case in cases.items()}
@@ -293,8 +293,8 @@ def _beside_one_another(cases: Mapping[str, Case], market: Market, manifests: Ma
     for name, proposed in found.items():
         proposed.warn(
             name, (),
-            f"takes turns on GPUs, and those that do are busy for more than {sharing.BUSY_CLASSES[-1]:.0%} of an hour: in "
-            "truth it waits for longer than replayed",
+            f"takes turns on GPUs, and those that do are busy for more than {sharing.BUSY_CLASSES[-1]:.0%} of an hour: it "
+            "will wait for longer than replayed",
             "make fewer shares of a GPU, or use MIG or nodes of its own",
         )  # fmt: skip
     return found
@@ -306,7 +306,7 @@ def _leaves_others_time(case: Case, deployment: Deployment) -> bool:
 
 
 def _proposed(case: Case, market: Market, manifests: Manifests, busy_frac: float) -> Proposed:
-    """Return what manifests make of a workload, in time slices beside others that are at work for `busy_frac` of an hour."""
+    """Return what manifests make of a workload, in time slices beside others that are busy for `busy_frac` of an hour."""
     if (apart := halves_of(case, market, manifests)) is not None:
         return apart
     found, pods = Proposed(), manifests.pods.get(case.workload.name)

@@ -120,10 +120,10 @@ def duration_s(spelling: str) -> float | None:
 
 
 def _blocked_hours(disruption: Object, reason: str) -> frozenset[int]:
-    """Return the hours of the week in which the budgets let no node go for a reason; those not on the hour are rounded up.
+    """Return the hours of the week in which the budgets allow no removal for a reason; those not on the hour are rounded up.
 
     Of several budgets that are active the least counts, and one without reasons is for all of them. A share is rounded up, so
-    that only 0 lets none go; a budget that cannot be read lets none go for any reason, whatever its own are (nodepool.go,
+    that only 0 allows none; a budget that cannot be read allows none for any reason, whatever its own are (nodepool.go,
     GetAllowedDisruptionsByReason and MustGetAllowedDisruptions).
     """
     blocked = frozenset[int]()
@@ -226,7 +226,7 @@ def _unread_of_budget(name: str, budget: Object) -> Iterator[tuple[str, str]]:
     nodes, schedule = text(budget, "nodes") or _USUAL_BUDGET, text(budget, "schedule")
     what = f"NodePool {name}: budget at {schedule}" if schedule else f"NodePool {name}: budget of {nodes}"
     if why := budget_fault(budget):
-        yield what, f"{why}. Karpenter then lets no node of the pool go by choice, and it is replayed so"
+        yield what, f"{why}. Karpenter then removes no node of the pool by choice, and it is replayed so"
     elif not _lets_none_go(budget):
         if nodes != "100%":
             yield what, f"how many nodes go at once ({nodes}) is not modelled: each goes as soon as any may"

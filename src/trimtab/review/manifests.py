@@ -116,7 +116,7 @@ class DeclaredPods:
     tensor: int | None = None
     """GPUs that its server uses together (vLLM's `--tensor-parallel-size`); None where that is not stated."""
     queue_priority: str = ""
-    """The WorkloadPriorityClass by which they stand in it; empty: they stand by their own class."""
+    """The WorkloadPriorityClass by which they are ordered in it; empty: by their own class."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -172,7 +172,7 @@ class Scaler:
     spec: Object
     annotations: Mapping[str, str] = field(default_factory=dict)
     assumes: str = ""
-    """What its target counts on that no object brings about, where it says so."""
+    """What its target relies on and no object brings about, where it says so."""
 
     @property
     def workload(self) -> str:

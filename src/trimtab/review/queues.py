@@ -11,7 +11,7 @@ first, then older runs. Only GPUs are counted.
 A run that finds no room takes that of runs of its own ClusterQueue where `preemption.withinClusterQueue` says so: of those of
 lower priority, or as high and newer, the lowest and of equals the one let in last goes first, until there is room; those that
 need not have gone stay (pkg/scheduler/preemption: preemption.go, classicalPreemptions, fillBackWorkloads; common/ordering.go).
-What is taken back goes to its old place in the queue, and is assumed to begin again.
+What is preempted goes to its old place in the queue, and is assumed to begin again.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ class QueuedRuns(NamedTuple):
 
 
 class AdmittedRuns(NamedTuple):
-    """What a queue makes of runs (n_runs,): how long each waits, and how long it worked for nothing until it was taken back."""
+    """What a queue makes of runs (n_runs,): how long each waits, and how long it worked for nothing until it was preempted."""
 
     waits_s: FloatArray
     """All the times that it waits; infinite where it is never let in, or never again."""
@@ -387,7 +387,7 @@ class _QueuedRun:
     priority: float
     queue: Admission
     quota: SharedQuota | None = None
-    """What it uses while it is at work."""
+    """What it uses while it runs."""
     since_s: float = 0.0
     """When it was let in."""
     place: int = 0
@@ -401,7 +401,7 @@ class _QueuedRun:
         return -self.priority, self.submit_s
 
     def yields_to(self, other: _QueuedRun) -> bool:
-        """Return whether it is taken back for another run of its queue (common/preemption_policy.go)."""
+        """Return whether it is preempted for another run of its queue (common/preemption_policy.go)."""
         if self.priority < other.priority:
             return self.queue.preempts != _NEVER
         newer = self.priority == other.priority and other.submit_s < self.submit_s
@@ -419,7 +419,7 @@ def _play(runs: Sequence[_QueuedRun]) -> None:
         now = min(order[coming].submit_s if coming < len(order) else math.inf, ends[0][0] if ends else math.inf)
         while ends and ends[0][0] <= now:
             _, place, run = heapq.heappop(ends)
-            # one that was taken back meanwhile does not end then
+            # one that was preempted meanwhile does not end then
             if run.quota is not None and run.place == place:
                 run.quota.give_back(run.gpus)
                 run.quota = None
@@ -455,7 +455,7 @@ def _let_in(
                 _take_back(victim, pending[queue], at_work[queue], now)
             _, quota = _asked(queue, run.gpus)
         if quota is not None:
-            # those that were taken back stand behind it, or they would not have been
+            # those that were preempted are behind it, or they would not have been
             pending[queue].remove(run)
             quota.take(run.gpus)
             yield run, quota

@@ -40,7 +40,7 @@ from trimtab.review.scaling import (
 from trimtab.sources.kubernetes.objects import number, text
 
 _AS_NOW = 1.02
-"""A rule that counts on more than so many times what a replica serves in history counts on something else."""
+"""A rule that relies on more than so many times what a replica serves in history relies on something else."""
 _KEDA_POLLING_S, _KEDA_COOLDOWN_S = 30, 300
 """KEDA's defaults."""
 
@@ -99,13 +99,13 @@ def scale_replicas(
     if scaler.assumes and scaling.counted_req_s > _AS_NOW * replica.capacity_req_s:
         found.warn(
             name, (scaler.file,),
-            f"counts on {scaler.assumes}, so that a replica serves {scaling.counted_req_s:.3g} requests/s: it serves "
+            f"relies on {scaler.assumes}, so that a replica serves {scaling.counted_req_s:.3g} requests/s: it serves "
             f"{replica.capacity_req_s:.3g} in this history, and as replayed here its replicas run hotter by as much",
             "apply it once that is so, and review it again with later history",
         )  # fmt: skip
     elif scaler.assumes:
         found.notes.append(
-            f"its {scaler.kind} counts on {scaler.assumes}, which no object shows: replayed as history had it"
+            f"its {scaler.kind} relies on {scaler.assumes}, which no object shows: replayed as history had it"
         )
     found.notes += scaling.notes
     _without_metrics(scaler, case, found)
@@ -318,7 +318,7 @@ def _drains(
             name, files,
             f"PodDisruptionBudget {named} never lets a pod go: no node of its can be drained, for an upgrade, drift or "
             "consolidation, and one that is to go stays billed",
-            "let one pod go (maxUnavailable: 1), or have a replica more than must stay",
+            "allow one eviction (maxUnavailable: 1), or have a replica more than must stay",
         )  # fmt: skip
     elif blocked >= max(least, 1):
         found.notes.append(f"with {blocked} replicas or fewer PodDisruptionBudget {named} lets no node be drained")
@@ -330,7 +330,7 @@ def _drains(
     elif pods.stays_put:
         cause, cure = "its pods forbid that their nodes be disrupted", "remove the annotation from services"
     elif blocked >= most > 0:
-        cause, cure = f"PodDisruptionBudget {named} lets no pod go", "let one pod go (maxUnavailable: 1)"
+        cause, cure = f"PodDisruptionBudget {named} allows no eviction", "allow one eviction (maxUnavailable: 1)"
     else:
         return
     place = resolve(case.workload, Deployment.of(*found.changes))

@@ -310,11 +310,11 @@ def _activation_load(signal: Signal, replica: Replica) -> float:
 
 
 def _forecast(hpa: HpaPolicy, signal: Signal, seen: ForecastPolicy, notes: tuple[str, ...]) -> Scaling:
-    """Return the forecasting policy, if its rules count on the very autoscaler that follows them."""
+    """Return the forecasting policy, if its rules rely on the very autoscaler that follows them."""
     stated = (hpa.min_replicas, hpa.max_replicas, max(SYNC_S, hpa.down_stabilization_s))
     counted = (seen.hpa.min_replicas, seen.hpa.max_replicas, seen.hpa.down_stabilization_s)
     if stated != counted or not math.isclose(seen.hpa.target_frac, signal.target, rel_tol=_SAME_UNIT_FRAC):
-        return Scaling(policy=None, refused=f"{signal.name}: its rules count on another least, most, target or window")
+        return Scaling(policy=None, refused=f"{signal.name}: its rules rely on another least, most, target or window")
     return Scaling(
         policy=ForecastPolicy(rules=seen.rules, hpa=hpa._replace(metric=Metric.SIGNAL, window_s=SYNC_S)), notes=notes
     )

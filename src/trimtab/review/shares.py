@@ -1,6 +1,6 @@
 """Parts of GPUs that pods ask for: MIG slices, MPS shares and time slices, whole GPUs of nodes that several workloads share.
 
-What one part is stands in three objects: the pod asks for an amount of an extended resource, the node's label picks a
+What one part is follows from three objects: the pod asks for an amount of an extended resource, the node's label picks a
 configuration of the device plugin, and a ConfigMap says how many parts that makes of a GPU (NVIDIA/k8s-device-plugin, README,
 "Shared Access to GPUs" and "Configuration Option Details"). A MIG slice says by its own name what it is
 (docs.nvidia.com/datacenter/cloud-native/kubernetes/latest/mig-k8s.html, strategy `mixed`).
@@ -80,7 +80,7 @@ def slot_of(
 ) -> UseSlots | None:
     """Return the slot that a pod gets on a node, None where it is not known how the workload would run in one.
 
-    Of time slices those whose neighbours are at work for `busy_frac` of an hour at most, or the next busier ones.
+    Of time slices those whose neighbours are busy for `busy_frac` of an hour at most, or the next busier ones.
     """
     slots = [slot for slot in slots_on(workload, offering, market, assumptions) if asked.is_of(slot)]
     slots.sort(key=lambda slot: slot.shared.busy_frac)

@@ -514,12 +514,12 @@ def _increased_over_s(expression: str) -> int:
 
 
 def _outside(expression: str) -> str:
-    """Return what of an expression stands in no bracket."""
+    """Return what of an expression is in no bracket."""
     return "".join(_levels(expression))
 
 
 def _levels(expression: str) -> Iterator[str]:
-    """Yield each letter of an expression that stands in no bracket, and nothing for the others."""
+    """Yield each letter of an expression that is in no bracket, and nothing for the others."""
     depth = 0
     for letter in expression:
         depth -= letter in ")}]"

@@ -77,7 +77,7 @@ def slices_of(row: EvaluationRow, fields: Sequence[str]) -> tuple[tuple[str, str
 
 
 def check_slices(seen: Sequence[tuple[tuple[str, str], ...]], fields: Sequence[str], where: Path) -> None:
-    """Raise InputError for a field that was requested and stands in no row."""
+    """Raise InputError for a field that was requested and is in no row."""
     known = {field for slices in seen for field, _ in slices}
     missing = [field for field in fields if field not in known]
     if missing:

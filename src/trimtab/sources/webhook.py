@@ -1,6 +1,6 @@
 """Post a message to an address that is itself a secret: a webhook of Slack, Teams or the like.
 
-Whoever knows the address may post. So no part of it beyond the host stands in an error or a log, nor in what a server answers.
+Whoever knows the address may post. So no part of it beyond the host is in an error or a log, nor in what a server answers.
 """
 
 from __future__ import annotations

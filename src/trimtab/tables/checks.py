@@ -227,7 +227,7 @@ REFERENCES = (
     ("allocations", "device", "devices", "device"),
     ("gpu_usage", "device", "devices", "device"),
 )
-"""(table, column) whose values must stand in (table, column)."""
+"""(table, column) whose values must be in (table, column)."""
 IN_WINDOW = {"gpu_usage": "hour", "demand": "start"}
 _MOST_NAMED = 20
 _MOST_OUTSIDE_FRAC = 0.5

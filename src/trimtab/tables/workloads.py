@@ -354,7 +354,7 @@ class Workloads(_WorkloadsModel):
 def parse_workloads(text: str, *, where: str = WORKLOADS_FILE, folder: Path | None = None) -> Workloads:
     """Read the text of a workloads.yaml. Raises BundleError with every fault and near matches for misspelt keys.
 
-    Verdict files are read from `folder`; without one their content must stand in the text, as in a bundle.
+    Verdict files are read from `folder`; without one their content must be in the text, as in a bundle.
     """
     raw = load_mapping(text, where)
     version = raw.get("version", _VERSION)

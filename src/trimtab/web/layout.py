@@ -22,7 +22,7 @@ from trimtab.web.tables import PAGE_ROWS, DataColumn, DataTable, Row, TableQuest
 _LONG_WORD = 20
 """Characters of a word from which on it may be broken anywhere, so that no table is wider than its page."""
 MOST_SHOWN = 300
-"""Characters of a name that a page shows; the whole of it stands in JSON and CSV."""
+"""Characters of a name that a page shows; the whole of it is in JSON and CSV."""
 _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Overview", (("", "Overview"),)),
     (

@@ -46,7 +46,7 @@ from trimtab.web.tables import DataColumn, DataTable, TableQuestion
 
 _TOP_ACTIONS = 5
 _MOST_LINES = 40
-"""Lines of a list and rows of a report's table on a page; the whole stands in the JSON."""
+"""Lines of a list and rows of a report's table on a page; the whole is in the JSON."""
 
 
 def overview(name: str, document: AuditDocument) -> str:

@@ -1,4 +1,4 @@
-"""The tables that stand in the sections of a page, as data: each has a name of its own, under which its files are."""
+"""The tables in the sections of a page, as data: each has a name of its own, under which its files are."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ class CommitOptions:
     bundle: Path | None = bundle_argument()
     demo: str | None = demo_option("A demonstration fleet; two-hundred-k by default.")
     as_it_was: bool = option(
-        "--as-it-was", help="Use the history unchanged (fast), not what remains after the plan of `trimtab audit`."
+        "--as-it-was",
+        help="Use the history unchanged (fast) instead of the demand that is left after the plan of `trimtab audit`.",
     )
     after_plan: bool = option("--after-plan", hidden=True, help="No effect: this is the default since 0.2.")
     term: str = option(
@@ -41,7 +42,9 @@ class CommitOptions:
     )  # fmt: skip
     instance_type: str | None = option("--type", metavar="TYPE", help="Only this instance type: p4d.24xlarge.")
     nodes: int | None = option(
-        "--nodes", type=click.IntRange(min=1), help="Nodes in the return table, instead of the recommended number."
+        "--nodes",
+        type=click.IntRange(min=1),
+        help="Number of nodes in the return table, instead of the recommended one.",
     )
     hours_mo: float | None = option(
         "--hours-mo", type=click.FloatRange(0, 730), metavar="H",

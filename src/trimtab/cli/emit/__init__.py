@@ -35,14 +35,14 @@ class EmitOptions:
         "--out", type=NEW_FOLDER, default=Path("manifests"), show_default=True,
         help="The folder to write to; files of an earlier emit in it are replaced.",
     )  # fmt: skip
-    only: tuple[str, ...] = option("--action", metavar="ID", help="Only this action; give it again for more.")
+    only: tuple[str, ...] = option("--action", metavar="ID", help="Only this action; repeat for several.")
     autoscaler: str | None = option(
-        "--autoscaler", type=click.Choice(_AUTOSCALERS), help="What scales services.  [default: keda]"
+        "--autoscaler", type=click.Choice(_AUTOSCALERS), help="The autoscaler to write for services.  [default: keda]"
     )
     add_only: bool = option("--add-only", help="Autoscalers that can only add replicas, for the first day.")
     cluster_file: Path | None = option(
         "--cluster", type=FILE, metavar="FILE",
-        help="Facts that no history holds: pod labels, model servers, node classes, quotas (YAML).",
+        help="Facts that the history does not contain: pod labels, model servers, node classes, quotas (YAML).",
     )  # fmt: skip
     output_format: Format = format_option(
         *ROW_FORMATS, Format.GITHUB_COMMENT, flags=("--format",),
@@ -60,7 +60,7 @@ class EmitOptions:
     )  # fmt: skip
     prices: Path | None = prices_option("With --monitoring: your own rates, CSV or YAML; they override the price list.")
     in_cluster: bool = option(
-        "--in-cluster", help="Write what runs trimtab in a cluster each week: manifests, a Helm chart, a Dockerfile."
+        "--in-cluster", help="Write what runs trimtab weekly in a cluster: manifests, a Helm chart, a Dockerfile."
     )
     image: str | None = option(
         "--image", metavar="NAME", help="With --in-cluster: the image that you built, preferably with its digest."
@@ -72,17 +72,17 @@ class EmitOptions:
     force: bool = option("--force", help="Overwrite files that emit did not write, and those changed by hand.")
     checked: Path | None = option(
         "--check", type=FOLDER, metavar="FOLDER",
-        help="Write nothing: say what is wrong with the manifests of a folder, each fault with its fix.",
+        help="Write nothing; show what is wrong with the manifests in a folder, each fault with its fix.",
     )  # fmt: skip
     compared: Path | None = option(
-        "--diff", type=FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
+        "--diff", type=FOLDER, metavar="FOLDER", help="Write nothing; show what applying a folder would change."
     )
     against: Path | None = option(
         "--against", type=FILE_OR_FOLDER, metavar="PATH",
-        help="With --check, --diff: what is there: kubectl get -o json, a GitOps folder, or a bundle.",
+        help="With --check or --diff: the present state: kubectl get -o json, a GitOps folder, or a bundle.",
     )  # fmt: skip
     context: str | None = option(
-        "--context", metavar="NAME", help="With --check, --diff: ask this cluster, by kubectl."
+        "--context", metavar="NAME", help="With --check or --diff: compare with this cluster, through kubectl."
     )
     schemas: Path | None = option(
         "--schemas", type=FILE_OR_FOLDER, metavar="PATH",
@@ -101,8 +101,8 @@ def command(options: EmitOptions) -> int:
 
     Nothing is applied and no cluster is touched: read APPLY.md in the folder, which says in which order to apply what.
 
-    Exit code of --check: 4 where there are errors. Of --diff, as that of diff: 0 where applying would change nothing, 1 where
-    it would. --check needs the extra: pip install 'trimtab[check]'.
+    --check exits with 4 if there are errors. --diff exits like `diff`: 0 if applying would change nothing, 1 if it would.
+    --check needs the extra `check`: pip install 'trimtab[check]'.
 
     \b
     Examples:

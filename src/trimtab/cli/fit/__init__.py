@@ -38,7 +38,7 @@ class FitOptions:
 
     model: str | None = argument(required=False)
     list_models: bool = option("--list-models", help="List the models known by name, then exit.")
-    params: str | None = option("--params", metavar="7B", help="Size of a model that has no name here.")
+    params: str | None = option("--params", metavar="7B", help="Size of a model that is not in the list.")
     active: str | None = option(
         "--active", metavar="3B", help="Parameters a token uses, for a mixture of experts given by size."
     )
@@ -59,8 +59,8 @@ class FitOptions:
         "--trace", type=FILE_OR_FOLDER, metavar="PATH",
         help="With --serve: rate, tokens and bursts from a request trace or a fleet bundle.",
     )  # fmt: skip
-    workload: str | None = option("--workload", help="Which model or service of the trace.")
-    rate: str | None = option("--rate", metavar="20", help="Requests a second, 20 or 1M/day.")
+    workload: str | None = option("--workload", help="The model or service in the trace to use.")
+    rate: str | None = option("--rate", metavar="20", help="Requests per second (20), or per day (1M/day).")
     concurrency: int | None = option(
         "--concurrency", type=click.IntRange(min=1), help="Requests at once, instead of a rate."
     )
@@ -90,7 +90,7 @@ class FitOptions:
         type=click.FloatRange(0, 9),
         default=0.2,
         show_default=True,
-        help="Replicas kept beyond the need, as a share of it.",
+        help="Spare replicas, as a share of those needed.",
     )
     tokens: str | None = option("--tokens", metavar="2B", help="Tokens to train on.")
     deadline: str | None = option("--deadline", metavar="14d", help="Days that training may take.")
@@ -102,7 +102,7 @@ class FitOptions:
         type=click.Choice(STACKS),
         default="fsdp",
         show_default=True,
-        help="What trains, and is pasted: PyTorch FSDP or Megatron.",
+        help="Framework that trains, and whose launch command is shown: PyTorch FSDP or Megatron.",
     )
     batch: int | None = option(
         "--batch",
@@ -112,7 +112,7 @@ class FitOptions:
     own: str | None = option("--on", metavar="rtx4090", help="Find how to fit the model on this card.")
     gpus: tuple[str, ...] = option("--gpu", help="Only these GPUs.")
     formats: tuple[str, ...] = option(
-        "--format", type=click.Choice(FORMATS), help="Only these weights: bf16 keeps quality."
+        "--format", type=click.Choice(FORMATS), help="Only this weight format; bf16 keeps quality."
     )
     engine: str = option(
         "--engine", type=click.Choice(ENGINES), default="vllm", show_default=True, help="Serving engine."
@@ -124,23 +124,25 @@ class FitOptions:
     )
     calibrate: Path | None = option(
         "--calibrate", type=FILE, metavar="FILE",
-        help="Your measured point: of vllm bench, genai-perf, k6, GuideLLM, inference-perf, llm-d, MLPerf, a profile.",
+        help="A measurement of your own, from vllm bench, genai-perf, k6, GuideLLM, inference-perf, llm-d, MLPerf, a profile.",
     )  # fmt: skip
     measured_on: str | None = option(
-        "--measured-on", metavar="GPU", help="Where that was measured, if the file does not say."
+        "--measured-on", metavar="GPU", help="The GPU that it was measured on, if the file does not say."
     )
     driver: str | None = option(
         "--driver", metavar="535.104", help="Driver of your nodes: GPUs that need a newer one are rejected."
     )
-    cuda: str | None = option("--cuda", metavar="12.4", help="CUDA of your image, likewise.")
-    prices: Path | None = prices_option("Own rates, owned hardware.")
+    cuda: str | None = option(
+        "--cuda", metavar="12.4", help="CUDA version of your image; GPUs that need a newer one are rejected."
+    )
+    prices: Path | None = prices_option("Your own rates and hardware that you own.")
     flags: tuple[str, ...] = set_option("ownership.egress_usd_gib=0")
     rank: str = option(
         "--rank", type=click.Choice(("rent", "total")), default="rent", show_default=True, help="Cost to rank by."
     )
     explain: bool = option("--explain", help="Itemise the total cost of the first row.")
     pictures: bool = option(
-        "--pictures", help="Draw cost against time, tokens for a dollar, and the first row's roofline."
+        "--pictures", help="Draw cost against time, tokens per dollar, and the first row's roofline."
     )
     emit_bench: Path | None = option(
         "--emit-bench", type=NEW_FOLDER, metavar="DIR",
@@ -148,7 +150,7 @@ class FitOptions:
     )  # fmt: skip
     accept: tuple[str, ...] = option(
         "--accept", type=click.Choice(ACCEPTED),
-        help="Rank these by cost too; otherwise they come last, unless --provider, --gpu or --format names them.",
+        help="Rank these by cost as well; otherwise they are listed last, unless --provider, --gpu or --format names them.",
     )  # fmt: skip
     prefix_hit: str | None = option(
         "--prefix-hit", metavar="0.4",
@@ -166,31 +168,32 @@ class FitOptions:
     )
     draft_cost: float = option(
         "--draft-cost", type=click.FloatRange(min=0), default=0.05, show_default=True,
-        help="Time of drafting a token over that of a step of the model.",
+        help="Time to draft a token, relative to a step of the model.",
     )  # fmt: skip
     adapters: int | None = option(
-        "--adapters", type=click.IntRange(min=1), help="LoRA adapters that a server holds at once on one base."
+        "--adapters", type=click.IntRange(min=1), help="LoRA adapters that a server holds at once on one base model."
     )
     adapter_rank: int = option(
-        "--adapter-rank", type=click.IntRange(min=1), default=16, show_default=True, help="Their rank."
+        "--adapter-rank", type=click.IntRange(min=1), default=16, show_default=True, help="Rank of the adapters."
     )
     adapter_slowdown: float | None = option(
         "--adapter-slowdown", type=click.FloatRange(min=0), metavar="0.1",
-        help="How much slower steps were measured with adapters, beyond reading them; public figures where it is not stated.",
+        help="Measured slowdown of a step with adapters, beyond the time to read them; published figures by default.",
     )  # fmt: skip
     disaggregated: bool = option(
-        "--disaggregated", help="Paste prefill and decode on their own GPUs even where one place is cheaper."
+        "--disaggregated", help="Show prefill and decode on GPUs of their own even where one pool for both is cheaper."
     )
     over_nodes: bool = option(
-        "--over-nodes", help="Also replicas over several nodes: pipelines, and expert parallel for mixtures of experts."
+        "--over-nodes",
+        help="Also try replicas that span several nodes: pipelines, and expert parallelism for mixtures of experts.",
     )
     kv_gb_s: float | None = option(
         "--kv-gb-s", type=click.FloatRange(min=0, min_open=True), metavar="50",
-        help="Network of one node in GB/s, for caches and replicas over nodes; published figures without it.",
+        help="Network bandwidth of one node in GB/s, for caches and replicas that span nodes; published figures by default.",
     )  # fmt: skip
     emit_pools: Path | None = option(
         "--emit-pools", type=NEW_FOLDER, metavar="DIR",
-        help="Write prefill and decode as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
+        help="Write prefill and decode pools as LeaderWorkerSets for llm-d and as a graph for Dynamo.",
     )  # fmt: skip
     every: bool = option("--all", help="Show every way, not only the best on each GPU.")
     limit: int = option(

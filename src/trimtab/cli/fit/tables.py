@@ -29,7 +29,7 @@ from trimtab.units import MS_PER_S
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
 LEAST_SHOWN_GIB = 0.05
-"""Items of memory below this are not told to people."""
+"""Items of memory below this are not shown to people."""
 MORE = "(-o json lists all)"
 NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.UNKNOWN, Unmet.FORMAT)
 

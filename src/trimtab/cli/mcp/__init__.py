@@ -33,8 +33,9 @@ class McpOptions:
 def command(options: McpOptions) -> None:
     """Let an agent ask: the kept audits, plans, prices and fits as read-only tools of an MCP server.
 
-    The agent's program starts it and speaks to it over stdin and stdout; nothing is listened on, asked of the network, or
-    written. Each answer has at most 4 kB, and says how to get the rest. Needs the extra `mcp`: pip install 'trimtab[mcp]'.
+    The agent's program starts it and speaks to it over stdin and stdout; no port is opened, the network is not used, and
+    nothing is written. Each answer has at most 4 kB, and says how to get the rest. Needs the extra `mcp`: pip install
+    'trimtab[mcp]'.
 
     \b
     Examples:

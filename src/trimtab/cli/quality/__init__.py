@@ -44,15 +44,19 @@ class QualityOptions:
     )
     lower_is_better: bool = option("--lower-is-better", help="A lower score is better (errors, perplexity).")
     slices: tuple[str, ...] = option(
-        "--slice", metavar="FIELD", help="Also slice by a field; task, subject and category are sliced if present."
+        "--slice",
+        metavar="FIELD",
+        help="Also judge slices by this field; task, subject and category are used if present.",
     )
-    drop_unpaired: bool = option("--drop-unpaired", help="Leave out answers without a partner; they are counted.")
+    drop_unpaired: bool = option(
+        "--drop-unpaired", help="Leave out answers without a counterpart; their number is shown."
+    )
     after: Path | None = option(
         "--after", type=FILE, metavar="VERDICT",
-        help="The verdict file of the previous look: its questions are left out, and the error budget is reduced.",
+        help="The verdict file of an earlier test: its questions are left out, and the allowed error is reduced.",
     )  # fmt: skip
     format: str | None = option("--format", metavar="fp8", help="How the candidate stores weights: fp8, awq, gptq, ...")
-    model: str | None = option("--model", metavar="NAME", help="The model: sizes of what to try next.")
+    model: str | None = option("--model", metavar="NAME", help="The model, to give the sizes of what to try next.")
     verdict: Path | None = option(
         "--verdict", type=NEW_FILE, metavar="FILE", help="Write the verdict here, as evidence for workloads.yaml."
     )

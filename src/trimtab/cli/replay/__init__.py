@@ -92,7 +92,7 @@ class ReplayOptions:
         help="Replay each policy on spot too: one replica in N on demand, or all on spot; repeat for several.",
     )  # fmt: skip
     loss: str = option(
-        "--loss", default="0.1/hr", show_default=True, help="How many times an hour a zone takes its spot nodes back."
+        "--loss", default="0.1/hr", show_default=True, help="How many times an hour a zone reclaims its spot nodes."
     )
     zones: int = option(
         "--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over."
@@ -106,10 +106,10 @@ class ReplayOptions:
     )
     availability: Path | None = option(
         "--availability", type=FILE, metavar="FILE",
-        help="Recorded spot probes (Parquet: zone, t_s, available_nodes) in place of these three.",
+        help="Recorded spot probes (Parquet: zone, t_s, available_nodes) instead of --loss, --zones and --outage-hr.",
     )  # fmt: skip
     pool: bool = option(
-        "--pool", help="Replay services that declare `pool: true` taking turns on shared GPUs, instead."
+        "--pool", help="Instead, replay services that declare `pool: true` as they take turns on shared GPUs."
     )
     own_replicas: bool = option(
         "--own-replicas",

@@ -41,7 +41,7 @@ class ReviewOptions:
     demo: str | None = demo_option("A demonstration fleet.")
     against: Path | None = option(
         "--against", type=_PATH, metavar="FOLDER",
-        help="The manifests in force, to compare with; by default, history as it ran.",
+        help="The manifests in use today, to compare with; by default, the history as it ran.",
     )  # fmt: skip
     fail_over: float | None = option(
         "--fail-over", type=float, metavar="USD_MO",
@@ -60,8 +60,8 @@ def command(options: ReviewOptions) -> int:
     """Show what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
 
     MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote.
-    BUNDLE is the history, as `trimtab collect` records it. What the objects do not say stays as it ran; what is not modelled
-    is listed, never guessed. Nothing is applied.
+    BUNDLE is the history, as `trimtab collect` records it. What the objects leave open is replayed as it ran; what is not
+    modelled is listed, never guessed. Nothing is applied.
 
     Exit code 4: a target that was kept is missed, or pods would not run. 5: a workload that changes could not be judged.
     10: the bill grows by more than --fail-over.

@@ -31,9 +31,9 @@ class ServeOptions:
     )  # fmt: skip
     reviews: Path | None = option(
         "--reviews", type=FOLDER, metavar="DIR",
-        help="A folder of reviews to show: JSON files that `trimtab review -o json` wrote, one a change.",
+        help="A folder of reviews to show: JSON files that `trimtab review -o json` wrote, one per change.",
     )  # fmt: skip
-    demo: str | None = demo_option("Audit a demonstration fleet and show it; two-hundred-k where no name is given.")
+    demo: str | None = demo_option("Audit a demonstration fleet and show it; two-hundred-k by default.")
     host: str = option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     port: int = option("--port", type=click.IntRange(1, 65_535), default=8080, show_default=True, help="Port.")
     token_file: Path | None = option(
@@ -49,8 +49,8 @@ class ServeOptions:
         help="The address or network of the proxy from which that header is trusted.",
     )  # fmt: skip
     users: tuple[str, ...] = option(
-        "--allow-user", metavar="PATTERN", show_default="all that the proxy lets through",
-        help="Who of them may read: ana@example.com, *@example.com; repeat for more.",
+        "--allow-user", metavar="PATTERN", show_default="everyone whom the proxy admits",
+        help="Readers to admit: ana@example.com, *@example.com; repeat for more.",
     )  # fmt: skip
     names: tuple[str, ...] = option(
         "--allow-host", metavar="NAME",
@@ -71,12 +71,13 @@ class ServeOptions:
 @click.command()
 @options_from(ServeOptions)
 def command(options: ServeOptions) -> None:
-    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof, what came of it.
+    """Show the kept audits as pages in a browser: where the money goes, the plan with switches, the proof,
+    and what it has saved since.
 
     If you switch an action off, the whole plan is chosen, billed and proved again without it. This needs the history (a
     demonstration, or the bundle's folder under the name that the audit has), with the same settings.
 
-    Without a token or a proxy that names readers, only this machine can connect. The server reads, and changes nothing.
+    Without a token or a proxy that names readers, only this machine can connect. The server changes nothing.
 
     \b
     Examples:

@@ -185,7 +185,7 @@ class LawPart(Part):
     bound: str
     """What determines the highest load of a replica."""
     unit: str
-    """Unit of the three loads: `requests/s`, or `GPUs at work` without request metrics."""
+    """Unit of the three loads: `requests/s`, or `busy GPUs` without request metrics."""
     planned: float
     """The highest load of a replica that the plan aims at."""
     shown: float

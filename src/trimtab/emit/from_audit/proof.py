@@ -147,7 +147,7 @@ def _words(target: TargetPart) -> str:
     )
 
 
-_REQUESTS, _GPUS = "requests/s", "GPUs at work"
+_REQUESTS, _GPUS = "requests/s", "busy GPUs"
 _DIGITS = 5
 
 

@@ -19,7 +19,7 @@ STYLE = """
 .m-6 { fill: var(--before); background: var(--before); } .m-7 { fill: var(--w5); background: var(--w5); }
 .figure .value { font-size: 20px; white-space: normal; }
 """
-"""Of these pictures and of the page that they stand in."""
+"""Of these pictures and of the page that they are in."""
 HEIGHT = 400.0
 ROW = 30.0
 LABEL = 210.0

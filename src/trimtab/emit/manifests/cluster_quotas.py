@@ -217,7 +217,7 @@ def with_preconditions(plan: Plan, facts: EmitFacts, standing: StandingQuotas) -
 
 
 def _in_cluster(standing: StandingQuotas, cluster: str) -> StandingQuotas:
-    """Return what stands in one cluster, in its own names."""
+    """Return what is in one cluster, in its own names."""
 
     def local(rows: Sequence[RecordedRow], named_by: str, columns: Sequence[str]) -> list[RecordedRow]:
         mine = [row for row in rows if cluster_of(str(row[named_by])) == cluster]

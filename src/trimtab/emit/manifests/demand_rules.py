@@ -30,7 +30,7 @@ SCALING = "trimtab:scaling_demand"
 LOAD = "trimtab:load_replicas"
 LOAD_WANTED = "trimtab:load_wanted"
 ACTIVITY_WINDOW_S = 5 * S_PER_MIN
-"""Over which GPU activity is averaged where it stands in for requests."""
+"""Over which GPU activity is averaged where it is used instead of requests."""
 _ACTIVITY = {"sm_active": ("DCGM_FI_PROF_SM_ACTIVE", ""), "gpu_util": ("DCGM_FI_DEV_GPU_UTIL", " / 100")}
 """Activity signal -> DCGM's series and what brings it to 0..1."""
 _GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"

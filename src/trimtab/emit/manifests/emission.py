@@ -21,7 +21,7 @@ INTERVAL = "trimtab.dev/saving-interval-usd-mo"
 APPLIES_ONCE = "trimtab.dev/applies-once"
 """An annotation of a Component that is not to be applied before something else is so, which it says."""
 ASSUMES = "trimtab.dev/assumes"
-"""An annotation of an autoscaler and its rules: what their capacity counts on that no object brings about."""
+"""An annotation of an autoscaler and its rules: what their capacity relies on and no object brings about."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trimtab"}
 NAME_LENGTH = 63
 CRON_JOB_LENGTH = 52
@@ -49,7 +49,7 @@ def node_name(*parts: str) -> str:
 def metadata(
     name: str, actions: Sequence[Action], *, namespace: str | None = None, assumes: str = ""
 ) -> dict[str, Plain]:
-    """Return an object's metadata: who made it, for which actions, what each saves, and what it counts on."""
+    """Return an object's metadata: who made it, for which actions, what each saves, and what it relies on."""
     body: dict[str, Plain] = {"name": name}
     if namespace is not None:
         body["namespace"] = namespace

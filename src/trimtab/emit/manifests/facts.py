@@ -190,7 +190,7 @@ class ServiceFacts:
     faster_counts: bool = True
     """False: something beside the GPU may be full first, so that a faster GPU is assumed to serve no more."""
     assumes: str = ""
-    """What `capacity_req_s` counts on that a person brings about, in words; empty where it is what a replica serves today."""
+    """What `capacity_req_s` relies on and a person brings about, in words; empty where it is what a replica serves today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,12 +324,12 @@ class WorkloadFacts:
     """Autoscalers that are in place, as `kind/name`."""
     run_starts: tuple[int, ...] = ()
     activity_signal: str = "sm_active"
-    """What stands in for demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
+    """What is used as demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
     service: ServiceFacts | None = None
 
     @property
     def assumes(self) -> str:
-        """Return what its capacity counts on; empty where nothing, or where no requests of it are known."""
+        """Return what its capacity relies on; empty where nothing, or where no requests of it are known."""
         return "" if self.service is None else self.service.assumes
 
     @property

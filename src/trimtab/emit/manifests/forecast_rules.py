@@ -121,7 +121,7 @@ def read_forecast(records: Mapping[str, str], labels: str) -> ForecastPolicy | N
     """Return the policy that rules (record -> expression, those of one selector) are; None where any departs from the form.
 
     `labels` is the selector, braces and all, of the series that the rules record and read. Of its autoscaler the policy has
-    what the rules count on: target, least and most replicas, and the window of scale-down's stabilization.
+    what the rules rely on: target, least and most replicas, and the window of scale-down's stabilization.
     """
     numbers: dict[str, float] = {}
     for record, form in _FORMS.items():
@@ -156,7 +156,7 @@ def _matched(form: str, expression: str, labels: str) -> dict[str, float] | None
 
 
 def _numbers(policy: ForecastPolicy) -> dict[str, float]:
-    """Return what stands in each place of the forms; `most` only where the autoscaler has a highest count."""
+    """Return what is filled into each place of the forms; `most` only where the autoscaler has a highest count."""
     rules, hpa = policy
     windows_s = {
         "slow_level": rules.slow_level_s,
@@ -191,7 +191,7 @@ def _numbers(policy: ForecastPolicy) -> dict[str, float]:
 _AS_THEY_ARE = (
     "late_frac", "first_margin", "least_margin", "most_margin", "fast_margin_frac", "hold_frac", "yesterday_frac",
 )  # fmt: skip
-"""Fields of the rules that stand in the forms under their own names."""
+"""Fields of the rules that the forms use under their own names."""
 
 
 def _policy(seen: Mapping[str, float]) -> ForecastPolicy:

@@ -5,7 +5,7 @@ Notebook by its own annotation, else a StatefulSet or Deployment by `replicas: 0
 Source of the annotation: Kubeflow, notebook-controller, `kubeflow-resource-stopped`.
 
 A pool's taint is a script, for it belongs where its nodes are made; workloads get kustomize Components; notebooks a CronJob.
-What a file cannot decide (a pod that crashes, hangs or asks for too much) stands in the page with the command that stops it.
+What a file cannot decide (a pod that crashes, hangs or asks for too much) is on the page with the command that stops it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Sources: EKS API, CreateNodegroup; `gcloud container node-pools create`; `az aks
 Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md;
 EKS user guide, "Create a managed node group with Capacity Blocks for ML" (a launch template names one block and the type).
 
-A spot group of EKS lists every type that does for the planned one (`spot_types`): Cluster Autoscaler counts on the first of
+A spot group of EKS lists every type that does for the planned one (`spot_types`): Cluster Autoscaler relies on the first of
 them, the smallest (cloudprovider/aws/README.md, "Using Mixed Instances Policies and Spot Instances"). Node pools of GKE and AKS
 are of one type, so that each other type has a group of its own, which comes after the planned one and before on demand.
 """
@@ -236,7 +236,7 @@ def _block_group(spec: PoolSpec) -> str:
     labels = ",".join(f"{key}={value}" for key, value in _labels(spec, whole).items())
     return f"""
 # For each block that was bought: RESERVATION=cr-... NODES=4 SUBNETS=<those of its zone> bash this-script.
-# Its nodes are taken back half an hour before it ends; delete its group afterwards:
+# Its nodes are reclaimed half an hour before it ends; delete its group afterwards:
 #   aws eks delete-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name "$NAME"
 : "${{NODES:?nodes of the block}}"
 NAME={block_group_prefix(spec)}-"${{RESERVATION#cr-}}"

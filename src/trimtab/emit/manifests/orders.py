@@ -243,7 +243,7 @@ def block_order(
     use = _with_groups(script) if script else _with_karpenter(effect, node_class)
     return f"""# Order {action.id}: capacity blocks of {pool.instance_type} for `{subject}`
 
-Blocks begin and end at 11:30 UTC; nodes are taken back 30 minutes before. The same blocks are bought every week, before the \
+Blocks begin and end at 11:30 UTC; nodes are reclaimed 30 minutes before. The same blocks are bought every week, before the \
 week begins; one that stands throughout is bought once and extended by 7 days at a time (to 182 days in all), so that its \
 nodes stay. Runs take booked nodes where enough are free, those of the longest block first, and on-demand nodes else.
 

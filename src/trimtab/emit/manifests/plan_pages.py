@@ -250,8 +250,8 @@ def _day(plan: Plan, month: float) -> date:
 
 
 _STEPS: Mapping[ApplyStage, str] = {
-    ApplyStage.MEASURE: """Wait until `trimtab:demand_replicas` is there for every service \
-and looks like its load: a rule that no Prometheus selects raises no alert either.""",
+    ApplyStage.MEASURE: """Wait until `trimtab:demand_replicas` exists for every service \
+and follows its load: a rule that no Prometheus selects raises no alert either.""",
     ApplyStage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own \
 manifest, then see that it took: a patch that matches nothing is skipped silently.
 

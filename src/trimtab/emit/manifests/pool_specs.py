@@ -143,7 +143,7 @@ class PlacedWorkload:
 
     @property
     def _assumed(self) -> str:
-        """Return what an autoscaler counts on that a page asks of a person, and no object brings about."""
+        """Return what an autoscaler relies on and a page asks of a person, and no object brings about."""
         precision, batching, start = self.place.precision, self.place.batching, self.place.start
         parts = [] if precision is None else [f"its model in {precision.after.value}, not {precision.before.value}"]
         parts += [] if batching is None else [f"batches of up to {batching.max_batch} requests"]

@@ -51,7 +51,7 @@ def scaling_files(
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.assumes:
-        reason = f"its autoscaler counts on {known.assumes}: apply it once that is so: before, its replicas are too few"
+        reason = f"its autoscaler relies on {known.assumes}: apply it once that is so: before, its replicas are too few"
         yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not known.service.server_is_known:
         reason = f"its metrics are assumed to be those of {known.service.signals.server}: name its server in --cluster if not"

@@ -260,7 +260,7 @@ _TOGETHER = (
 
 _SAME_PRIORITY = (
     "runs beside services: give its pods the PriorityClass of theirs. kube-scheduler ends pods of a lower one to make room for "
-    "a replica, where the plan counts on another node"
+    "a replica, where the plan relies on another node"
 )
 """Kubernetes, "Pod Priority and Preemption"."""
 

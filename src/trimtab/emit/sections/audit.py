@@ -73,7 +73,7 @@ def audit_sections(
             "dollars a month; savings overlap, so each step is an action's fair share; thin lines: 80% intervals",
             bridge_blocks,
         ),
-        ("spend", "Where the money goes", "GPU active: mean share of the GPU at work while held", spend_blocks),
+        ("spend", "Where the money goes", "GPU active: mean share of the GPU in use while held", spend_blocks),
         (
             "tokens",
             "What tokens cost",

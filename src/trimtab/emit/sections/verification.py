@@ -72,7 +72,7 @@ def verification_page(found: Verification, fleet: str) -> Page:
             Section(
                 name="buying",
                 title="How it is bought",
-                gloss="the nodes in use, at today's rates under every buying option; spot nodes may be taken back",
+                gloss="the nodes in use, at today's rates under every buying option; spot nodes may be reclaimed",
                 blocks=(bullets([_purchase(purchase) for purchase in found.purchases]),),
             ),
         ),

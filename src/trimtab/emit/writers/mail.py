@@ -1,7 +1,7 @@
 """A page as the HTML body of a mail: tables for layout, styles inline, no script, nothing fetched from elsewhere.
 
 Mail programs drop style sheets, scripts and remote parts, and some know no CSS layout; what they all show is tables with inline
-styles (https://www.caniemail.com). One rule stands in a sheet: phones leave out columns that a narrow screen can do without;
+styles (https://www.caniemail.com). One rule is in a style sheet: phones leave out columns that a narrow screen can do without;
 where it is dropped, a table that is too wide scrolls in its place. Colours are those of the HTML page on light paper.
 """
 
@@ -91,7 +91,7 @@ def _layout(*rows: Html, width: int | str, style: str) -> Html:
 def _figures(figures: Sequence[Figure]) -> Html:
     if not figures:
         return Html()
-    # blocks in a line, not cells of a row: where there is no room for all beside one another, they stand in two rows
+    # blocks in a line, not cells of a row: where there is no room for all beside one another, they take two rows
     style = f"{_FIGURE};width:{100 // len(figures) - 1}%"
     blocks = (tag("div", *_figure(figure), style=style) for figure in figures)
     return tag("div", *blocks, style="margin:10px 0")

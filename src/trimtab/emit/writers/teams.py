@@ -1,7 +1,7 @@
 """A page as a Microsoft Teams message: the JSON that a webhook of the Workflows app takes, an Adaptive Card 1.5 in an envelope.
 
 The envelope is that of https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using, the
-elements those of https://adaptivecards.io/explorer. All text stands in `RichTextBlock`s, which read no Markdown, so that no
+elements those of https://adaptivecards.io/explorer. All text is in `RichTextBlock`s, which read no Markdown, so that no
 name becomes a link or bold.
 """
 

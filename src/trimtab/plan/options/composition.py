@@ -16,9 +16,9 @@ the targets; where no way of its workload may ever hold fewer, it holds the leas
 same pool, if all who could use `s` have a standing way in `t`, and
 
 - take no more of a node of `t` than the lower bound of what they take of one of `s`; or
-- all who could use `s` or `t` stand in `t`, on one node together.
+- all who could use `s` or `t` use `t`, on one node together.
 
-Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can stand in `t`, in each hour on no
+Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can use `t`, in each hour on no
 more nodes of that pool, and with no more work asked of the team. Sites leave one by one, each dominated by one that stays, so
 that no two leave for each other.
 """
@@ -224,7 +224,7 @@ def dominated_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) ->
             standing = [standing_frac for standing_frac in (known.standing, user.standing) if standing_frac is not None]
             known.standing = min(standing, default=None)
     dominated: set[Site] = set()
-    # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
+    # many shares and busy classes first: of sites that could replace each other the one with fewest neighbours is left
     for site in sorted(sites.users, reverse=True):
         if any(
             other != site and other not in dominated and sites.is_dominated(site, other)

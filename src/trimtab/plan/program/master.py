@@ -269,7 +269,7 @@ class Master:
         return line[value != 0], value[value != 0]
 
     def _stands_in(self, row: int) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield the rows that a table row's column stands in: for its own nodes, pool by pool, and beside them."""
+        """Yield the rows that a table row's column is in: for its own nodes, pool by pool, and beside them."""
         for place, at in ((place, where[row]) for place, where in enumerate(self._where) if row in where):
             for counting in self._counting:
                 lines = counting.lines(place)

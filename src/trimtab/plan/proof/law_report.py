@@ -37,11 +37,11 @@ class LawFinding:
 
     workload: str
     capacity_req_s: float
-    """What the plan lets a replica serve at most; without request metrics, GPUs at work."""
+    """What the plan lets a replica serve at most; without request metrics, busy GPUs."""
     top_req_s: float
     """The highest load that a plan's rules aim at."""
     requests: bool
-    """False: GPU activity stands in for requests."""
+    """False: GPU activity is used instead of requests."""
     tested: LawEvidence
     load_test: LoadTest | None
 

@@ -52,7 +52,7 @@ _SHARERS_LOOSER = (8.0, 4.0, None)
 """Likewise of those who share a GPU, where each waits for the others; last, without any limit."""
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)
 _BUSY_ALONE = 1.0
-"""GPUs at work, on average, beyond which a service gains nothing by sharing one."""
+"""Busy GPUs, on average, beyond which a service gains nothing by sharing one."""
 _KEPT = 2
 """Replicas that a plan keeps where a single one is not permitted."""
 _MOST_REFUSED_FRAC = 0.05

@@ -28,7 +28,7 @@ from trimtab.plan.proof.proof_window import PlanOnWindow, ProofResult, prove, re
 
 _ROUNDS = 3
 """Plans made after the first one. In the last but one a workload that still misses stays as it is; the last is for those that
-miss only then, and what then still misses stands in the proof as missed."""
+miss only then, and what then still misses is shown in the proof as missed."""
 
 
 def proven_plan(

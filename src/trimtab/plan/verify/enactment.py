@@ -175,7 +175,7 @@ def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> floa
 
 
 def _booked(effect: BookBlocks, fleet: Fleet) -> float:
-    """Return the share of the calendar's node-hours that stand in blocks of that type."""
+    """Return the share of the calendar's node-hours that are in blocks of that type."""
     calendar = Blocks(calendar=effect.calendar, first_week_hour=fleet.window.first_week_hour)
     wanted = float(booked_node_seconds(calendar, fleet.window.hours).sum())
     return min(1.0, _seconds_held(effect.pool, CapacityType.CAPACITY_BLOCK, fleet) / wanted) if wanted else 1.0

@@ -459,7 +459,7 @@ class Evaluator:
 
     def keeps_targets(self, deployment: Deployment) -> bool:
         """Return whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
-        with the workload gets the time that it counts on.
+        with the workload gets the time that it relies on.
 
         An undeclared target cannot get worse where the same replicas run on the same GPUs.
         """

@@ -146,7 +146,7 @@ class Outcome:
     replicas: IntArray | None = None
     """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes; of runs, their pods."""
     kept_up: IntArray | None = None
-    """Pods of runs on shared nodes that an hour found at work, or just gone (n_hours,): none can be moved, and each may be on
+    """Pods of runs on shared nodes that an hour found running, or just gone (n_hours,): none can be moved, and each may be on
     a node of its own. None of what is moved with the load."""
     stopped: bool = False
     """A replay ended once a target was out of reach: what was attained is at most that; what was used is known only where
@@ -302,7 +302,7 @@ def felt_by_hours(place: Placement, stress: Stress) -> Stress:
 
 def hours_outcome(case: Case, place: Placement) -> Outcome:
     """Hold the nodes in the hours of the timetable; throughput is the share of history's measured activity that
-    falls into them: what was not measured counts on neither side."""
+    falls into them: what was not measured counts for neither side."""
     # hours of the window, not of the week: a timetable is laid over them
     usage = held_usage(case.workload, place)
     up = np.ones(case.window.hours, dtype=bool)

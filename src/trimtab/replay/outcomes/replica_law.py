@@ -7,8 +7,8 @@ batch before it and its own, beyond its wait for the backlog. The loops are comp
 same bytes.
 
 Which workloads will be the neighbours in time slices is not known when options are replayed. So each slice belongs to a class:
-no workload in it is at work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and
-each is judged as if all its neighbours were as busy as that in every hour.
+no workload in it is busy for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and
+each is evaluated as if all its neighbours were as busy as that in every hour.
 """
 
 from __future__ import annotations
@@ -299,11 +299,11 @@ def _stretched(alone: LatencyByLoad, met_frac: Sequence[float]) -> LatencyByLoad
 
 
 def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:
-    """Return whether a workload leaves others that take turns with it the time that they count on: in its busiest hour, at the
+    """Return whether a workload leaves others that take turns with it the time that they rely on: in its busiest hour, at the
     low end of its speed, with the demand that plans leave room for."""
     if place.shared is None or not place.shared.others or outcome.gpus is None:
         return True
     replicas = outcome.gpus / S_PER_HR / place.gpus_per_pod
-    # a slower replica is at work for longer on the same requests
+    # a slower replica is busy for longer on the same requests
     busy = busiest_hour_frac(case.workload, replicas) / place.speed.low
     return busy * (1 + case.settings.planning.demand_headroom_frac) <= place.shared.shared.busy_frac

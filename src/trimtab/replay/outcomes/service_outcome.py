@@ -96,7 +96,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
 
     Where no replica may be up, the first request waits for a start, and is late for every declared limit. Whether an undeclared
-    target is "no worse than observed" is judged as if one replica stayed up: the owner allowed the wait and stated no limit.
+    target is "no worse than observed" is evaluated as if one replica stayed up: the owner allowed the wait and stated no limit.
     """
     targets, excused, safe = _required(case, place)
     replicas = _replicas(case, place)
@@ -221,7 +221,7 @@ def as_billed(case: Case, model: ServiceModel, *, moves: bool) -> ServiceModel:
     """Return a service whose nodes are billed: without a node's start where that is assumed and nothing drains nodes.
 
     An assumed start is a long one, which is careful for targets. For such a bill it is not: of replicas that start for longer
-    more are taken back before they are ready, and a node that they leave empty goes, which else would stay for long.
+    more are removed before they are ready, and a node that they leave empty goes, which else would stay for long.
     """
     node_s = case.settings.assumptions.node_startup_s
     if moves or node_s != Assumptions().node_startup_s:
@@ -592,7 +592,7 @@ def _policy(place: Placement, replicas: int) -> ScalingPolicy:
 def as_emitted(policy: ScalingPolicy, times: float) -> ScalingPolicy:
     """Return a policy as its emitted rule acts where a replica serves less than that rule takes it to, by so many times.
 
-    The rule divides requests by a number that was written down when the plan was made: slower replicas are not told from
+    The rule divides requests by a number that was written down when the plan was made: slower replicas cannot be told from
     others, and get as many requests each. A policy that reads how busy its replicas are knows by itself.
     """
     match policy:

@@ -141,7 +141,7 @@ class _InventoryDraft:
 
 
 def read_inventory(path: Path, catalog: Catalog, *, region: str | None, type_of: Mapping[str, str]) -> Inventory:
-    """Read a list of commitments held; `region` stands in where AWS' list names none, `type_of` maps ids to types by the bill.
+    """Read a list of commitments held; `region` is used where AWS' list names none, `type_of` maps ids to types by the bill.
 
     Raises InputError where the file is none of the known lists, PriceFileError naming every entry that cannot be read.
     """

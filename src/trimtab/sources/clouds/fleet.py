@@ -1,7 +1,8 @@
-"""The tables of a bundle from what a cloud's monitor told.
+"""The tables of a bundle from what a cloud's monitor reported.
 
-A monitor rarely says who held a board. Where it does not, the machine's group (or the machine) stands as one workload, and
-the bundle says so. Where no activity is told but power is, power over the board's own limit stands in, and `basis` says so.
+A monitor rarely says who held a board. Where it does not, the machine's group (or the machine) counts as one workload, and
+the bundle says so. Where power is reported but no activity, power over the board's own limit is used instead, and `basis`
+says so.
 """
 
 from __future__ import annotations
@@ -200,11 +201,11 @@ def _device_usage(reading: CloudReading, device: str, limit_w: float | None) -> 
 def _with_power(
     reading: CloudReading, device: str, columns: dict[str, Floats], limit_w: float | None
 ) -> tuple[str, dict[str, Floats]]:
-    """Let power over the limit stand in for activity where none is told."""
+    """Use power over the limit as activity where none is reported."""
     if any(np.any(~np.isnan(columns[f"{share}_mean"])) for share in SHARES):
         return _BASIS, columns
     if not limit_w or np.all(np.isnan(columns["power_w_mean"])):
-        reading.counts["GPUs without activity, and without power and a known limit to stand in"] += 1
+        reading.counts["GPUs without activity, and without power and a known limit to use instead"] += 1
         return _BASIS, columns
     shares = {f"gpu_util_{part}": np.clip(reading.of(device, power) / limit_w, 0.0, 1.0) for part, power in _POWER}
     reading.counts["GPUs judged by power over the board's limit, because no activity is reported"] += 1

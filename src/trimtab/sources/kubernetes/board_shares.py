@@ -127,7 +127,7 @@ class NodeBoards:
     """Of a board whose UUID is not named."""
 
     def of(self, uuid: str) -> float | None:
-        """Return what a board has to hand out, in MiB; None where it is not told."""
+        """Return what a board has to hand out, in MiB; None where it is not stated."""
         return self.memory_mib.get(uuid, self.any_mib)
 
 

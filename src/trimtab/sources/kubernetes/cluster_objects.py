@@ -1,4 +1,4 @@
-"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
+"""What is in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
 
 Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
 (ClusterQueue, LocalQueue, ResourceFlavor, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup).

@@ -45,7 +45,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShare:
-    """What a pod holds of one device, in boards' worth of GPU; the device is None where it is not told which it is."""
+    """What a pod holds of one device, in boards' worth of GPU; the device is None where it is not known which."""
 
     device: str | None
     gpus: float

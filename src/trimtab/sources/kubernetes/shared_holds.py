@@ -191,7 +191,7 @@ def _boards_worth(resource: str, amount: float, how: BoardSharing, tally: Tally)
 
 @dataclass(slots=True, kw_only=True)
 class SharedHolds:
-    """Holds of parts of boards, and what of DCGM's names they stand in for."""
+    """Holds of parts of boards, and what of DCGM's names they replace."""
 
     holds: list[Hold] = field(default_factory=list)
     stated: set[Named] = field(default_factory=set)

@@ -185,7 +185,7 @@ def _read(objects: Objects, start: datetime, end: datetime, *, source: str, cata
 
 
 def _of_no_device(pods: Sequence[PlacedPod], holds: Sequence[Hold]) -> Iterable[Hold]:
-    """Yield what pods hold of devices that are not told: what their claims and parts of boards leave of what they ask for."""
+    """Yield what pods hold of devices that are not named: what their claims and parts of boards leave of what they ask for."""
     told = {(pod.namespace, pod.name): sum(share.gpus for share in pod.devices) for pod in pods}
     for hold in holds:
         left = hold.gpus - told.get((hold.namespace, hold.pod), hold.gpus)

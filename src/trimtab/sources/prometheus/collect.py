@@ -106,7 +106,7 @@ def quota_rows(server: Prometheus, grid: HourGrid) -> list[Row]:
 
 
 def limit_range_rows(server: Prometheus, grid: HourGrid) -> list[Row]:
-    """Return the rows of `limit_ranges`; at which place of its list an item stands is not told."""
+    """Return the rows of `limit_ranges`; the place of an item in its list is not recorded."""
     found: dict[tuple[str, str, str, str], dict[str, float]] = defaultdict(dict)
     for labels, value in _last(server, grid, "kube_limitrange"):
         key = (_namespace(labels), labels.get("limitrange", ""), labels.get("type", ""), labels.get("resource", ""))

@@ -190,7 +190,7 @@ _COUNTERS = {
     "dram_active": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
 }
 _COSTS = {
-    "sm_active": "GPU_UTIL stands in, which is high whenever any kernel runs: over-provisioning is understated",
+    "sm_active": "GPU_UTIL is used instead, which is high whenever any kernel runs: over-provisioning is understated",
     "tensor_active": "any SM activity may be tensor work: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
     "dram_active": "all busy time may wait for memory: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
 }
@@ -280,7 +280,7 @@ def _pods(facts: ServerFacts) -> DoctorFinding:
         what="pods of GPUs",
         status=FindingStatus.WEAK,
         detail="GPU series name no pod",
-        cost="use is known by node, not by workload; requests stand in",
+        cost="use is known by node, not by workload; requests are used instead",
         fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources; where pods claim "
         "GPUs (ResourceClaims) KUBERNETES_ENABLE_DRA=true too, or add --context to collect, which reads the claims",
     )
@@ -398,7 +398,7 @@ def bill(bills: int) -> DoctorFinding:
         what="bill",
         status=FindingStatus.WEAK,
         detail="none given",
-        cost="list prices stand in for what you pay; discounts and commitments you hold are not seen",
+        cost="list prices are used instead of what you pay; discounts and commitments that you hold are not known",
         fix="trimtab collect --focus bills/   (a FOCUS export or AWS CUR 2.0)",
     )
 

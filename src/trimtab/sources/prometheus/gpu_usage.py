@@ -362,7 +362,7 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
 
 
 _BUSY_FRAC = 0.05
-"""A board that reads more than this is at work."""
+"""A board that reads more than this is busy."""
 _TWICE = 1.2
 """This many times the samples that an hour can have: series stand beside one another, and do not follow one another."""
 

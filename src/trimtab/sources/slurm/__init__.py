@@ -629,7 +629,7 @@ def _all(names: tuple[str, ...], gpus: Gpus, state: str, partitions: str, accoun
 
 
 def merged(nodes: Iterable[SlurmNode]) -> dict[str, SlurmNode]:
-    """Return nodes by name; one that stands in several partitions is one."""
+    """Return nodes by name; one that is in several partitions is one."""
     found: dict[str, SlurmNode] = {}
     for node in nodes:
         before = found.get(node.name)

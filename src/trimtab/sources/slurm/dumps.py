@@ -237,7 +237,7 @@ def _share(name: str) -> float:
 
 
 def _outside_brackets(text: str) -> Iterator[str]:
-    """Split at commas that stand in no bracket."""
+    """Split at commas that are in no bracket."""
     depth, start = 0, 0
     for place, sign in enumerate(text):
         if sign in "([":

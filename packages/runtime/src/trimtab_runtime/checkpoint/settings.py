@@ -40,7 +40,7 @@ class CheckpointSettings(Choices):
     """How often to save, how many to keep, how to behave when a machine is taken.
 
     `every_s` fixes the interval; without it the interval follows from the measured time of a save and the market's
-    life times (`lifetimes_s` if there are any, else `mean_life_s`). `notice_s` is the lead time to count on: 120 s on
+    life times (`lifetimes_s` if there are any, else `mean_life_s`). `notice_s` is the lead time to expect: 120 s on
     AWS, 30 s elsewhere. `upload_to` is any fsspec address. `rank_timeout_s` bounds how long rank 0 waits for the
     slowest rank's bytes.
     """

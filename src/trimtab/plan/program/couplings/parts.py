@@ -15,7 +15,7 @@ Each coupling plays some of them; whoever asks loops over those that do and know
 linked[g,w]: sum_{o of w in g} x[o] <= z[g]        for each workload w with options in g
 
 Held nodes (`retain`) and one-time costs (`enter`) both have this form. z[g] is a column of the program that belongs to no
-workload; what it costs and uses stands in a table row of its own. Row by row and workload by workload, not summed over all, the
+workload; what it costs and uses is in a table row of its own. Row by row and workload by workload, not summed over all, the
 relaxation is as tight as single choices are: z is paid in full by the workload that has most of it.
 """
 
@@ -192,7 +192,7 @@ class OptionRows(Protocol):
     """Rows in which options stand beside those that count their nodes."""
 
     def coefficients(self, row: int) -> Coefficients:
-        """Yield the rows that a table row's column stands in."""
+        """Yield the rows that a table row's column is in."""
         ...
 
     def price_options(self, duals: FloatArray, prices: NodePrices, value_usd: FloatArray) -> None:
@@ -299,7 +299,7 @@ class LinkedRows:
                     self._coefficients.setdefault(row, []).append((line, 1.0))
 
     def coefficients(self, row: int) -> Coefficients:
-        """Yield the rows that a table row's column stands in: as a user, or as what is paid."""
+        """Yield the rows that a table row's column is in: as a user, or as what is paid."""
         known = self._coefficients.get(row)
         if known:
             yield np.array([line for line, _ in known], dtype=np.int64), np.array([value for _, value in known])

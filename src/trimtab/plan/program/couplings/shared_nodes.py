@@ -115,7 +115,7 @@ class SharedNodeRows:
         ]
 
     def coefficients(self, row: int) -> Coefficients:
-        """Yield the rows that a table row's column stands in."""
+        """Yield the rows that a table row's column is in."""
         for site in self._sites:
             yield from site.coefficients(row)
 
@@ -170,7 +170,7 @@ class _SiteRows:
                 program.put(lines, columns, 1.0)
 
     def coefficients(self, row: int) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield the rows that an option's column stands in, with its coefficients."""
+        """Yield the rows that an option's column is in, with its coefficients."""
         at = self._at.get(row)
         if at is None:
             return

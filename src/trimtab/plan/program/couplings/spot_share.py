@@ -116,7 +116,7 @@ class SpotShareRow:
             self.excess[limit] = [over]
 
     def coefficients(self, row: int) -> Coefficients:
-        """Yield the row that a table row's column stands in."""
+        """Yield the row that a table row's column is in."""
         if self._line is not None:
             yield np.array([self._line]), self._excess_hr[row : row + 1]
 

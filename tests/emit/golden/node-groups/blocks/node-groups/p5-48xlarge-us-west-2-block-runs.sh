@@ -20,7 +20,7 @@ aws eks wait nodegroup-active --region us-west-2 --cluster-name "$CLUSTER" --nod
 fi
 
 # For each block that was bought: RESERVATION=cr-... NODES=4 SUBNETS=<those of its zone> bash this-script.
-# Its nodes are taken back half an hour before it ends; delete its group afterwards:
+# Its nodes are reclaimed half an hour before it ends; delete its group afterwards:
 #   aws eks delete-nodegroup --region us-west-2 --cluster-name "$CLUSTER" --nodegroup-name "$NAME"
 : "${NODES:?nodes of the block}"
 NAME=trimtab-p5-48xlarge-us-west-2-block-runs-"${RESERVATION#cr-}"
