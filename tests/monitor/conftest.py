@@ -15,7 +15,7 @@ def promtool(promtool_bin, tmp_path):
     spec = rule_object(WATCHED, Thresholds())["spec"]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
 
-    def run(test, evaluated="2m"):
+    def run(test, evaluated="5m"):
         page = {"rule_files": ["rules.yaml"], "evaluation_interval": evaluated, "tests": [test]}
         (tmp_path / "test.yaml").write_text(yaml.safe_dump(page), encoding="utf-8")
         return subprocess.run(

@@ -26,14 +26,12 @@ from trimtab.plan.program.couplings.node_commitments import NodeCommitmentRows
 from trimtab.plan.program.couplings.parts import (
     CountingRows,
     GatheredPeriods,
-    GatheredSharing,
     Limit,
     LinkedRows,
     NodePrices,
     NodeRows,
     OptionRows,
     RowInputs,
-    Sharing,
     TrackedPool,
 )
 from trimtab.plan.program.couplings.quotas import QuotaRows
@@ -111,18 +109,8 @@ def _gathered(tracked: TrackedPool, label: IntArray, *, exact: bool) -> Gathered
         weight_hr=weight_hr,
         nodes=tracked.means(order, first, weight_hr),
         peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
-        sharing=tuple(_gathered_sharing(tracked.sharing, label, weight_hr, exact=exact)),
+        sharing=tuple(gathered_sharing(shared, order, first, weight_hr, exact=exact) for shared in tracked.sharing),
     )
-
-
-def _gathered_sharing(
-    sharing: Sequence[Sharing], label: IntArray, weight_hr: FloatArray, *, exact: bool
-) -> Iterator[GatheredSharing]:
-    if sharing:
-        share = np.zeros((len(label), len(weight_hr)))
-        # each hour's weight in the mean of its period
-        share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
-        yield from (gathered_sharing(shared, share, exact=exact) for shared in sharing)
 
 
 def _alike(tracked: Sequence[TrackedPool], most: int) -> IntArray | None:

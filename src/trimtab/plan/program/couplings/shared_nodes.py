@@ -86,9 +86,19 @@ def nodes_alone(sharing: Sharing) -> FloatArray:
     return whole_nodes(sharing.site, np.array(sharing.taken, dtype=np.int64)).astype(np.float64)
 
 
-def gathered_sharing(sharing: Sharing, share: FloatArray, *, exact: bool) -> GatheredSharing:
-    """Return means under `share` (n_hours, n_periods), each hour's share of its period; `exact` where its hours are alike."""
-    return GatheredSharing(nodes=worth_in_nodes(sharing) @ share, whole=nodes_alone(sharing) @ share, exact=exact)
+def gathered_sharing(
+    sharing: Sharing, order: IntArray, first: IntArray, weight_hr: FloatArray, *, exact: bool
+) -> GatheredSharing:
+    """Return means over periods: runs of hours in `order`, beginning at `first`, `weight_hr` long (n_periods,).
+
+    `exact` where the hours of each period are alike.
+    """
+    held = np.array(sharing.taken, dtype=np.int64)
+    # whole numbers, summed exactly
+    room = np.add.reduceat(held.take(order, axis=-1), first, axis=-1)
+    whole = np.add.reduceat(whole_nodes(sharing.site, held).take(order, axis=-1), first, axis=-1)
+    most = np.array(sharing.site.room, dtype=np.float64)[:, None]
+    return GatheredSharing(nodes=room / (most * weight_hr), whole=whole / weight_hr, exact=exact)
 
 
 # --- rows and prices --------------------------------------------------------------------------------------------------
