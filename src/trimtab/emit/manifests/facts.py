@@ -223,7 +223,7 @@ class ContainerStart(Enum):
     PROGRAM = "program"
     """A program of their own, which starts vLLM."""
     IMAGE = "image"
-    """Neither `command` nor `args`: what stands in the manifest would replace what the image says."""
+    """Neither `command` nor `args`: what a manifest says would replace what the image says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
