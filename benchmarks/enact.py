@@ -62,7 +62,7 @@ from trimtab.plan.options.workload_options import OptionFilter, WorkloadOptions
 from trimtab.plan.planner import Planned, plan_of
 from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.evaluate import Evaluator
-from trimtab.replay.outcomes.service_outcome import as_emitted
+from trimtab.replay.outcomes.service_model import as_emitted
 from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import proposed_deployments
 from trimtab.review.placing import Proposed

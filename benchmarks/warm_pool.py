@@ -39,7 +39,8 @@ from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.compiled import CountArray
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import demand_of, replicas_held
+from trimtab.replay.outcomes.service_model import demand_of
+from trimtab.replay.outcomes.service_outcome import replicas_held
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.units import S_PER_HR, usd
 

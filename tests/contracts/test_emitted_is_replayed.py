@@ -32,7 +32,7 @@ from trimtab.plan.options.composition import bought, candidate_of, on_demand
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import targets_at
-from trimtab.replay.outcomes.service_outcome import JUDGED, service_model
+from trimtab.replay.outcomes.service_model import JUDGED, service_model
 
 SETTINGS = Settings()
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

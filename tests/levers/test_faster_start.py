@@ -20,7 +20,7 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.verify.enactment import enacted_frac
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Stress
-from trimtab.replay.outcomes.service_outcome import cold_start_of, planned_start_of, warm_start_of
+from trimtab.replay.outcomes.service_model import cold_start_of, planned_start_of, warm_start_of
 
 FREE = Settings(
     planning=Planning(max_term_years=0, max_payback_mo=120, min_saving_usd_mo=1),

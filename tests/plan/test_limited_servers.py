@@ -15,7 +15,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import split_window
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
-from trimtab.replay.outcomes.service_outcome import service_model
+from trimtab.replay.outcomes.service_model import service_model
 from trimtab.replay.services import ServiceHistory, arrivals_by_decision, replay_service
 from trimtab.units import HR_PER_DAY, S_PER_DAY
 

@@ -23,7 +23,7 @@ from trimtab.plan.proof.robustness import (
 )
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.outcome import Case, Stress
-from trimtab.replay.outcomes.service_outcome import cold_start_of, warm_start_of
+from trimtab.replay.outcomes.service_model import cold_start_of, warm_start_of
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle

@@ -21,7 +21,7 @@ from trimtab.plan.proof import undeclared as module
 from trimtab.plan.proof.permissions import PlannedWorkloadState, permissions, sharers
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
-from trimtab.replay.outcomes.service_outcome import cold_start_of
+from trimtab.replay.outcomes.service_model import cold_start_of
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import per_month, usd
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
-from trimtab.replay.outcomes.service_outcome import as_emitted
+from trimtab.replay.outcomes.service_model import as_emitted
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
 PLANNED_REQ_S = 2.0

@@ -25,7 +25,7 @@ from trimtab.levers.lever import (
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case, Outcome
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, floor_replicas
+from trimtab.replay.outcomes.service_model import cold_start_of, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, S_PER_MIN
 

@@ -41,7 +41,7 @@ from trimtab.provenance import Basis
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, targets_at
 from trimtab.replay.outcomes.replica_law import replica_law
-from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, floor_replicas
+from trimtab.replay.outcomes.service_model import JUDGED, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "batching"

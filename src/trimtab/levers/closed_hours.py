@@ -24,7 +24,8 @@ from trimtab.levers.lever import (
     held_and_used,
     usual_reason,
 )
-from trimtab.replay.outcomes.service_outcome import cold_start_of, outside_hours
+from trimtab.replay.outcomes.service_model import cold_start_of
+from trimtab.replay.outcomes.service_outcome import outside_hours
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 

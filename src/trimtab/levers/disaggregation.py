@@ -56,7 +56,7 @@ from trimtab.replay.disaggregated import (
     prefill_pool,
     prefill_times,
 )
-from trimtab.replay.outcomes.service_outcome import floor_replicas
+from trimtab.replay.outcomes.service_model import floor_replicas
 from trimtab.replay.outcomes.split_outcome import most_load_apart
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import BYTES_PER_GB

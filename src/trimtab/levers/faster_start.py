@@ -31,7 +31,7 @@ from trimtab.levers.lever import (
 )
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import planned_start_of
+from trimtab.replay.outcomes.service_model import planned_start_of
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "faster-start"

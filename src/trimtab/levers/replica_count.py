@@ -23,7 +23,7 @@ from trimtab.levers.lever import (
     held_and_used,
     usual_reason,
 )
-from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
+from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "replica-count"

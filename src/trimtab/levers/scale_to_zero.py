@@ -30,7 +30,7 @@ from trimtab.levers.lever import (
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, window_steps
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import WAIT_COUNTED_S, cold_start_of, demand_of
+from trimtab.replay.outcomes.service_model import WAIT_COUNTED_S, cold_start_of, demand_of
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, averaged_over_s
 from trimtab.units import S_PER_MIN
 

@@ -31,7 +31,7 @@ from trimtab.physics.serving_demand import ASSUMED_LONGEST, Demand, ServingWay, 
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
 from trimtab.replay.disaggregated import AnswerLimit, ServingPool, most_req_s_together, together_pool
 from trimtab.replay.engine import Requests
-from trimtab.replay.outcomes.service_outcome import floor_replicas
+from trimtab.replay.outcomes.service_model import floor_replicas
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR, usd
 

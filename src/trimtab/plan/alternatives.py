@@ -34,7 +34,8 @@ from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.model import Alternative, AlternativeKind, NotWorthDoing
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import demand_of, judging_histogram
+from trimtab.replay.outcomes.service_model import demand_of
+from trimtab.replay.outcomes.service_outcome import judging_histogram
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, usd
 

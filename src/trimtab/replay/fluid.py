@@ -76,6 +76,36 @@ class QueueTotals(NamedTuple):
     queued_s: FloatArray
 
 
+class LoopDemand(NamedTuple):
+    """What is asked of a service, and what its rule is told of it.
+
+    `arrivals` are by step of the history, of `substeps` decisions each. `within`, `signal` and `asked` are by decision:
+    arrivals as the rule sees them, its own signal, and the replicas that a timetable asks for; of the last two a single place
+    stands for none.
+    """
+
+    arrivals: FloatArray
+    within: FloatArray
+    signal: FloatArray
+    asked: FloatArray
+    substeps: int
+
+
+class LoopRule(NamedTuple):
+    """A scaling policy in the shape that the loop takes: rule, timetable, and the memory that the loop writes."""
+
+    rule: Rule
+    by_hour: IntArray
+    memory: FloatArray
+
+
+class LoopSpot(NamedTuple):
+    """How replicas are split over spot, and which zone gives nodes when: `up` `(n_zones, n_steps)`; without zones none is."""
+
+    hedge_policy: HedgePolicy
+    up: Flags
+
+
 SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS, STOPPED, LOST = 0, 1, 2, 3, 4, 5
 
 
@@ -478,34 +508,27 @@ def waiting_in_turn(turn: SerialRequests, step: int, arrived: float, ready: int)
 
 @compiled
 def serve_history(
-    arrivals: FloatArray,
-    within: FloatArray,
-    signal: FloatArray,
-    asked: FloatArray,
-    substeps: int,
+    demand: LoopDemand,
     shape: ServerShape,
     curves: Curves,
     guards: GuardCurves,
     turn: SerialRequests,
-    rule: Rule,
-    by_hour: IntArray,
-    memory: FloatArray,
-    hedge_policy: HedgePolicy,
-    up: Flags,
+    scaling: LoopRule,
+    spot: LoopSpot,
     initial_replicas: int,
     allowed_misses: FloatArray,
     totals: QueueTotals,
 ) -> None:
     """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
-    `arrivals` are by step of the history, `within`, `signal` and `asked` by decision. Requests are counted as if they came
-    evenly within a step: shares in time were measured over whole steps, in which they came as they do. The rule sees each
-    decision's own.
-
-    `up` `(n_zones, n_steps)` says which zone of spot gives nodes; without zones `hedge_policy` is not asked. All replicas
-    are on demand at first. One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic
-    between, so that a step calls what takes arrays only where something changes.
+    Requests are counted as if they came evenly within a step: shares in time were measured over whole steps, in which they
+    came as they do. The rule sees each decision's own. All replicas are on demand at first. One function, for speed: arrays
+    that cross a call are counted, which costs more than the arithmetic between, so that a step calls what takes arrays only
+    where something changes.
     """
+    arrivals, within, signal, asked, substeps = demand
+    rule, by_hour, memory = scaling
+    hedge_policy, up = spot
     held, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
     lane_count, steps = held.shape

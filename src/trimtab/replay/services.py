@@ -54,6 +54,9 @@ from trimtab.replay.fluid import (
     STOPPED,
     Curves,
     GuardCurves,
+    LoopDemand,
+    LoopRule,
+    LoopSpot,
     QueueTotals,
     SerialRequests,
     ServerShape,
@@ -319,7 +322,7 @@ class ServiceReplay:
         return float(self.gpu_seconds.sum()) / S_PER_HR
 
 
-def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArray, FloatArray]:
+def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> LoopRule:
     """Return a policy in the shape that the loop takes: rule, timetable, fresh memory."""
     rule = NO_RULE._replace(start_s=start_hour * S_PER_HR)
     by_hour = np.zeros(1, dtype=np.int64)
@@ -352,7 +355,7 @@ def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArr
             rule, by_hour = rule._replace(kind=RuleKind.CRON, lead_s=policy.lead_s), _timetable(policy)
         case _:
             assert_never(policy)
-    return as_numbers(rule), by_hour, np.asarray(memory)
+    return LoopRule(rule=as_numbers(rule), by_hour=by_hour, memory=np.asarray(memory))
 
 
 def _timetable(policy: CronPolicy) -> IntArray:
@@ -399,7 +402,6 @@ def serve(
     up = np.zeros((0, steps), dtype=np.bool_) if spells is None else np.ascontiguousarray(spells)
     if up.shape[1] != steps:
         raise ValueError(f"{up.shape[1]} steps of spot availability for {steps} of history")
-    rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
     totals = empty_totals(
         lanes=1 + len(up),
         decisions=steps,
@@ -407,21 +409,20 @@ def serve(
         queued_steps=len(history.arrivals) if by_step else 0,
     )
     serve_history(
-        np.ascontiguousarray(history.arrivals, dtype=np.float64),
-        history.by_decision(history.arrivals / substeps if history.within is None else history.within),
-        signal_of(history, model, policy),
-        # as for a signal, a single place stands for none
-        np.zeros(1) if history.asked is None else history.asked,
-        substeps,
+        LoopDemand(
+            arrivals=np.ascontiguousarray(history.arrivals, dtype=np.float64),
+            within=history.by_decision(history.arrivals / substeps if history.within is None else history.within),
+            signal=signal_of(history, model, policy),
+            # as for a signal, a single place stands for none
+            asked=np.zeros(1) if history.asked is None else history.asked,
+            substeps=substeps,
+        ),
         shape_of(model),
         curves_of(model),
         model.guards,
         _in_turn(history, model),
-        rule,
-        by_hour,
-        memory,
-        hedge_policy,
-        up,
+        rule_of(policy, start_hour=history.start_hour),
+        LoopSpot(hedge_policy=hedge_policy, up=up),
         initial_replicas,
         allowed_misses(history, model, required_frac),
         totals,

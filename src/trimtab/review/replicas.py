@@ -16,7 +16,7 @@ from trimtab.levers import autoscaling, replica_count, scale_to_zero
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.replay.outcomes.service_model import demand_of
 from trimtab.review.disruption import blocked_up_to, usual_rollout
 from trimtab.review.karpenter import NODE_POOL, is_limited
 from trimtab.review.manifests import DeclaredPods, Manifests, Scaler

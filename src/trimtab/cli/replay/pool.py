@@ -40,7 +40,7 @@ from trimtab.pipeline import SEED, split_window
 from trimtab.policies.pooling import LLAMA_SWAP, OWN_REPLICAS, PoolPolicy, serves_bursts
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import cold_start_of
+from trimtab.replay.outcomes.service_model import cold_start_of
 from trimtab.replay.pooling import PooledModel, PoolRequests, blocks
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import TargetMetric

@@ -43,7 +43,7 @@ from trimtab.replay.compare import (
 from trimtab.replay.hedged import HedgedReplay, Probes, RecordedZones, SpotMarket, SpotZones, replay_hedged
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, service_model
+from trimtab.replay.outcomes.service_model import JUDGED, demand_of, seed_of, service_model
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, arrivals_by_decision
 from trimtab.sources.demo.trace import FLEET, RateSeries, read_series
 from trimtab.tables.bundle import Bundle

@@ -41,7 +41,7 @@ from trimtab.levers.registry import serving
 from trimtab.plan.effort import Effort, effort_of_deployment
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Outcome, entries_of, own_micro_usd
-from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
+from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 

@@ -30,7 +30,8 @@ from trimtab.levers.registry import serving
 from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of, places
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator, Replayed
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of, floor_replicas
+from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
+from trimtab.replay.outcomes.service_outcome import baseline_attained
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 

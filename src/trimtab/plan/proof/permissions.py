@@ -32,7 +32,8 @@ from trimtab.plan.proof.permitted_ways import (
 from trimtab.replay.outcomes.evaluate import Evaluator, law_of
 from trimtab.replay.outcomes.jobs_outcome import undeclared_checkpoints
 from trimtab.replay.outcomes.outcome import Case, Outcome
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, outside_hours, planned_start_of
+from trimtab.replay.outcomes.service_model import cold_start_of, demand_of, planned_start_of
+from trimtab.replay.outcomes.service_outcome import outside_hours
 from trimtab.tables.workloads import (
     DeclaredOpenHours,
     DeclaredTarget,

@@ -15,7 +15,7 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import bought, on_demand
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy
-from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.replay.outcomes.service_model import demand_of
 
 _PLACES = 2
 """Places with a format that are tried, the cheapest for a replica."""

@@ -28,7 +28,7 @@ from trimtab.plan.proof.proof_window import ProofResult, deployed, enact, target
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.jobs_outcome import asked_gpus
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress
-from trimtab.replay.outcomes.service_outcome import planned_start_of
+from trimtab.replay.outcomes.service_model import planned_start_of
 from trimtab.units import per_month, usd
 
 

@@ -24,7 +24,8 @@ from trimtab.ledger.arrays import IntArray
 from trimtab.physics.disaggregated import TIME_SHARES
 from trimtab.replay.outcomes.outcome import Attained, Case, Outcome
 from trimtab.replay.outcomes.replica_law import law_of_times
-from trimtab.replay.outcomes.service_outcome import JUDGED, outcome_under_stress, seconds_placed, service_outcome
+from trimtab.replay.outcomes.service_model import JUDGED
+from trimtab.replay.outcomes.service_outcome import outcome_under_stress, seconds_placed, service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric
 
