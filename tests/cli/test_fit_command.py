@@ -74,6 +74,12 @@ def test_a_measured_point_scales_all_predictions(tmp_path):
         (("llama-3.1-8b", "--serve", "--pretrain"), "not --serve and --pretrain"),
         (("llama-3.1-8b", "--finetune", "lora"), "--tokens"),
         (("llama-3.1-8b", "--finetune", "qlora", "--stack", "megatron", "--tokens", "1M"), "4-bit base"),
+        (("llama-3.1-8b", "--finetune", "qlora", "--format", "int8", "--tokens", "1M"), "No public run trained"),
+        (
+            ("llama-3.1-8b", "--pretrain", "--tokens", "1B", "--ttft", "1s", "--tpot", "50ms"),
+            "--ttft and --tpot belong to --serve",
+        ),
+        (("llama-3.1-8b", "--serve", "--deadline", "3d"), "--deadline belongs to --finetune"),
         (("--serve", "--rate", "5"), "--params"),
     ],
 )
