@@ -188,7 +188,7 @@ def test_a_service_judged_by_activity_is_not_spread_over_types_of_which_each_is_
 @pytest.fixture(scope="module")
 def proved():
     """The service planned on a quota of six of the cheapest nodes, and proved."""
-    return proved_fleet("overflow", service(28).bundle(), SHORT, MACHINES)
+    return proved_fleet("overflow", service(14).bundle(), SHORT, MACHINES)
 
 
 def test_the_plan_overflows_where_that_is_cheapest(proved):
@@ -228,7 +228,7 @@ def one_node_committed_to():
 @pytest.fixture(scope="module")
 def committed():
     """The same service, of which one node is paid for a year, planned without quotas and proved."""
-    return proved_fleet("committed", service(28).bundle(), FREE, MACHINES, owned=[one_node_committed_to()])
+    return proved_fleet("committed", service(14).bundle(), FREE, MACHINES, owned=[one_node_committed_to()])
 
 
 def test_nodes_that_are_paid_come_first_and_cheaper_ones_behind_them(committed):

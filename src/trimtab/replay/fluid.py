@@ -138,8 +138,8 @@ class SerialRequests(NamedTuple):
     """Requests that replicas answer one at a time; every member but `takes_s` is an array that the loop writes.
 
     `takes_s` `(n_draws,)` says how long requests take, one after the other and from the front again: none where requests are
-    a fluid. `ends_s` `(n_at_most,)` says when those in work end, `counts` how many are in work, wait, and have begun, and
-    `part` `(1,)` what came that is not a whole request yet.
+    a fluid. `ends_s` `(2 n_at_most,)` says when those in work end, the soonest first, from a place on that moves through it;
+    `counts` that place, and how many are in work, wait, and have begun; `part` `(1,)` what came that is no whole request yet.
     """
 
     takes_s: FloatArray
@@ -148,7 +148,7 @@ class SerialRequests(NamedTuple):
     part: FloatArray
 
 
-AT_WORK, IN_LINE, BEGUN = 0, 1, 2
+AT_WORK, IN_LINE, BEGUN, SOONEST = 0, 1, 2, 3
 
 
 class GuardWindow(NamedTuple):
@@ -478,31 +478,39 @@ def waiting_in_turn(turn: SerialRequests, step: int, arrived: float, ready: int)
     found a replica that was idle. How many wait by chance is what an autoscaler on the queue acts on.
     """
     now_s, end_s = float(step * SYNC_S), float((step + 1) * SYNC_S)
-    begin_s, coming, places = now_s, 0, min(ready, len(turn.ends_s))
+    ends_s, takes_s = turn.ends_s, turn.takes_s
+    begin_s, coming, places = now_s, 0, min(ready, len(ends_s) // 2)
     # where it is not known what came, nothing joins the line, as nothing joins a fluid's queue
     turn.part[0] += 0.0 if math.isnan(arrived) else arrived
     came = int(turn.part[0] + ROUNDING)
     turn.part[0] -= came
     at_work, in_line, begun = turn.counts[AT_WORK], turn.counts[IN_LINE], turn.counts[BEGUN]
+    soonest = turn.counts[SOONEST]
     while True:
         while in_line > 0 and at_work < places:
-            turn.ends_s[at_work] = now_s + turn.takes_s[begun % len(turn.takes_s)]
+            if soonest + at_work == len(ends_s):
+                # no room behind the last one: all move to the front
+                for place in range(at_work):
+                    ends_s[place] = ends_s[soonest + place]
+                soonest = 0
+            # in order, from the last one on: few requests end before one that began earlier
+            own_end_s, place = now_s + takes_s[begun % len(takes_s)], soonest + at_work
+            while place > soonest and ends_s[place - 1] > own_end_s:
+                ends_s[place] = ends_s[place - 1]
+                place -= 1
+            ends_s[place] = own_end_s
             at_work, in_line, begun = at_work + 1, in_line - 1, begun + 1
-        soonest, ends_s = 0, math.inf
-        for place in range(at_work):
-            if turn.ends_s[place] < ends_s:
-                soonest, ends_s = place, turn.ends_s[place]
+        next_end_s = ends_s[soonest] if at_work > 0 else math.inf
         comes_s = begin_s + (coming + 0.5) * SYNC_S / came if coming < came else math.inf
-        if min(ends_s, comes_s) >= end_s:
+        if min(next_end_s, comes_s) >= end_s:
             break
-        now_s = min(ends_s, comes_s)
-        if ends_s <= comes_s:
-            # the order in work does not matter: the last one moves into the gap
-            at_work -= 1
-            turn.ends_s[soonest] = turn.ends_s[at_work]
+        now_s = min(next_end_s, comes_s)
+        if next_end_s <= comes_s:
+            at_work, soonest = at_work - 1, soonest + 1
         else:
             coming, in_line = coming + 1, in_line + 1
     turn.counts[AT_WORK], turn.counts[IN_LINE], turn.counts[BEGUN] = at_work, in_line, begun
+    turn.counts[SOONEST] = soonest
     return int(in_line)
 
 

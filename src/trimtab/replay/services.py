@@ -437,8 +437,8 @@ def _in_turn(history: ServiceHistory, model: ServiceModel) -> SerialRequests:
     told = spread is not None and most <= _AT_WORK_AT_MOST
     return SerialRequests(
         takes_s=_times_taken(spread) / model.capacity_req_s if told and spread is not None else np.zeros(0),
-        ends_s=np.zeros(_PLACES if told else 0),
-        counts=np.zeros(3, dtype=np.int64),
+        ends_s=np.zeros(2 * _PLACES if told else 0),
+        counts=np.zeros(4, dtype=np.int64),
         part=np.zeros(1),
     )
 
