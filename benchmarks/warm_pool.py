@@ -104,7 +104,7 @@ def _ways(case: Case, usd_hr: float, node_s: float) -> Iterator[Way]:
         assert held is not None
         model, replicas = held
         node_hr = float(evaluator.outcome(deployment).on_demand.sum()) / S_PER_HR
-        rises = _rises(replicas, model.empty_node_kept_s, node_s)
+        rises = _rises(replicas.counts(), model.empty_node_kept_s, node_s)
         yield Way(bill_usd=node_hr * usd_hr, rises=rises, spares=int(rises.max()))
 
 

@@ -17,7 +17,7 @@ from trimtab.replay.services import rule_of
 
 RUN_ONE = """
 import numpy as np
-from trimtab.replay.outcomes.service_replays import CountRuns
+from trimtab.replay.nodes import CountRuns
 print(CountRuns.of(np.array([2, 2, 3], dtype=np.int32)).levels.tolist())
 """
 

@@ -1,5 +1,7 @@
 """What a rule holds at least is known before a replay: no replay ever holds fewer replicas, at any decision."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -7,8 +9,9 @@ from hypothesis import given, settings, strategies as st
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric, Others
-from trimtab.replay.outcomes import service_replays
-from trimtab.replay.outcomes.service_replays import EvenSplit, ServiceReplays, is_bounded, least_held, mean_demand
+from trimtab.replay.outcomes import least_held as bounds
+from trimtab.replay.outcomes.least_held import AskedDemand, EvenSplit, is_bounded, least_held, mean_demand
+from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.replay.recorded import record
 from trimtab.replay.services import ServiceHistory, ServiceModel, arrivals_by_decision, replay_service
 
@@ -49,7 +52,7 @@ def test_no_autoscaler_holds_fewer_than_its_bound(history, load, floor, top, win
     policy = HpaPolicy(target_frac=load, min_replicas=floor, max_replicas=top, window_s=window_s)
     service = model(0.7, float(cold_start_s))
 
-    least = least_held(history, service, policy, None, initial_replicas=initial)
+    least = least_held(history, service, policy, None, initial_replicas=initial).counts()
 
     assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
 
@@ -64,7 +67,8 @@ def test_no_forecast_holds_fewer_than_its_bound(history, load, floor, top, toler
     rate, step_s = history.rate_seen()
     recorded = record(rate, step_s=step_s, rules=policy.rules)
 
-    least = least_held(history, service, policy, recorded, initial_replicas=initial)
+    asked = AskedDemand.of(history, policy, recorded)
+    least = least_held(history, service, policy, asked, initial_replicas=initial).counts()
 
     assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
 
@@ -85,7 +89,7 @@ def test_no_rule_that_gives_up_its_last_replica_holds_fewer_than_its_bound(
     policy = KedaPolicy(hpa, polling_s=polling_s, cooldown_s=cooldown_s)
     service = model(0.7, float(cold_start_s))
 
-    least = least_held(history, service, policy, None, initial_replicas=initial)
+    least = least_held(history, service, policy, None, initial_replicas=initial).counts()
 
     assert np.all(least <= replay_service(history, service, policy, initial_replicas=initial).held)
 
@@ -96,7 +100,7 @@ def test_who_asks_now_and_then_keeps_a_replica_up_for_a_cooldown():
     history = ServiceHistory(arrivals=asked, step_s=60.0)
     policy = KedaPolicy(HpaPolicy(target_frac=0.5, min_replicas=0, max_replicas=10), polling_s=15, cooldown_s=300)
 
-    least = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=1)
+    least = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=1).counts()
 
     # a cooldown at the start, then from the decision after the first request until a cooldown after the last, four a minute
     assert least.sum() == 20 + 3 + 20
@@ -108,7 +112,7 @@ def test_the_bound_is_near_where_demand_is_calm():
     service = model(1.0, 60.0)
 
     held = replay_service(history, service, policy, initial_replicas=20).held
-    least = least_held(history, service, policy, None, initial_replicas=20)
+    least = least_held(history, service, policy, None, initial_replicas=20).counts()
 
     # 10 replicas' worth at half load are 20; the tolerance of 10 % lets 19 stay
     assert held[-1] == 20
@@ -153,14 +157,12 @@ def test_demand_is_averaged_once_for_all_target_loads(monkeypatch):
         averaged.append(window)
         return mean_demand(history, window)
 
-    monkeypatch.setattr(service_replays, "mean_demand", counted)
+    monkeypatch.setattr(bounds, "mean_demand", counted)
     history = ServiceHistory(arrivals=np.resize([600.0, np.nan, 90.0, 2400.0], STEPS), step_s=60.0)
     replays = ServiceReplays()
     for load in (0.2, 0.4, 0.6, 0.8):
         policy = HpaPolicy(target_frac=load, min_replicas=1, max_replicas=100, window_s=300)
-        shared = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=2, demand=replays.mean_demand)
-        alone = least_held(history, model(1.0, 60.0), policy, None, initial_replicas=2, demand=mean_demand)
-        np.testing.assert_array_equal(shared, alone)
+        replays.least_held(load, history, model(1.0, 60.0), policy, 2)
 
     assert averaged == [20]
 
@@ -172,17 +174,57 @@ def test_unknown_demand_takes_no_part_in_the_mean():
 
 
 def test_least_replicas_are_followed_once_for_all_nodes_until_histories_are_forgotten():
-    followed, counts = [], np.array([3, 3, 1, 1, 1, 4], dtype=np.int32)
-
-    def made():
-        followed.append(1)
-        return counts
-
+    history = ServiceHistory(arrivals=np.full(STEPS, 600.0), step_s=60.0)
+    policy = HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=100)
     replays = ServiceReplays()
-    for _ in range(3):
-        np.testing.assert_array_equal(replays.least_counts("a rule at a speed", made), counts)
 
-    assert len(followed) == 1
+    def found():
+        return replays.least_held("a rule at a speed", history, model(1.0, 60.0), policy, 2)
+
+    first = found()
+
+    assert found() is first
     replays.forget_histories()
-    replays.least_counts("a rule at a speed", made)
-    assert len(followed) == 2
+    assert found() is not first
+
+
+def step_by_step(asked, policy, served_req_s, initial):
+    """Return the least replicas as the rule says, decision by decision."""
+    hold, floor, top = policy.down_stabilization_s // 15, policy.min_replicas, policy.max_replicas
+    held, recommended, now = [], [], initial
+    for demand in asked:
+        held.append(now)
+        if not floor <= now <= top:
+            now = min(max(now, floor), top)
+            recommended.append(floor)
+            continue
+        wanted = 0 if np.isinf(demand) else math.ceil(demand / served_req_s * (1 - 1e-6) - 1e-6)
+        recommended.append(max(floor, min(top, wanted)))
+        if recommended[-1] > now:
+            now = min(recommended[-1], max(now + policy.up_pods, math.ceil(now * (1 + policy.up_frac) - 1e-9)))
+        else:
+            now = min(now, max(recommended[-hold:]))
+    return held
+
+
+@settings(deadline=None)
+@given(
+    histories(),
+    st.floats(0.05, 1.0),
+    FLOORS,
+    st.integers(3, 400),
+    st.sampled_from([15, 60, 300, 900]),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.integers(1, 500),
+)
+def test_a_rule_followed_by_blocks_holds_what_it_holds_decision_by_decision(
+    history, load, floor, top, hold_s, up_frac, initial
+):
+    policy = HpaPolicy(
+        target_frac=load, min_replicas=floor, max_replicas=top, down_stabilization_s=hold_s, up_frac=up_frac, up_pods=1
+    )
+    served_req_s = 0.7 * load * (1 + policy.tolerance_up_frac)
+
+    found = least_held(history, model(0.7, 60.0), policy, None, initial_replicas=initial).counts()
+
+    assert found.tolist() == step_by_step(AskedDemand.of(history, policy, None).now, policy, served_req_s, initial)

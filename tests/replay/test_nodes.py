@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from trimtab.policies.scaling import NO_LIMIT
-from trimtab.replay.nodes import bill_each_node, bill_nodes
+from trimtab.replay.nodes import CountRuns, bill_each_node
 from trimtab.replay.services import ServiceModel, least_seconds_held, seconds_held
 
 RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 300)), min_size=1, max_size=8)
@@ -18,10 +18,7 @@ COURSES = st.lists(st.integers(0, 9), min_size=1, max_size=400) | RUNS.map(
 
 
 def billed(held, replicas_per_node=1.0, kept_steps=0):
-    hours = math.ceil(len(held) * 15 / 3600)
-    nodes = np.zeros(hours, dtype=np.int64)
-    bill_nodes(np.array(held, dtype=np.int32), replicas_per_node, kept_steps, nodes)
-    return nodes
+    return CountRuns.of(np.array(held, dtype=np.int32)).node_seconds(replicas_per_node, kept_steps)
 
 
 def test_an_empty_node_is_billed_until_it_is_given_back():
@@ -128,16 +125,14 @@ def test_the_least_is_never_more_than_any_way_to_place_as_many_replicas_or_more(
     more = np.array(held, dtype=np.int32)
     less = np.minimum(more, np.resize(np.array(fewer, dtype=np.int32), len(more)))
 
-    least, _ = least_seconds_held(model, less)
-    nodes, gpu_seconds = seconds_held(model, more, spreads=spreads, moves=moves)
+    least, _ = least_seconds_held(model, CountRuns.of(less))
+    nodes, gpu_seconds = seconds_held(model, CountRuns.of(more), spreads=spreads, moves=moves)
 
     assert (least <= nodes).all()
     assert gpu_seconds.tolist() == [round(sum(held[at : at + 240]) * 15 * gpus) for at in range(0, len(held), 240)]
 
 
 def test_the_most_replicas_that_a_rule_may_ask_for_are_added_up_exactly():
-    held = np.full(300, NO_LIMIT, dtype=np.int32)
-
-    _, gpu_seconds = seconds_held(MODEL, held)
+    _, gpu_seconds = seconds_held(MODEL, CountRuns.constant(NO_LIMIT, 300))
 
     assert gpu_seconds.tolist() == [240 * 15 * NO_LIMIT, 60 * 15 * NO_LIMIT]

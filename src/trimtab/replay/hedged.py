@@ -17,6 +17,7 @@ from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.fluid import LOST, ON_DEMAND, STOPPED
+from trimtab.replay.nodes import CountRuns
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, seconds_held, serve, unseen_requests
 from trimtab.units import S_PER_HR
 
@@ -90,8 +91,8 @@ def replay_hedged(
     )
     # what a stopped replay did not come to counts as in time: its share is the most that it could have attained
     unseen = unseen_requests(history, totals)
-    on_demand_nodes, on_demand_gpus = seconds_held(model, totals.held[ON_DEMAND])
-    by_zone = [seconds_held(model, zone) for zone in totals.held[ON_DEMAND + 1 :]]
+    lanes = [seconds_held(model, CountRuns.of(held)) for held in totals.held]
+    (on_demand_nodes, on_demand_gpus), by_zone = lanes[ON_DEMAND], lanes[ON_DEMAND + 1 :]
     return HedgedReplay(
         on_demand_node_seconds=on_demand_nodes,
         spot_node_seconds=sum((nodes for nodes, _ in by_zone), np.zeros_like(on_demand_nodes)),

@@ -1,14 +1,15 @@
 """Which nodes are up while replicas come and go: those that hold any, and empty ones until they are given back.
 
 `bill_each_node`: the nodes one by one, as a scheduler fills them and an autoscaler of nodes drains them or lets them be.
-`bill_nodes`: by the counts alone, as if replicas were packed at all times. An empty node is given back once it has been empty
-for a while, so as many are up as were needed at most within that while. It is exact where no two replicas share a node; without
-any while it is a bound from below where they do.
+`CountRuns.node_seconds`: by the counts alone, as if replicas were packed at all times. An empty node is given back once it has
+been empty for a while, so as many are up as were needed at most within that while. It is exact where no two replicas share a
+node; without any while it is a bound from below where they do.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,37 +38,119 @@ def most_of_late(counts: CountArray, step: int, kept_steps: int) -> int:
     return most
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountRuns:
+    """Replicas at each decision, kept as runs of equal counts: `levels` and `lengths` `(n_runs,)`.
+
+    Replicas change far less often than every 15 s: what is worked out run by run takes a hundredth of the steps.
+    """
+
+    levels: CountArray
+    lengths: CountArray
+
+    @classmethod
+    def of(cls, counts: CountArray) -> CountRuns:
+        """Return the runs of counts (n_decisions,)."""
+        starts = _starts_of_runs(counts)
+        return cls(levels=counts[starts], lengths=np.diff(starts, append=len(counts)).astype(np.int32))
+
+    @classmethod
+    def constant(cls, count: int, decisions: int) -> CountRuns:
+        """Return the same count at all decisions."""
+        return cls(levels=np.array([count], dtype=np.int32), lengths=np.array([decisions], dtype=np.int32))
+
+    @property
+    def decisions(self) -> int:
+        """Return how many decisions there are."""
+        return int(self.lengths.sum())
+
+    def counts(self) -> CountArray:
+        """Return the counts (n_decisions,)."""
+        return np.repeat(self.levels, self.lengths)
+
+    def every(self, decisions: int) -> CountArray:
+        """Return the count at the last decision of each step of so many (n_steps,)."""
+        ends = np.cumsum(self.lengths)
+        lasts = np.arange(decisions - 1, int(ends[-1]) if len(ends) else 0, decisions)
+        return self.levels[np.searchsorted(ends, lasts, side="right")]
+
+    def replica_seconds(self) -> IntArray:
+        """Return the seconds of replicas in each hour (n_hours,)."""
+        seconds = np.zeros(math.ceil(self.decisions / STEPS_PER_HR), dtype=np.int64)
+        _bill_replicas(self.levels, self.lengths, seconds)
+        return seconds
+
+    def node_seconds(self, replicas_per_node: float, kept_steps: int) -> IntArray:
+        """Return the seconds of nodes that are up while these replicas are ready or starting, in each hour (n_hours,)."""
+        seconds = np.zeros(math.ceil(self.decisions / STEPS_PER_HR), dtype=np.int64)
+        _bill_nodes(self.levels, self.lengths, replicas_per_node, kept_steps, seconds)
+        return seconds
+
+
 @compiled
-def bill_nodes(held: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray) -> None:
-    """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting to their hours."""
-    # last steps of the runs of equal counts within the while that no later one is as high as
-    lasts = np.zeros(len(held), dtype=np.int64)
+def _starts_of_runs(counts: CountArray) -> IntArray:
+    """Return where runs of equal counts begin."""
+    runs = 0
+    for step in range(len(counts)):
+        if step == 0 or counts[step] != counts[step - 1]:
+            runs += 1
+    starts = np.empty(runs, dtype=np.int64)
+    run = 0
+    for step in range(len(counts)):
+        if step == 0 or counts[step] != counts[step - 1]:
+            starts[run] = step
+            run += 1
+    return starts
+
+
+@inlined
+def _add_steps(by_hour: IntArray, begin: int, end: int, count: int) -> None:
+    """Add the seconds of so many to their hours, from one step to before another."""
+    step = begin
+    while step < end:
+        hour = step // STEPS_PER_HR
+        until = min(end, (hour + 1) * STEPS_PER_HR)
+        by_hour[hour] += count * (until - step) * SYNC_S
+        step = until
+
+
+@compiled
+def _bill_replicas(levels: CountArray, lengths: CountArray, replica_seconds: IntArray) -> None:
+    """Add the replicas of each run to their hours."""
+    begin = 0
+    for run in range(len(levels)):
+        end = begin + lengths[run]
+        _add_steps(replica_seconds, begin, end, levels[run])
+        begin = end
+
+
+@compiled
+def _bill_nodes(
+    levels: CountArray, lengths: CountArray, replicas_per_node: float, kept_steps: int, node_seconds: IntArray
+) -> None:
+    """Add the nodes that are up while the replicas of each run are ready or starting to their hours."""
+    # runs within the while that no later one is as high as, and their last steps
+    highest, lasts = np.zeros(len(levels), dtype=np.int64), np.zeros(len(levels), dtype=np.int64)
     # A queue with falling counts, in places [first, after): its first run holds the highest count of the while, and
     # each run enters and leaves once.
     first, after = 0, 0
     begin = 0
-    while begin < len(held):
-        count, end = held[begin], begin + 1
-        while end < len(held) and held[end] == count:
-            end += 1
+    for run in range(len(levels)):
+        end = begin + lengths[run]
         # a later count as high outlasts these
-        while after > first and held[lasts[after - 1]] <= count:
+        while after > first and highest[after - 1] <= levels[run]:
             after -= 1
-        lasts[after] = end - 1
+        highest[after], lasts[after] = levels[run], end - 1
         after += 1
         step = begin
         while step < end:
             # the run that goes on now never leaves
             while lasts[first] < step - kept_steps:
                 first += 1
-            nodes = nodes_for(held[lasts[first]], replicas_per_node)
             # so many are up until the highest count leaves the while, or the run ends
             until = min(end, lasts[first] + kept_steps + 1)
-            while step < until:
-                hour = step // STEPS_PER_HR
-                seconds = (min(until, (hour + 1) * STEPS_PER_HR) - step) * SYNC_S
-                node_seconds[hour] += nodes * seconds
-                step += seconds // SYNC_S
+            _add_steps(node_seconds, step, until, nodes_for(highest[first], replicas_per_node))
+            step = until
         begin = end
 
 

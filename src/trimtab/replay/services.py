@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import assert_never
@@ -64,7 +64,7 @@ from trimtab.replay.fluid import (
     serve_history,
     wait_quantile,
 )
-from trimtab.replay.nodes import STEPS_PER_HR, bill_each_node, bill_nodes
+from trimtab.replay.nodes import CountRuns, bill_each_node
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
@@ -278,7 +278,7 @@ class ServiceModel:
 class ServiceReplay:
     """What a policy would have cost, and how many requests it would have served in time.
 
-    `node_seconds` and `gpu_seconds` are by clock hour, `held` (replicas ready and starting) by decision. `unmet` counts
+    `node_seconds` and `gpu_seconds` are by clock hour, `runs` the replicas ready and starting by decision. `unmet` counts
     requests that gave up; `quota_short_replica_s` what the policy wanted beyond the quota; `reversals` the changes from growing
     to shrinking or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any. `queued_s` is
     the longest wait of each step's requests, where asked for. Where a replay `stopped`, because a target was out of reach, `ok`
@@ -287,7 +287,7 @@ class ServiceReplay:
 
     node_seconds: IntArray
     gpu_seconds: IntArray
-    held: CountArray
+    runs: CountRuns
     decisions_per_step: int
     requests: float
     ok: FloatArray
@@ -304,10 +304,19 @@ class ServiceReplay:
     stopped: bool = False
 
     @property
+    def held(self) -> CountArray:
+        """Return the replicas, ready and starting, at each decision `(n_decisions,)`."""
+        return self.runs.counts()
+
+    @property
     def replicas(self) -> CountArray:
         """Return the replicas, ready and starting, at the end of each step of the history `(n_steps,)`."""
-        # the last decision of each step
-        return self.held[self.decisions_per_step - 1 :: self.decisions_per_step]
+        return self.runs.every(self.decisions_per_step)
+
+    def on_nodes(self, model: ServiceModel) -> ServiceReplay:
+        """Return what the same replicas take on the nodes of a model: only the bill depends on these."""
+        node_seconds, gpu_seconds = seconds_held(model, self.runs)
+        return replace(self, node_seconds=node_seconds, gpu_seconds=gpu_seconds)
 
     @property
     def attained_frac(self) -> FloatArray:
@@ -510,7 +519,7 @@ def curves_of(model: ServiceModel) -> Curves:
 
 
 def seconds_held(
-    model: ServiceModel, held: CountArray, *, kept_s: float | None = None, spreads: bool = False, moves: bool = True
+    model: ServiceModel, held: CountRuns, *, kept_s: float | None = None, spreads: bool = False, moves: bool = True
 ) -> tuple[IntArray, IntArray]:
     """Return the node-seconds and GPU-seconds by hour of a course of replicas, one count for each 15 s.
 
@@ -522,31 +531,25 @@ def seconds_held(
     if model.replicas_per_node < 2:
         # no two replicas share a node: nodes follow from the counts alone
         return _counted(model, held, kept_steps)
-    shape, (nodes, gpu_seconds) = shape_of(model), _nothing_held(model, held)
-    start_steps = shape.cold_steps, shape.warm_steps
-    bill_each_node(held, int(model.replicas_per_node), kept_steps, start_steps, spreads, moves, nodes)
+    shape, gpu_seconds = shape_of(model), _gpu_seconds(model, held)
+    start_steps, nodes = (shape.cold_steps, shape.warm_steps), np.zeros(len(gpu_seconds), dtype=np.int64)
+    bill_each_node(held.counts(), int(model.replicas_per_node), kept_steps, start_steps, spreads, moves, nodes)
     return nodes, gpu_seconds
 
 
-def least_seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
+def least_seconds_held(model: ServiceModel, held: CountRuns) -> tuple[IntArray, IntArray]:
     """Return a bound from below on the seconds of `seconds_held`, however replicas are placed, and for more of them too."""
     # a node that is drained goes at once: of nodes that several share none is sure to be kept
     return _counted(model, held, 0 if model.replicas_per_node >= 2 else shape_of(model).kept_steps)
 
 
-def _counted(model: ServiceModel, held: CountArray, kept_steps: int) -> tuple[IntArray, IntArray]:
-    nodes, gpu_seconds = _nothing_held(model, held)
-    bill_nodes(held, model.replicas_per_node, kept_steps, nodes)
-    return nodes, gpu_seconds
+def _counted(model: ServiceModel, held: CountRuns, kept_steps: int) -> tuple[IntArray, IntArray]:
+    return held.node_seconds(model.replicas_per_node, kept_steps), _gpu_seconds(model, held)
 
 
-def _nothing_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
-    """Return no node-seconds by hour, and the GPU-seconds."""
-    hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
-    # NO_LIMIT replicas in every step of an hour are far below 2**31, and to widen each step first took four times as long
-    replicas = np.add.reduceat(held, np.arange(hours) * STEPS_PER_HR, dtype=np.int32).astype(np.int64) * SYNC_S
+def _gpu_seconds(model: ServiceModel, held: CountRuns) -> IntArray:
     # a replica may hold a part of a GPU: rounded once an hour, after all sums
-    return np.zeros(hours, dtype=np.int64), np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
+    return np.asarray(np.rint(held.replica_seconds() * model.gpus_per_replica), dtype=np.int64)
 
 
 def unseen_requests(history: ServiceHistory, totals: QueueTotals) -> float:
@@ -556,12 +559,12 @@ def unseen_requests(history: ServiceHistory, totals: QueueTotals) -> float:
 
 def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
     unseen = unseen_requests(history, totals)
-    held = totals.held[ON_DEMAND]
-    node_seconds, gpu_seconds = seconds_held(model, held)
+    runs = CountRuns.of(totals.held[ON_DEMAND])
+    node_seconds, gpu_seconds = seconds_held(model, runs)
     return ServiceReplay(
         node_seconds=node_seconds,
         gpu_seconds=gpu_seconds,
-        held=held,
+        runs=runs,
         decisions_per_step=int(history.step_s) // SYNC_S,
         requests=float(totals.requests[0]) + unseen,
         ok=totals.ok + unseen,

@@ -61,15 +61,7 @@ def replay_input(
     case: Case, place: Placement, targets: tuple[Target, ...], replays: ServiceReplays, *, stressed: bool
 ) -> ReplayInput:
     """Return the world as predicted, or `stressed`: more demand, and speeds at the low end of their estimate."""
-    law = law_known(case)
-    closed = isinstance(place.holding, SetSchedule)
-    growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
-    counts, hours = (
-        (place.scaling.tokens, place.scaling.hours) if isinstance(place.scaling, SetReplicaPolicy) else (None, ())
-    )
-    history = replays.history(
-        (growth, closed, counts, hours), lambda: _history(case, replays, growth, counts, hours, closed=closed)
-    )
+    law, history = law_known(case), demand_at(case, place, replays, stressed=stressed)
     model = service_model(case, law, place, targets_at(targets, place), low=stressed)
     # the number that is written into the manifest, whichever speed is tried here
     emitted_req_s = place.replica_req_s(law.rule_req_s, faster_counts=law.faster_counts)
@@ -82,6 +74,18 @@ def law_known(case: Case) -> ServiceLaw:
     if case.law is None:
         raise ValueError(f"{case.workload.name} has no service law")
     return case.law
+
+
+def demand_at(case: Case, place: Placement, replays: ServiceReplays, *, stressed: bool = False) -> ServiceHistory:
+    """Return what a service is replayed on there, made once for all places where it is the same."""
+    closed = isinstance(place.holding, SetSchedule)
+    growth = 1 + case.settings.planning.demand_headroom_frac if stressed else 1.0
+    counts, hours = (
+        (place.scaling.tokens, place.scaling.hours) if isinstance(place.scaling, SetReplicaPolicy) else (None, ())
+    )
+    return replays.history(
+        (growth, closed, counts, hours), lambda: _history(case, replays, growth, counts, hours, closed=closed)
+    )
 
 
 def _history(
@@ -255,6 +259,7 @@ def service_model(
     starts: every start there takes a node's.
     """
     there, speed = replica_law(law, place, low=low)
+    grid = there.grid()
     speed *= case.stress.speed
     capacity_req_s = place.replica_req_s(law.capacity_req_s, low=low, faster_counts=law.faster_counts)
     capacity_req_s *= case.stress.speed
@@ -265,9 +270,9 @@ def service_model(
         capacity_req_s=capacity_req_s,
         full_req_s=capacity_req_s * room,
         one_by_one_spread=_one_by_one_spread(law, place, capacity_req_s),
-        load_grid=there.grid(),
+        load_grid=grid,
         ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
-            len(targets), -1
+            len(targets), len(grid)
         ),
         # the batch comes after the wait: the queue may take what it leaves of the limit
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),

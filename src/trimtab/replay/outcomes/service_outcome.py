@@ -22,11 +22,12 @@ from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.starts import SlowStarts
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
-from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.replay.compiled import CountArray
 from trimtab.replay.hedged import SpotZones
+from trimtab.replay.nodes import CountRuns
+from trimtab.replay.outcomes.least_held import BoundedPolicy, EvenSplit, is_bounded
 from trimtab.replay.outcomes.outcome import (
     AS_PREDICTED,
     Attained,
@@ -38,22 +39,20 @@ from trimtab.replay.outcomes.outcome import (
 )
 from trimtab.replay.outcomes.service_model import (
     JUDGED,
+    demand_at,
     demand_of,
     is_open,
     law_known,
     replay_input,
     replicas_at_start,
+    service_model,
     written_policy,
 )
 from trimtab.replay.outcomes.service_replays import (
-    BoundedPolicy,
-    EvenSplit,
     JudgedReplay,
     LeastUse,
     OnSpot,
     ServiceReplays,
-    is_bounded,
-    least_held,
 )
 from trimtab.replay.services import (
     ScalingPolicy,
@@ -97,7 +96,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     on_demand, spot = held_as(place, expected.node_seconds)
     further = None
     if place.overflow is not None:
-        on_demand, further = _overflowing(place, place.overflow, models[0], expected.held)
+        on_demand, further = _overflowing(place, place.overflow, models[0], expected.runs)
     found = Outcome(
         on_demand=on_demand,
         spot=spot,
@@ -149,8 +148,8 @@ def _overflowing(
     place: Placement,
     overflow: OverflowTo,
     model: ServiceModel,
-    held: CountArray,
-    billed: Callable[[ServiceModel, CountArray], tuple[IntArray, IntArray]] = seconds_held,
+    held: CountRuns,
+    billed: Callable[[ServiceModel, CountRuns], tuple[IntArray, IntArray]] = seconds_held,
 ) -> tuple[IntArray, IntArray]:
     """Return node-seconds by hour of the nodes that come first, and of those behind, for a course of replicas every 15 s.
 
@@ -162,15 +161,16 @@ def _overflowing(
 
 
 def _on_two_pools(
-    place: Placement, overflow: OverflowTo, model: ServiceModel, held: CountArray
-) -> tuple[tuple[ServiceModel, CountArray], tuple[ServiceModel, CountArray]]:
+    place: Placement, overflow: OverflowTo, model: ServiceModel, held: CountRuns
+) -> tuple[tuple[ServiceModel, CountRuns], tuple[ServiceModel, CountRuns]]:
     """Return the model and the replicas of the nodes that come first, and of those behind."""
-    first = np.minimum(held, place.first_pods)
-    return (model, first), (replace(model, gpus_per_node=overflow.further.gpus_per_node), held - first)
+    first = np.minimum(held.levels, place.first_pods)
+    behind = replace(model, gpus_per_node=overflow.further.gpus_per_node)
+    return (model, replace(held, levels=first)), (behind, replace(held, levels=held.levels - first))
 
 
-def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> tuple[ServiceModel, CountArray] | None:
-    """Return a service as it is replayed there, and its replicas, ready and starting, at each decision (n_decisions,).
+def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> tuple[ServiceModel, CountRuns] | None:
+    """Return a service as it is replayed there, and its replicas, ready and starting, at each decision.
 
     None for a hedged service.
     """
@@ -180,7 +180,7 @@ def replicas_held(case: Case, place: Placement, replays: ServiceReplays) -> tupl
     world = replay_input(case, place, targets, replays, stressed=False)
     return world.model, replays.expected(
         world.history, world.model, world.policy, replicas_at_start(case, place), None
-    ).held
+    ).runs
 
 
 def seconds_placed(
@@ -269,22 +269,16 @@ def _least_use(
     case: Case, place: Placement, replays: ServiceReplays, policy: BoundedPolicy, course: Hashable
 ) -> LeastUse:
     """Return what a bounded rule uses at least; replicas of one `course` do the same on any nodes."""
-    targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    history, model, _ = replay_input(case, place, targets, replays, stressed=False)
-
-    def followed() -> CountArray:
-        recorded = replays.recorded(history, policy, stressed=False) if isinstance(policy, ForecastPolicy) else None
-        initial = replicas_at_start(case, place)
-        return least_held(history, model, policy, recorded, initial_replicas=initial, demand=replays.mean_demand)
-
-    held = replays.least_counts(course, followed)
+    # it says nothing of targets
+    history, model = demand_at(case, place, replays), service_model(case, law_known(case), place, ())
+    held = replays.least_held(course, history, model, policy, replicas_at_start(case, place))
     node_seconds, gpu_seconds = least_seconds_held(model, held)
     further_seconds = None
     if place.overflow is not None:
         # replicas of both kinds only grow with all of them
         node_seconds, further_seconds = _overflowing(place, place.overflow, model, held, least_seconds_held)
     per_step = history.decisions // len(history.arrivals)
-    most = _most_replicas(gpu_seconds, held[per_step - 1 :: per_step], case.window.hours, place)
+    most = _most_replicas(gpu_seconds, held.every(per_step), case.window.hours, place)
     return LeastUse(node_seconds=node_seconds, further_seconds=further_seconds, gpu_seconds=gpu_seconds, most=most)
 
 
