@@ -3,6 +3,7 @@
 All fleets are in a region without other GPUs, which leaves few places.
 """
 
+from collections import Counter
 from dataclasses import fields, replace
 from datetime import date
 
@@ -22,6 +23,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.reach import quotas_of
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import replica_count
+from trimtab.plan.options import workload_options
 from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import EarlierWork, judge, plan_of
 from trimtab.replay.outcomes import service_replays
@@ -128,6 +130,20 @@ def test_fewer_replays_find_the_plan(monkeypatch):
     plan_of(with_every_way_replayed(prospects_of(fleet)), silent)
 
     assert needed < (len(made) - needed) / 2
+
+
+def test_a_way_that_waits_is_compared_once_with_each_candidate(monkeypatch):
+    compared, beats = Counter(), workload_options._beats
+
+    def counted(one, other, coupling):
+        compared[one, other] += not other.outcome.attained  # a lower bound says nothing of targets
+        return beats(one, other, coupling)
+
+    monkeypatch.setattr(workload_options, "_beats", counted)
+
+    plan_of(prospects_of(fleet_of((4000.0, 0.1, 6, 16.0))), silent)
+
+    assert max(compared.values()) == 1
 
 
 def test_what_was_not_replayed_is_counted():

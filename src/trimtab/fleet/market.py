@@ -66,6 +66,7 @@ class Market:
         default_factory=dict, init=False, repr=False, compare=False
     )
     _committed: dict[Pool, int | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rates: dict[Pool, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -96,6 +97,12 @@ class Market:
 
     def rate(self, pool: Pool) -> int:
         """Return a pool's hourly rate in micro-dollars. Raises MissingPrice or UnknownName."""
+        known = self._rates.get(pool)
+        if known is None:
+            known = self._rates[pool] = self._looked_up(pool)
+        return known
+
+    def _looked_up(self, pool: Pool) -> int:
         if pool in self.known_micro_usd_hr:
             return self.known_micro_usd_hr[pool]
         option = _OPTION[pool.capacity_type]

@@ -52,22 +52,21 @@ class NeededReplays:
 
     def asked_for(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:
         """Return the options with what a choice among them asks for replayed; None where it asks for nothing."""
+        known = {number: judged for number, judged in enumerate(rows) if judged is not None}
         asked = {
             number: chosen.choice[number] - len(self._known(judged))
-            for number, judged in enumerate(rows)
-            if judged is not None and chosen.choice[number] >= len(self._known(judged))
+            for number, judged in known.items()
+            if chosen.choice[number] >= len(self._known(judged))
         }
         if not asked:
             return None
 
-        def found(number: int) -> WorkloadOptions | None:
-            judged = rows[number]
-            if judged is None or number not in asked:
-                return judged
-            return self._replayed(judged, asked[number], chosen.reduced_usd[number])
+        def found(number: int) -> WorkloadOptions:
+            return self._replayed(known[number], asked[number], chosen.reduced_usd[number])
 
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            return tuple(pool.map(found, range(len(rows))))
+            replayed = dict(zip(asked, pool.map(found, asked), strict=True))
+        return tuple(replayed.get(number, judged) for number, judged in enumerate(rows))
 
     def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
         """Return the options as this choice is made among them: what is known, and what waits."""

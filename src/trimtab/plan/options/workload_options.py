@@ -241,6 +241,8 @@ class OptionFilter:
     """Ways at a lower bound of their use, to be replayed where the joint choice asks for them."""
     refused: list[Candidate] = field(default_factory=list)
     """Those of them that miss a target's margin; whether they miss the target itself is not known."""
+    compared: frozenset[Candidate] = frozenset()
+    """Candidates that beat none of the ways that wait or are refused: those that were compared with them before."""
 
     def copy(self) -> OptionFilter:
         """Return a sieve that goes on from here, and leaves this one as it is."""
@@ -292,7 +294,9 @@ class OptionFilter:
         """Return what was let through so far, less what others beat; waiting ways that they beat are dropped for good."""
         market, coupling = self.ask.market, self.coupling
         candidates, dominated = undominated(self.kept, market, coupling)
-        rivals = _Rivals(candidates, market, coupling)
+        # all that waits now was there when those before were compared with it
+        rivals = _Rivals([candidate for candidate in candidates if candidate not in self.compared], market, coupling)
+        self.compared |= {*candidates}
         beaten = [rivals.beat(way) for way in self.waiting]
         self.waiting = [way for way, is_beaten in zip(self.waiting, beaten, strict=True) if not is_beaten]
         if any(beaten):

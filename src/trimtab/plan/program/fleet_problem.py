@@ -67,6 +67,8 @@ _groups: WeakKeyDictionary[Fleet, Groups] = WeakKeyDictionary()
 """Of fleets of which nothing is known to have been held before: each plan asks for its fleet's again and again."""
 _made: WeakKeyDictionary[Candidate, _MadeOption] = WeakKeyDictionary()
 """From one problem to the next few ways are others, in whatever rows they stand."""
+_made_rows: WeakKeyDictionary[WorkloadOptions, _MadeRow] = WeakKeyDictionary()
+"""From one problem to the next few workloads have other ways."""
 _standings: WeakKeyDictionary[Groups, _Standing] = WeakKeyDictionary()
 """What the nodes of such groups are billed: each draft of a plan asks for it again."""
 
@@ -175,16 +177,15 @@ def fleet_problem(
     those of the fleet, where they are known.
     """
     groups = groups or groups_of(fleet)
-    rows = [() if judged is None else _row(judged, market) for judged in options]
+    made = [None if judged is None else _row(judged, market) for judged in options]
+    rows = [() if row is None else row.options for row in made]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
     ]
     fixed = [NodeGroup(usage=groups.stays, holders=frozenset({len(rows) + len(unheld)}))] if groups.stays else []
     # rates are needed for whatever an option, a group or a commitment may use
-    pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
-    pools |= {shared.pool for row in rows for option in row for shared in option.slots}
-    pools |= nodes_committed(owned).keys()
+    pools = set(fleet.usage.pools).union(nodes_committed(owned), *(row.pools for row in made if row is not None))
     stated = limits or Limits()
     return Problem(
         # giving unheld nodes back is an option that uses nothing; what stays has no option at all
@@ -197,9 +198,21 @@ def fleet_problem(
         # a share of 1 limits nothing
         spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
         owned=owned,
-        entries_micro_usd=_entries(options, fleet.window.hours),
+        entries_micro_usd=_entries(options, made, fleet.window.hours),
         names=tuple(workload.name for workload in fleet.workloads),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _MadeRow:
+    """A workload's ways as the program takes them, in a market."""
+
+    market: Market
+    options: tuple[Option, ...]
+    pools: frozenset[Pool]
+    """Those that any of them uses, or whose nodes it shares."""
+    needs: frozenset[str]
+    """Entries that any of them needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,10 +223,21 @@ class _MadeOption:
     option: Option
 
 
-def _row(judged: WorkloadOptions, market: Market) -> tuple[Option, ...]:
+def _row(judged: WorkloadOptions, market: Market) -> _MadeRow:
     """Return a workload's candidates, and after them the ways that wait for a replay, at a lower bound of their use."""
-    candidates = (_option(candidate, market, is_least=False) for candidate in judged.candidates)
-    return (*candidates, *(_option(way, market, is_least=True) for way in judged.waiting))
+    known = _made_rows.get(judged)
+    if known is None or known.market is not market:
+        candidates = (_option(candidate, market, is_least=False) for candidate in judged.candidates)
+        options = (*candidates, *(_option(way, market, is_least=True) for way in judged.waiting))
+        pools = {pool for option in options for pool in option.usage}
+        pools |= {shared.pool for option in options for shared in option.slots}
+        known = _made_rows[judged] = _MadeRow(
+            market=market,
+            options=options,
+            pools=frozenset(pools),
+            needs=frozenset(name for option in options for name in option.needs),
+        )
+    return known
 
 
 def _option(candidate: Candidate, market: Market, *, is_least: bool) -> Option:
@@ -235,13 +259,13 @@ def _charged(candidate: Candidate, market: Market, *, is_least: bool) -> Option:
     )
 
 
-def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str, int]:
+def _entries(options: Sequence[WorkloadOptions | None], made: Sequence[_MadeRow | None], hours: int) -> dict[str, int]:
     """Return what the entries that some candidate needs cost over the window."""
     found: dict[str, int] = {}
-    for workload_options in (judged for judged in options if judged is not None):
-        ways = (*workload_options.candidates, *workload_options.waiting)
-        for name in sorted({name for way in ways for name in way.needs}):
-            found[name] = entry_micro_usd(workload_options.evaluator.case.settings, hours)
+    for judged, row in zip(options, made, strict=True):
+        if judged is not None and row is not None:
+            for name in sorted(row.needs):
+                found[name] = entry_micro_usd(judged.evaluator.case.settings, hours)
     return found
 
 

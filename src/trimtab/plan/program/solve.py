@@ -203,9 +203,12 @@ def solve_problem(
     """
     table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
+    master: Master | None = None
     for most in _PERIODS[:1] if rough else _PERIODS:
         gap_before = search.gap_frac
         # periods are cut by the use of the best plan known, since that is where prices change
+        # of a large fleet the means of one round take half a gigabyte: they go before those of the next are made
+        master = None
         master = Master(table, gather(table, table.use_of(search.choice), most))
         # even the relaxation breaks a limit: say so if no plan can keep them
         if _relaxed(search, master) > _SOME:
@@ -217,7 +220,7 @@ def solve_problem(
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
-    if search.gap_frac > planning.mip_gap_frac and not rough:
+    if master is not None and search.gap_frac > planning.mip_gap_frac and not rough:
         _mixed(search, master, planning)
         _hour_by_hour(search, planning)
     if not rough:

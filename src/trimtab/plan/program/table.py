@@ -158,18 +158,20 @@ def _tracked(
 ) -> tuple[TrackedPool, ...]:
     """Return each pool whose use the program pays or limits, with how its hours may be gathered."""
     together, limited = cut_together(problem), problem.quotas.keys()
-    users: dict[Pool, list[int]] = {}
+    users: dict[Pool, tuple[list[int], list[IntArray]]] = {pool: ([], []) for pool in sorted(balanced | limited)}
     for row, use in enumerate(uses):
-        for pool in use:
-            users.setdefault(pool, []).append(row)
+        for pool, seconds in use.items():
+            user = users.get(pool)
+            if user is not None:
+                user[0].append(row)
+                user[1].append(seconds)
     found = []
-    for pool in sorted(balanced | limited):
-        rows = users.get(pool, [])
+    for pool, (rows, used) in users.items():
         found.append(
             TrackedPool(
                 pool=pool,
                 rows=np.array(rows, dtype=np.int64),
-                seconds=tuple(uses[row][pool] for row in rows),
+                seconds=tuple(used),
                 sharing=tuple(shared for shared in sharing if shared.site.pool == pool),
                 cut_with=together.get(pool, ""),
                 is_limited=pool in limited,

@@ -76,7 +76,11 @@ class TrackedPool:
 
     def node_hours(self) -> FloatArray:
         """Return each row's node-hours (n,)."""
-        return np.array([float(use.sum()) for use in self.seconds]) / S_PER_HR
+        hours = np.empty(len(self.seconds))
+        for at in range(0, len(self.seconds), _CHUNK):
+            # whole seconds, summed exactly
+            hours[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK]).sum(axis=1)
+        return hours / S_PER_HR
 
     def means(self, order: IntArray, first: IntArray, weight_hr: FloatArray) -> FloatArray:
         """Return mean nodes (n, n_periods); periods are runs of hours in `order`, beginning at `first`, `weight_hr` long."""

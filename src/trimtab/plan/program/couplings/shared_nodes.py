@@ -67,13 +67,14 @@ def whole_nodes(site: Site, room: IntArray) -> IntArray:
 
 def sharing_of(slots: Sequence[Slots]) -> list[Sharing]:
     """Return each site with the table rows that take room there; `slots` are by row."""
-    rooms = [taken(held) for held in slots]
-    found = []
-    for site in sorted({site for room in rooms for site in room}):
-        rows = [row for row, room in enumerate(rooms) if site in room]
-        at_site = tuple(rooms[row][site] for row in rows)
-        found.append(Sharing(site=site, rows=np.array(rows, dtype=np.int64), taken=at_site))
-    return found
+    rooms: dict[Site, dict[int, IntArray]] = {}
+    for row, held in enumerate(slots):
+        for site, room in taken(held).items() if held else ():
+            rooms.setdefault(site, {})[row] = room
+    return [
+        Sharing(site=site, rows=np.array([*room], dtype=np.int64), taken=tuple(room.values()))
+        for site, room in sorted(rooms.items(), key=lambda known: known[0])
+    ]
 
 
 def worth_in_nodes(sharing: Sharing) -> FloatArray:
