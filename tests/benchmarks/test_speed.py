@@ -16,6 +16,8 @@ MOST_REPLAYS = 160
 """684 where every way was replayed."""
 MOST_LOOK_UPS = 2000
 """Of what a shape is sold for: 17,373 in an audit in which each pair of options that is compared looks its commitments up."""
+MOST_PRICED = 200
+"""Rates of a pool: tens of thousands where each way that is charged looks its rate up."""
 
 MOST_UNDECLARED = 160
 """1,062 where each way that a permission admits was searched for at every place."""
@@ -29,12 +31,18 @@ def test_what_was_not_declared_is_priced_with_few_replays():
 
 def test_the_demonstration_is_planned_with_few_replays_and_few_looks_at_the_price_list(monkeypatch):
     looked_up, options = Counter[str](), PriceBook.options
+    priced, price = Counter[str](), PriceBook.price
 
     def counted(book, provider, instance_type, region, **filters):
         looked_up[instance_type] += 1
         return options(book, provider, instance_type, region, **filters)
 
+    def counted_price(book, provider, instance_type, *args, **kwargs):
+        priced[instance_type] += 1
+        return price(book, provider, instance_type, *args, **kwargs)
+
     monkeypatch.setattr(PriceBook, "options", counted)
+    monkeypatch.setattr(PriceBook, "price", counted_price)
     bundle, settings = open_demo("two-hundred-k"), Settings()
     whole = bundle_window(bundle)
     fleet = build_fleet(bundle, settings, split_window(whole, settings).fit)
@@ -46,4 +54,5 @@ def test_the_demonstration_is_planned_with_few_replays_and_few_looks_at_the_pric
     assert work.planning <= MOST_REPLAYS
     assert sum(work.replays.values()) == work.planning
     assert looked_up.total() <= MOST_LOOK_UPS
+    assert priced.total() <= MOST_PRICED
     assert (planned.plan.work_gap_frac or 0.0) < 0.001

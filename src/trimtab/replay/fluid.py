@@ -15,7 +15,7 @@ import numpy as np
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies import hedge
 from trimtab.policies.hedge import HedgePolicy, split
-from trimtab.policies.rules import Rule, decide, target_frac
+from trimtab.policies.rules import Rule, RuleKind, decide, target_frac
 from trimtab.policies.scaling import (
     GUARD_LEAST,
     GUARD_MOST,
@@ -242,17 +242,17 @@ def bracket(grid: FloatArray, value: float, near: int) -> int:
 
 
 @inlined
-def count_in_time(
-    ok: FloatArray,
+def judge_in_time(
+    in_time: FloatArray,
     served_ok: FloatArray,
     wait_limit_s: FloatArray,
     before_s: float,
     after_s: float,
     arrived: float,
 ) -> None:
-    """Add, for each target, the arrivals that wait within its limit and are then served within it."""
+    """Write, for each target, how many arrivals wait within its limit and are then served within it."""
     for k in range(len(wait_limit_s)):
-        ok[k] += arrived * served_ok[k] * share_within(before_s, after_s, wait_limit_s[k])
+        in_time[k] = arrived * served_ok[k] * share_within(before_s, after_s, wait_limit_s[k])
 
 
 @inlined
@@ -433,7 +433,7 @@ def watch(
     arrived: float,
     ready: int,
 ) -> None:
-    """Put what came in a decision into its slot, counted as `count_in_time` does, for every multiple of every limit."""
+    """Put what came in a decision into its slot, counted as `judge_in_time` does, for every multiple of every limit."""
     at = bracket(load_grid, load, 1)
     along = min(1.0, (load - load_grid[at - 1]) / (load_grid[at] - load_grid[at - 1]))
     window.came[slot], window.ready[slot] = arrived, ready
@@ -540,12 +540,15 @@ def serve_history(
     held, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
     lane_count, steps = held.shape
-    served_ok = np.zeros(len(wait_limit_s))
+    served_ok, in_time = np.zeros(len(wait_limit_s)), np.zeros(len(wait_limit_s))
     lanes = lanes_at_start(lane_count, steps, shape, initial_replicas)
     ready, starting, due, ready_at = lanes
     desired = initial_replicas
     direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
     queue, queue_seen, step = 0.0, 0.0, -1
+    left, before_s, after_s, served_frac = 0.0, 0.0, 0.0, 0.0
+    judged_queue, judged_arrived, judged_ready = -1.0, 0.0, 0
+    load, duty_cycle_frac, waiting = 0.0, 0.0, 0.0
     told = np.zeros((shape.late_steps + 1, 5))
     near, tabulated_frac = 1, -1.0
     window, times, guarded = empty_window(guards, initial_replicas), 1.0, 0.0
@@ -576,31 +579,37 @@ def serve_history(
                 all_held += ready[lane] + starting[lane]
 
             rate_req_s = all_ready * shape.capacity_req_s
-            # in a gap nothing comes that counts, and what is queued is served on
-            work = queue + arrived if known else queue
-            served = min(work, rate_req_s * SYNC_S)
-            left = work - served
-            # the first and the last request of the step wait for what stands before them
-            if all_ready > 0:
-                before_s = queue / rate_req_s
-                after_s = left / rate_req_s
-                duty_cycle_frac = served / (rate_req_s * SYNC_S)
-            else:
-                before_s, after_s, duty_cycle_frac = waits_without_replicas(lanes, step, shape, left)
+            # how a step's requests fare depends on these alone: it is worked out again only where one of them has changed
+            if queue != judged_queue or arrived != judged_arrived or all_ready != judged_ready or all_ready == 0:
+                judged_queue, judged_arrived, judged_ready = queue, arrived, all_ready
+                # in a gap nothing comes that counts, and what is queued is served on
+                work = queue + arrived if known else queue
+                served = min(work, rate_req_s * SYNC_S)
+                left = work - served
+                # the first and the last request of the step wait for what stands before them
+                if all_ready > 0:
+                    before_s = queue / rate_req_s
+                    after_s = left / rate_req_s
+                    served_frac = served / (rate_req_s * SYNC_S)
+                else:
+                    before_s, after_s, served_frac = waits_without_replicas(lanes, step, shape, left)
+                if known:
+                    # the table is read again only where the load has changed
+                    if served_frac != tabulated_frac:
+                        near = interpolate_ok(served_ok, load_grid, ok_frac, served_frac, near)
+                        tabulated_frac = served_frac
+                    judge_in_time(in_time, served_ok, wait_limit_s, before_s, after_s, arrived)
             if known:
                 requests[0] += arrived
                 if len(queued_s) > 0:
                     queued_s[t] = max(queued_s[t], before_s, after_s)
                 count_waits(waits, before_s, after_s, arrived)
-                # the table is read again only where the load has changed
-                if duty_cycle_frac != tabulated_frac:
-                    near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
-                    tabulated_frac = duty_cycle_frac
-                count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
+                for k in range(len(ok)):
+                    ok[k] += in_time[k]
 
             if len(guards.required_frac) > 0:
                 slot, came = step % len(window.came), arrived if known else 0.0
-                watch(guards, window, slot, load_grid, duty_cycle_frac, (before_s, after_s), came, all_ready)
+                watch(guards, window, slot, load_grid, served_frac, (before_s, after_s), came, all_ready)
                 # over what has been seen so far
                 seen_s = min(step + 1, len(window.came)) * SYNC_S
                 mean_load = window.came.sum() / (shape.capacity_req_s * seen_s)
@@ -613,28 +622,30 @@ def serve_history(
             requests[1] += max(0.0, left - room)
             queue = min(left, room)
 
-            # what the rule is told: the same, by the arrivals of this decision
-            work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
-            if all_ready > 0:
-                # busy with what the rule has seen arrive, and not with the step's even share
-                full_frac = shape.full_req_s / shape.capacity_req_s
-                duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), full_frac)
-            if len(turn.takes_s) > 0:
-                # who gives up leaves the line
-                turn.counts[IN_LINE] = min(waiting_in_turn(turn, step, arrived_seen, all_ready), int(room))
-                queue_seen = float(turn.counts[IN_LINE])
-            else:
-                queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
+            # what the rule is told: the same, by the arrivals of this decision (a number that stays is told nothing)
+            if rule.kind != RuleKind.STATIC:
+                work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
+                duty_cycle_frac = served_frac
+                if all_ready > 0:
+                    # busy with what the rule has seen arrive, and not with the step's even share
+                    full_frac = shape.full_req_s / shape.capacity_req_s
+                    duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), full_frac)
+                if len(turn.takes_s) > 0:
+                    # who gives up leaves the line
+                    turn.counts[IN_LINE] = min(waiting_in_turn(turn, step, arrived_seen, all_ready), int(room))
+                    queue_seen = float(turn.counts[IN_LINE])
+                else:
+                    queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
+                load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s
+                # a ring of the last observations: the rule hears what was so `late_steps` ago
+                if shape.late_steps > 0:
+                    latest, oldest = step % len(told), max(0, step - shape.late_steps) % len(told)
+                    told[latest, 0], told[latest, 1] = load, duty_cycle_frac
+                    told[latest, 2], told[latest, 3], told[latest, 4] = waiting, wanted_signal, guarded
+                    load, duty_cycle_frac = told[oldest, 0], told[oldest, 1]
+                    waiting, wanted_signal, guarded = told[oldest, 2], told[oldest, 3], told[oldest, 4]
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
-            load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s
-            # a ring of the last observations: the rule hears what was so `late_steps` ago
-            if shape.late_steps > 0:
-                latest, oldest = step % len(told), max(0, step - shape.late_steps) % len(told)
-                told[latest, 0], told[latest, 1] = load, duty_cycle_frac
-                told[latest, 2], told[latest, 3], told[latest, 4] = waiting, wanted_signal, guarded
-                load, duty_cycle_frac = told[oldest, 0], told[oldest, 1]
-                waiting, wanted_signal, guarded = told[oldest, 2], told[oldest, 3], told[oldest, 4]
             # a timetable is no metric: what it asks for is never late
             besides = max(guarded, asked[step]) if len(asked) > 1 else guarded
             seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal, besides)
