@@ -192,7 +192,7 @@ def _recommended(demand: float, served_req_s: float, floor: int, top: int) -> in
 
 @inlined
 def _unchanged_between(now: int, served_req_s: float, floor: int, top: int) -> tuple[float, float]:
-    """Return a demand from which on nothing is taken back from `now` replicas, and one up to which nothing is added.
+    """Return a demand from which on no replica is removed from `now` replicas, and one up to which nothing is added.
 
     Between them no recommendation has to be worked out: the slack is far more than what these products round by.
     """
