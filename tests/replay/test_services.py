@@ -1,7 +1,7 @@
 """A service replayed: the referee's game, gaps, nodes, the future unseen, compiled and interpreted alike."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -351,3 +351,25 @@ def test_a_timetable_wakes_a_service_that_has_gone_to_none():
     result = replay_service(replace(history([0.0] * 480), asked=asked), model(), policy, initial_replicas=1)
 
     assert (result.held[200], result.held[244], result.held[-1]) == (0, 1, 1)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 30.0, 700.0, 1500.0, 4000.0, float("nan")]), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_a_fixed_number_of_replicas_serves_as_an_autoscaler_that_may_not_move(levels, replicas, quota, may_stop):
+    shape, asked = model(quota_replicas=quota), history(np.repeat(levels, 3), step_s=900)
+    start, required = min(replicas, quota), np.array([0.9, 0.6]) if may_stop else None
+    policies = StaticReplicas(replicas), HpaPolicy(0.7, replicas, replicas)
+
+    fixed, still = (
+        replay_service(asked, shape, policy, initial_replicas=start, by_step=True, required_frac=required)
+        for policy in policies
+    )
+
+    for field in fields(fixed):
+        if field.name != "runs":
+            np.testing.assert_array_equal(getattr(fixed, field.name), getattr(still, field.name), err_msg=field.name)
+    assert fixed.held.tolist() == still.held.tolist()

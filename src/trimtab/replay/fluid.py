@@ -548,6 +548,7 @@ def serve_history(
     queue, queue_seen, step = 0.0, 0.0, -1
     left, before_s, after_s, served_frac = 0.0, 0.0, 0.0, 0.0
     judged_queue, judged_arrived, judged_ready = -1.0, 0.0, 0
+    is_fixed = rule.kind == RuleKind.STATIC and lane_count == 1 and len(guards.required_frac) == 0
     load, duty_cycle_frac, waiting = 0.0, 0.0, 0.0
     told = np.zeros((shape.late_steps + 1, 5))
     near, tabulated_frac = 1, -1.0
@@ -559,7 +560,9 @@ def serve_history(
             break
         arrived = arrivals[t] / substeps
         known = not math.isnan(arrived)
-        for _ in range(substeps):
+        part = 0
+        while part < substeps:
+            part += 1
             step += 1
             arrived_seen = within[step]
             wanted_signal = signal[step] if len(signal) > 1 else math.nan
@@ -619,7 +622,8 @@ def serve_history(
             # what would wait longer than anybody does gives up
             # (where nothing is ready: longer than a single replica would take)
             room = shape.queue_limit_s * max(all_ready, 1) * shape.capacity_req_s
-            requests[1] += max(0.0, left - room)
+            given_up = max(0.0, left - room)
+            requests[1] += given_up
             queue = min(left, room)
 
             # what the rule is told: the same, by the arrivals of this decision (a number that stays is told nothing)
@@ -671,3 +675,17 @@ def serve_history(
             # without spot this is all that is wanted, beside it what `split` leaves to on demand
             if on_demand != on_demand_held:
                 resize_lane(lanes, ON_DEMAND, counts, step, shape, on_demand - on_demand_held)
+            # the rest of the step is the same again where replicas are a fixed number and the queue neither grows nor shrinks
+            elif is_fixed and known and all_ready == desired and queue == judged_queue:
+                rest = substeps - part
+                held[ON_DEMAND, step + 1 : step + 1 + rest] = all_ready
+                ready_at[ON_DEMAND, step + 1 : step + 1 + rest] = all_ready
+                counts[QUOTA_SHORT_S] += rest * max(0, rule.replicas - shape.quota_replicas) * SYNC_S
+                # sums are added up one by one, so that they round as they do otherwise
+                for _ in range(rest):
+                    requests[0] += arrived
+                    requests[1] += given_up
+                    count_waits(waits, before_s, after_s, arrived)
+                    for k in range(len(ok)):
+                        ok[k] += in_time[k]
+                part, step = substeps, step + rest
