@@ -24,7 +24,7 @@ class Provider:
     node_label_prefixes: tuple[str, ...] = ()
     """How labels begin that only its managed Kubernetes sets."""
     bill_words: tuple[str, ...] = ()
-    """Words by which the provider's name in a bill (FOCUS `ProviderName`) is told, in lower case."""
+    """Words by which the provider's name in a bill (FOCUS `ProviderName`) is recognized, in lower case."""
     region: re.Pattern[str] | None = None
     """How its regions are spelled; None where no price list of it is read."""
 

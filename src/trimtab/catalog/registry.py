@@ -114,7 +114,7 @@ class PriceChange:
 
 
 def price_change(text: str) -> PriceChange:
-    """Read a change; raises InputError. Whether anything answers to the name is told by `changed`."""
+    """Read a change; raises InputError. Whether the name matches anything is checked by `changed`."""
     found = _CHANGE.fullmatch(text.replace(" ", ""))
     if found is None:
         raise InputError(f"{text!r} is not a price change; {_FORM}")

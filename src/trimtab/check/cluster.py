@@ -191,7 +191,7 @@ def _may_not_list(context: str, kinds: Sequence[str]) -> CredentialsError:
     return CredentialsError(
         f"--context {context}: you may not list {', '.join(kinds)}. Whoever administers the cluster can allow it: kubectl "
         f"create clusterrole trimtab-check --verb=list --resource={','.join(kinds)}, and bind it to you; or give --against "
-        "(and --schemas) with dumps of somebody who may: kubectl get ... -A -o json"
+        "(and --schemas) with dumps by somebody who may: kubectl get ... -A -o json"
     )
 
 

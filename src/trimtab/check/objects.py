@@ -1,4 +1,4 @@
-"""What servers and controllers refuse in one object though its schema allows it: a function a kind, and the metadata of all.
+"""What servers and controllers refuse in an object though its schema allows it: one function per kind, and all metadata.
 
 Sources: k8s.io/kubernetes pkg/apis/*/validation (v1.34); karpenter v1 pkg/apis/v1/nodepool_validation.go and labels.go;
 kueue v0.15 pkg/webhooks/clusterqueue_webhook.go; prometheus-operator pkg/admission and prometheus/rulefmt (names, groups).

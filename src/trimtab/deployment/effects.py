@@ -190,7 +190,7 @@ class UseSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """What tells that somebody asks of a service without replicas: PromQL above 0 then; and how long requests are held."""
+    """What shows that requests arrive for a service without replicas: PromQL above 0 then; and how long requests are held."""
 
     query: str
     hold_s: float
@@ -257,7 +257,7 @@ class SetReplicaPolicy:
         down = "" if window_s == USUAL_WINDOW_S else f", scaled down after {window_s // S_PER_MIN} min below it"
         idle = ""
         if isinstance(self.policy, KedaPolicy) and goes_to_none(self.policy):
-            # what averages over a window tells of a request for so much longer
+            # an average over a window still shows a request for so much longer
             idle_min = (self.policy.cooldown_s + self.policy.activation_window_s - SYNC_S) / S_PER_MIN
             idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (

@@ -150,7 +150,7 @@ def speeds_of_types(workload: Workload, market: Market | None) -> dict[str, Esti
 def home_speed(workload: Workload, market: Market | None) -> Estimate:
     """Return how fast replicas on a service's usual type of GPU are beside all those that its readings are of.
 
-    Requests and their times are told of a service, not of a replica: where it was on several types at once, its law is that of
+    Requests and their times are known of a service, not of a replica: where it was on several types at once, its law is that of
     their mean, and a slow type alone serves less and later. A type that is faster than the mean is given no credit for it, and
     a type that cannot be compared with it counts as the usual one.
     """

@@ -3,7 +3,7 @@
 What counts, and what does not:
 
 - a run that failed, ran into its time limit or was lost with its node took all its time, or where it saves checkpoints the part
-  after its last one; what was cancelled by a person, completed or still runs counts for nothing;
+  after its last one; what was cancelled by a person, completed or still runs does not count;
 - a container in a crash loop took the pauses that kubelet makes and the lives in between, no more than its pod held GPUs;
 - a node that is cordoned or not ready costs its GPUs that no workload holds; what still runs there works;
 - a GPU with a fault that needs a reset costs its time from the fault on, while it does nothing; the first hour in which it

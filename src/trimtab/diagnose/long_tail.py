@@ -1,7 +1,7 @@
 """What stands beside the GPUs on a bill: traffic of their nodes, volumes that nothing mounts, GPUs that wait for data.
 
 Each row is measured or left out: traffic by the bill's own lines, volumes at the bill's own price of a GiB-month, pulls and
-loads by what the cluster told. None of it is part of the bill of nodes, except for these two, which are paid with the node.
+loads by what the cluster reported. None of it is part of the bill of nodes, except for these two, which are paid with the node.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _usd_gib_month(rows: pa.Table) -> float | None:
 
 
 def _pulls(starts: MeasuredStarts, fleet: Fleet, usd_gpu_hr: Mapping[str, float]) -> Iterator[TailCost]:
-    """Yield the GPU time of pods that waited on their node for images, as far as the cluster told of pulls."""
+    """Yield the GPU time of pods that waited on their node for images, as far as the cluster reported pulls."""
     for workload in fleet.workloads:
         pulls_s = [pull_s for pull_s in starts.pulls_s(workload.name) if pull_s > 0]
         price = usd_gpu_hr.get(workload.name)

@@ -102,7 +102,7 @@ def untidy(found: Broken, mess: Offences, records: ClusterRecords, windows: Sequ
 
 
 def _costs(spans: Sequence[LostSpan], ongoing: Sequence[bool], windows: Sequence[BilledWindow]) -> list[Cost]:
-    """Return what each finding cost; `ongoing` tells of each whether it lasts."""
+    """Return what each finding cost; `ongoing` says of each whether it lasts."""
     micro: IntArray = np.zeros(len(ongoing), dtype=np.int64)
     for window in windows:
         micro += lost_time(window.fleet, window.allocation, spans).by_finding(len(ongoing))

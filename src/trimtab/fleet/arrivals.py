@@ -109,7 +109,7 @@ def tokens_of(rows: pa.Table, column: str) -> FloatArray:
     counted = numbers(rows[column])
     answered = numbers(rows["completed"])
     derived = np.where(answered == 0, 0.0, answered * numbers(rows[f"{column}_mean"]))
-    # a service that never told lengths has no 0 tokens in a quiet step either: it was not read
+    # a service that never reported lengths has no 0 tokens in a quiet step either: it was not read
     told = not np.isnan(numbers(rows[f"{column}_mean"])).all()
     return np.where(np.isnan(counted) & told, derived, counted)
 

@@ -475,7 +475,7 @@ def _used(
 
 
 def _never_worked(gpu_of_pod: IntArray, worked: Flags, seen: Flags) -> Flags:
-    """Tell of hours of a pod's GPUs (n,) whether that GPU was `seen` in some hour and `worked` in none."""
+    """Return for hours of a pod's GPUs (n,) whether that GPU was `seen` in some hour and `worked` in none."""
     _, at = np.unique(gpu_of_pod, return_inverse=True)
     ever_seen, ever_worked = (np.bincount(at, weights=flags)[at] > 0 for flags in (seen, worked))
     return np.asarray(ever_seen & ~ever_worked, dtype=np.bool_)
@@ -484,7 +484,7 @@ def _never_worked(gpu_of_pod: IntArray, worked: Flags, seen: Flags) -> Flags:
 def _peaks(
     rows: DeviceHours, device: IntArray, hour: IntArray, owner: IntArray, active_frac: float, hours: int
 ) -> tuple[Flags, Flags]:
-    """Tell of device-hours (n,) whether the device did anything for that owner, and whether that was measured."""
+    """Return for device-hours (n,) whether the device did anything for that owner, and whether that was measured."""
     owners = int(max(rows.owner.max(initial=0), owner.max(initial=0))) + 2
 
     def key(of_device: IntArray, of_hour: IntArray, of_owner: IntArray) -> IntArray:

@@ -128,7 +128,7 @@ class ServiceLaw:
     def full_req_s(self) -> float:
         """Return what a replica is assumed to serve before requests wait: more than a capacity that is only cautious.
 
-        It says how often a rule is told of a queue, and so what it costs. What a replica keeps goes by the capacity.
+        It says how often a rule sees a queue, and so what it costs. What a replica keeps goes by the capacity.
         """
         if self.tested is None or self.is_seen_full:
             return self.capacity_req_s

@@ -25,7 +25,7 @@ from trimtab.units import S_PER_HR, S_PER_MIN
 
 EVENT_COLUMNS = ("provider", "instance_type", "region", "zone", "at", "event", "spot_usd_hr")
 HOLDS_S = float(S_PER_HR)
-"""How long what an event told is assumed to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h
+"""How long what an event shows is assumed to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h
 on average."""
 TAKEN_S = 15.0 * S_PER_MIN
 """A loss that is followed by `unavailable` within this time was the beginning of a drought, and no loss of its own."""
@@ -60,7 +60,7 @@ class SpotRecord:
     losses_at_droughts: int
     """Of them, those with which a drought began."""
     spot_usd_hr: float | None = None
-    """Mean of the prices that events told; None if none did."""
+    """Mean of the prices that events reported; None if none did."""
 
     @property
     def weight_frac(self) -> float:

@@ -125,7 +125,7 @@ class MeasuredStarts:
         return gib / gib_s + (planned([load_s for name in self.own for load_s in self.loads_s(name)]) or 0.0)
 
     def pulls_s(self, workload: str) -> tuple[float, ...]:
-        """Return the pulls of a workload's images that were told."""
+        """Return the pulls of a workload's images that were reported."""
         return tuple(start.pull_s for start in self.own.get(workload, ()) if start.pull_s is not None)
 
     def loads_s(self, workload: str) -> tuple[float, ...]:

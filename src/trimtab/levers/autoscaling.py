@@ -49,7 +49,7 @@ def propose(case: Case, start: ShortenStart | None = None) -> tuple[SetReplicaPo
     """Return an HPA rule per target load and window, and a forecasting rule per load; of a service, with starts as planned.
 
     None goes below the fewest replicas to plan with. A forecast needs requests by the minute: hourly activity is too coarse.
-    Where demand is known in tokens, each rule is offered twice: told of requests, and told of the work of their tokens.
+    Where demand is known in tokens, each rule is offered twice: counting requests, and counting the work of their tokens.
     """
     workload, demand = case.workload, demand_of(case)
     floor = floor_replicas(case)

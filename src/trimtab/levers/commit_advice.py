@@ -127,7 +127,7 @@ def return_of(offer: CommitmentPrice, on_demand_usd_hr: float, *, nodes: int, ho
 
 
 RECENT_HR = 4 * HR_PER_WEEK
-"""Use of the last four weeks is what shares and savings are told of; the evidence and the rules see all of it."""
+"""Shares and savings are stated of the use of the last four weeks; the evidence and the rules see all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A shorter start bears hotter replicas and a lower floor: peaks are met sooner, and a first request waits for less. It saves
 nothing by itself, so it is offered with each autoscaler. Only what history measured is taken off (`fleet.starts`): the pulls of
-images that kubelets told of, and loads of weights and kernels, where several were far shorter than the others. One or two
+images that kubelets reported, and loads of weights and kernels, where several were far shorter than the others. One or two
 short ones may be chance: these are asked about among what is not declared (`plan.proof.permissions`).
 
 How long a restored process takes depends on its memory, the storage and the node, and no exporter tells it: a snapshot is an

@@ -113,7 +113,7 @@ class TrainingOption:
 
     @property
     def tok_s_per_usd_hr(self) -> float | None:
-        """Return tokens a second for a dollar an hour; None on hardware that costs nothing here."""
+        """Return tokens per second per dollar an hour; None on hardware that costs nothing here."""
         return self.tok_s.value / self.usd_hr if self.usd_hr else None
 
 

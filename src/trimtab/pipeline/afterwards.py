@@ -38,7 +38,7 @@ def emit_facts(
     later: Fleet | None = None,
     learnt: Mapping[str, Case] | None = None,
 ) -> EmitFacts:
-    """Return what a history tells of the cluster that a plan's manifests are for.
+    """Return what a history says about the cluster that a plan's manifests are for.
 
     `fleet` is that of the plan's window, `later` that of the proof's: what is emitted has room for the runs of both. Laws of
     cases that were `learnt` on that window are not learnt again.

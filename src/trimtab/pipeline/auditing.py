@@ -223,7 +223,7 @@ def _with_preconditions(plan: Plan, bundle: Bundle, opened: Opened, cases: Mappi
 
 
 def kept_plan(found: Audit, bundle: Bundle, made: ProvenPlan) -> KeptPlan:
-    """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later.
+    """Return an audit's plan with what its history says about the cluster: what `emit` needs to write manifests later.
 
     The fleet and the laws are those that the plan was `made` from.
     """

@@ -107,7 +107,7 @@ def priced_fleet(
 
 
 def own_spot_records(bundle: Bundle, window: Window) -> dict[Pool, SpotRecord]:
-    """Return what a bundle's own history tells of spot in a window, by the pool of the same nodes on demand."""
+    """Return what a bundle's own history says about spot in a window, by the pool of the same nodes on demand."""
     return spot_records(bundle.table("spot_events", EVENT_COLUMNS), bundle.table("nodes"), window)
 
 

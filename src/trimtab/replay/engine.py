@@ -170,7 +170,7 @@ def unserved(number: int) -> Served:
 
 
 def _spread(found: Served, at: IntArray, number: int) -> Served:
-    """Put those who were served among all; the refused have no times."""
+    """Return the times of all requests; those refused have none."""
     whole = unserved(number)
     for part, column in zip(found, whole, strict=True):
         column[at] = part
@@ -276,9 +276,9 @@ def _cached(requests: Requests, limits: EngineLimits, state: _State, request: in
 def _steps_alike(
     requests: Requests, limits: EngineLimits, times: StepTimes, state: _State, head: int, now_s: float
 ) -> int:
-    """Return how many steps decode the same requests: until one ends, blocks run out, or somebody comes who may be admitted.
+    """Return how many steps decode the same requests: until one ends, blocks run out, or a new one may be admitted.
 
-    Somebody who waits and cannot be admitted cannot be before one ends either, since blocks only get fewer.
+    A request that waits and cannot be admitted cannot be before one ends either, since blocks only get fewer.
     """
     counters = state.counters
     most = _steps_in_blocks(limits, state, counters[SOONEST] - counters[STEPS])
@@ -321,7 +321,7 @@ def _stretch_s(times: StepTimes, decoding: int, context: int, steps: int) -> flo
 
 @inlined
 def _steps_until(times: StepTimes, state: _State, most: int, wait_s: float) -> int:
-    """Return the fewest steps that last until somebody comes, at most `most`: the root of a quadratic, made exact."""
+    """Return the fewest steps that last until a request arrives, at most `most`: the root of a quadratic, made exact."""
     decoding, context = state.counters[DECODING], state.counters[CONTEXT]
     if _stretch_s(times, decoding, context, most) <= wait_s:
         return most

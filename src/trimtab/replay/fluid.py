@@ -56,7 +56,7 @@ class ServerShape(NamedTuple):
     """The first step in which no node can be had, so that nothing starts; none where `closed_to` is no later."""
     closed_to: int
     full_req_s: float
-    """What a replica serves before the rule is told of a queue: more than the capacity where that is a careful one."""
+    """What a replica serves before the rule sees a queue: more than the capacity where that is a careful one."""
     late_steps: int
     """How old what the rule sees of load and queue is, on top of what its windows take."""
 
@@ -77,7 +77,7 @@ class QueueTotals(NamedTuple):
 
 
 class LoopDemand(NamedTuple):
-    """What is asked of a service, and what its rule is told of it.
+    """What is asked of a service, and what its rule sees of it.
 
     `arrivals` are by step of the history, of `substeps` decisions each. `within`, `signal` and `asked` are by decision:
     arrivals as the rule sees them, its own signal, and the replicas that a timetable asks for; of the last two a single place

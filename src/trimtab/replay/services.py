@@ -226,11 +226,11 @@ class ServiceModel:
     From the first of `closed_hours` to the second, counted from the history's start, nothing can be started. What rules see is
     `metrics_late_s` old.
 
-    Rules are told of a queue where more comes than `full_req_s` (None: the capacity), which is more than a careful capacity.
+    Rules see a queue where more comes than `full_req_s` (None: the capacity), which is more than a careful capacity.
     `guards` are what an autoscaler's triggers on latency read, over the same loads.
 
     `one_by_one_spread`, where given, says that a replica takes one request at a time, and how far their times scatter (standard
-    deviation of the logarithm): rules are told of requests that wait for a free replica. None: of those beyond a fluid's rate.
+    deviation of the logarithm): rules see requests that wait for a free replica. None: of those beyond a fluid's rate.
     """
 
     capacity_req_s: float

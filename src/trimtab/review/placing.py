@@ -106,7 +106,7 @@ class Proposed:
     mix: tuple[tuple[float, Deployment], ...] = ()
     """Of pods on several pools: deployments whose node-seconds, times factors that add up to 1, are those of all."""
     judged: tuple[Deployment, ...] = ()
-    """Of pods on several pools: deployments of which the one that keeps a target worst tells of it; empty: those of `mix`."""
+    """Of pods on several pools: deployments of which the one that keeps a target worst counts; empty: those of `mix`."""
     findings: list[ManifestFault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)
@@ -135,7 +135,7 @@ def pools_of(pods: DeclaredPods, workload: Workload, manifests: Manifests, found
     """
     fit = _selected(pods, manifests)
     open_to_it = [group for group in fit if not _kept_off(pods, group)]
-    # where taints keep its pods off every pool, those of the one that comes first are told
+    # where taints keep its pods off every pool, those of the one that comes first are reported
     pool = _one_pool(open_to_it or by_weight(fit)[:1], pods.spread)
     if pool is None and fit:
         groups = [group for group in fit if group.kind != NODE_POOL]

@@ -135,7 +135,7 @@ def hours_of(scaler: Scaler, window: Window, notes: list[str]) -> tuple[TimedRep
     """Return what the cron triggers of a ScaledObject ask for by the hour beside its others, or why that is not known.
 
     Each is a metric of its autoscaler like the others, of which the highest counts, and 0 outside its hours. Where a formula
-    makes one metric of them all, a trigger that is not in it counts for nothing.
+    makes one metric of them all, a trigger that is not in it does not count.
     """
     triggers = [trigger for trigger in listed(scaler.spec, "triggers") if text(trigger, "type") == "cron"]
     found: list[TimedReplicas] = []
@@ -170,7 +170,7 @@ class Scaling:
     refused: str = ""
     notes: tuple[str, ...] = ()
     outlives: bool = False
-    """Whether a metric still tells of requests while there is no pod."""
+    """Whether a metric still shows requests while there is no pod."""
     activation: Activation | None = None
     """Of an autoscaler that goes to none: what keeps it awake."""
     never_asks: str = ""
@@ -303,7 +303,7 @@ def _activation(signals: Sequence[Signal], replica: Replica) -> Activation:
 
 
 def _activation_load(signal: Signal, replica: Replica) -> float:
-    """Return the load, in replicas, above which a trigger is active; whether somebody asks is 0 or 1."""
+    """Return the load, in replicas, above which a trigger is active; whether requests arrive is 0 or 1."""
     if signal.kind is Kind.WAKE:
         return 0.0 if signal.activation < 1.0 else math.inf
     return _target(replace(signal, target=signal.activation), replica)[0]

@@ -1,4 +1,4 @@
-"""What the metrics of an autoscaler follow: told by the series that a query ends in, down to what servers export.
+"""What the metrics of an autoscaler follow: known by the series that a query ends in, down to what servers export.
 
 Requests, requests that wait, GPU activity, a guard, whether anybody asks. A metric that history does not hold (CPU, memory, a
 queue elsewhere) is unknown. Kubernetes divides an external metric by its average value as if it were a sum, and compares it
@@ -112,7 +112,7 @@ class Signal:
     window_s: int = SYNC_S
     """Over which it averages."""
     outlives: bool = False
-    """Whether it still tells of requests while there is no pod."""
+    """Whether it still shows requests while there is no pod."""
     activation: float = 0.0
     """Above which a trigger is active, in the series' own unit."""
     forecast: ForecastPolicy | None = None
@@ -310,7 +310,7 @@ def _outside_of_calls(expression: str) -> str:
 
 
 def _other_than(written: str, scaler: Scaler) -> str:
-    """Say what a query tells of that is not all requests to the workload; empty where it seems to be that."""
+    """Say what a query counts that is not all requests to the workload; empty where it seems to be that."""
     target = text(scaler.spec, "scaleTargetRef", "name")
     matchers = _MATCHER.findall(written)
     for label, operator, value in matchers:
@@ -327,7 +327,7 @@ def _other_than(written: str, scaler: Scaler) -> str:
 
 
 def _is_of_pods(signal: Signal, query: str, records: Records) -> bool:
-    """Return whether a query reads what pods export, and not a queue or a gateway that several exporters tell of."""
+    """Return whether a query reads what pods export, and not a queue or a gateway that several exporters report."""
     written = _written_out(_spelled(query, records), records)
     return signal.kind is Kind.ACTIVITY or rests_on_replicas(written) is not None or bool(_OF_POD.search(written))
 

@@ -106,7 +106,7 @@ def minutes_of_week(text: str) -> list[int] | None:
 def active_spans(starts: Sequence[int], ends: Sequence[int], week: int) -> list[tuple[int, int]]:
     """Return the spans of a week (first unit, length) in which KEDA's cron trigger is active: those that an end comes after.
 
-    So of two starts in a row the first counts for nothing, and of two ends the second counts (kedacore/keda v2.20.2,
+    So of two starts in a row the first does not count, and of two ends the second counts (kedacore/keda v2.20.2,
     pkg/scalers/cron_scaler.go, GetMetricsAndActivity: the next start is not before the next end).
 
     >>> active_spans([8], [18], 24), active_spans([22], [6], 24), active_spans([8, 10], [18, 20], 24)

@@ -237,7 +237,7 @@ def _waits(bundle: Bundle) -> DoctorFinding:
 
 
 def _start_times(bundle: Bundle) -> DoctorFinding:
-    """Judge what the history tells of start-ups: the wait for a node, and pods' starts on theirs."""
+    """Judge what the history says about start-ups: the wait for a node, and pods' starts on theirs."""
     starts = starts_of(bundle)
     node_s, usual = starts.planned_node_s, Assumptions()
     own = {name: took_s for name in starts.own if (took_s := starts.planned_s(name)) is not None}
@@ -256,7 +256,7 @@ def _start_times(bundle: Bundle) -> DoctorFinding:
 
 
 def _spot(bundle: Bundle) -> DoctorFinding:
-    """Judge what the history tells of spot: the pool with the longest record."""
+    """Judge what the history says about spot: the pool with the longest record."""
     window = bundle_window(bundle)
     records = spot_records(bundle.table("spot_events", EVENT_COLUMNS), bundle.table("nodes"), window)
     if records:

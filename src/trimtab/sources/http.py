@@ -106,7 +106,7 @@ class RetryPolicy:
         sleep: Callable[[float], None],
         report: Callable[[str], None] = lambda reason: None,
     ) -> T:
-        """Ask until there is an answer; `report` is told why it is asked again. Raises the last TransientError."""
+        """Ask until there is an answer; `report` gets the reason for each retry. Raises the last TransientError."""
         for wait_s in self.waits_s:
             try:
                 return ask()

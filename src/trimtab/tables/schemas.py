@@ -472,7 +472,7 @@ QUEUES = (
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 """How the name ends by which a quota limits the devices of a class that claims ask for (core/v1, ResourceClaimsPerClass)."""
 UNKNOWN_SCOPES = "unknown"
-"""Scopes of a quota that kube-state-metrics tells of: it does not say for which pods it is."""
+"""Scopes of a quota that kube-state-metrics reports: it does not say for which pods it is."""
 
 RESOURCE_QUOTAS = (
     _text("namespace", "namespace whose pods it limits"),

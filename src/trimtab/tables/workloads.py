@@ -223,7 +223,7 @@ class DeclaredOpenHours(_WorkloadsModel):
 
 
 class DeclaredWake(_WorkloadsModel):
-    """What tells that somebody asks while no replica is up, and how long it keeps a request: an ingress, a gateway, a queue.
+    """What shows that requests arrive while no replica is up, and how long it keeps a request: an ingress, a gateway, a queue.
 
     `query` is PromQL, above 0 while requests come or wait; it must not rest on the replicas, which are gone then. `hold_s` is
     how long a request waits there for the first replica before it fails (for a queue, as long as messages are kept).

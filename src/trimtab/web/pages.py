@@ -368,7 +368,7 @@ def _running(running: Sequence[RunningAudit]) -> Html:
 
 
 def audits_table(entries: Sequence[tuple[AuditEntry, AuditDocument | str]]) -> DataTable:
-    """Return a row an audit."""
+    """Return one row per audit."""
     columns = (
         DataColumn(key="audit", title="audit"),
         DataColumn(key="fleet", title="fleet"),

@@ -81,7 +81,7 @@ class KeptReview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewFolder:
-    """The folder in which a pipeline leaves reviews, a file a change; None where the server was given none."""
+    """The folder in which a pipeline leaves reviews, one file per change; None where the server was given none."""
 
     folder: Path | None = None
 

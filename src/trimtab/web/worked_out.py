@@ -59,7 +59,7 @@ def verify(
     found: Verification | UnderWay | Refused,
     earlier: Verification | None = None,
 ) -> str:
-    """Return what the plan saved since, action by action, or why that cannot be told.
+    """Return what the plan saved since, action by action, or why that is not known.
 
     `earlier` is what was found before the later history grew: shown where the comparison that is asked for is refused.
     """

@@ -41,7 +41,7 @@ _ENOUGH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRunSettings:
-    """How a program is told, how long it may take, and when it is started again.
+    """How a program is notified, how long it may take, and when it is started again.
 
     `grace_s` shortens the time that the notice leaves; `reserve_s` of it are kept back for the exit itself.
     `restarts` counts crashes only: after an interruption the scheduler starts the program elsewhere.

@@ -1,4 +1,4 @@
-"""What `trimtab fit` is told, in values: the model, the market, the load or the training, one's own measurement."""
+"""The arguments of `trimtab fit` as values: the model, the market, the load or the training, one's own measurement."""
 
 from __future__ import annotations
 

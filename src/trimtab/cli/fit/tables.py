@@ -600,7 +600,7 @@ def pareto_picture(found: Sequence[FitWay]) -> str:
 
 
 def value_bars(found: Sequence[FitWay]) -> str:
-    """Return a bar per offering: tokens a second for a dollar an hour."""
+    """Return a bar per offering: tokens per second per dollar an hour."""
     values = [(way.label, way.tok_s_per_usd_hr) for way in found if way.tok_s_per_usd_hr]
     if not values:
         return ""

@@ -123,7 +123,7 @@ def _names(best: Sequence[FitWay], across: Axis, up: Axis) -> Iterator[Html]:
 
 
 def value_chart(ways: Sequence[FitWay]) -> Html:
-    """Draw tokens a second for a dollar an hour, a bar per offering."""
+    """Draw tokens per second per dollar an hour, a bar per offering."""
     worth = [(way, way.tok_s_per_usd_hr) for way in ways if way.tok_s_per_usd_hr]
     if not worth:
         return Html()
@@ -138,7 +138,7 @@ def value_chart(ways: Sequence[FitWay]) -> Html:
         )
         for at, (way, value) in enumerate(worth)
     )
-    title = "Tokens a second for a dollar an hour; the table has the same figures."
+    title = "Tokens per second per dollar an hour; the table has the same figures."
     return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", title, *bars, name="value")
 
 

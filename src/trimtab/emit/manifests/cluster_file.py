@@ -1,4 +1,4 @@
-"""A file in which people say what no history tells of their cluster: labels, tolerations, servers, node classes, quotas.
+"""A file in which people say what no history says about their cluster: labels, tolerations, servers, node classes, quotas.
 
 autoscaler: keda
 prometheus_url: http://prometheus.monitoring.svc:9090

@@ -105,7 +105,7 @@ def _of_replica_set(name: str) -> str:
 
 
 def pod_selector(known: WorkloadFacts) -> str:
-    """Return the selector of what is told of a workload's pods."""
+    """Return the selector of the series of a workload's pods."""
     return f'{{namespace="{known.namespace}",pod=~"{pods_of(known)}"}}'
 
 

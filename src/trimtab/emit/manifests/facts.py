@@ -112,7 +112,7 @@ SERVING = SCALABLE | KSERVE | {RAY_SERVICE, KSERVE_COMPONENT, KNATIVE_SERVICE}
 """Kinds whose pods serve for good; those that are not scalable scale themselves (Ray Serve, KServe, Knative)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
-"""Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
+"""Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor reported, processes of a host."""
 
 
 def own_bounds(known: WorkloadFacts, least: int, most: int) -> str:

@@ -110,7 +110,7 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
 
 
 def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
-    """Return the trigger that wakes a service: it asks for one replica while somebody asks of it, and for none else.
+    """Return the trigger that wakes a service: it asks for one replica while requests arrive for it, and for none else.
 
     Where its series is missing it is a fault, and the fallback holds replicas: it never reads as silence.
     """

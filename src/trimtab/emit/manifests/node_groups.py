@@ -1,4 +1,4 @@
-"""Node groups where no Karpenter runs: a script for each that makes it, and what Cluster Autoscaler must be told.
+"""Node groups where no Karpenter runs: a script for each that makes it, and what Cluster Autoscaler needs to know.
 
 Sources: EKS API, CreateNodegroup; `gcloud container node-pools create`; `az aks nodepool add`; GKE CRD reference, ComputeClass;
 Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md;
@@ -325,7 +325,7 @@ def _kept_min(specs: Sequence[PoolSpec]) -> int:
 
 
 def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
-    """Yield what Cluster Autoscaler is told of all groups of a cluster: which to grow first, and when to give nodes back."""
+    """Yield what Cluster Autoscaler needs to know of a cluster's groups: which to grow first, and when to give nodes back."""
     grouped = [spec for spec in specs if spec.by_group and spec.pool.provider != "gcp" and by_hand(spec) is None]
     if not grouped:
         return

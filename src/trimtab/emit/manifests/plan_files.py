@@ -149,7 +149,7 @@ def _with_ids(file: ManifestFile, ids: Mapping[str, str]) -> ManifestFile:
 
 
 def _order_page(parts: Sequence[_ClusterFiles], emission: Emission, actions: Sequence[str]) -> ManifestFile:
-    """Return the page with the order of it all; the needs of a cluster are told with its name where there are several."""
+    """Return the page with the order of it all; the needs of a cluster are listed with its name where there are several."""
     told = [f"`{part.cluster}`: {need}" if part.cluster else need for part in parts for need in part.needs]
     return ManifestFile(
         path=ORDER_PAGE,

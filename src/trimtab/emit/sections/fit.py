@@ -55,7 +55,7 @@ def fit_page(document: FitDocument) -> Page:
             "each dot is an option that works; the line joins those that no other beats in both cost and time",
             (Chart(draw=partial(cost_against_time, document.field)),),
         ),
-        ("value", "Tokens per second for a dollar an hour", "", (Chart(draw=partial(value_chart, shown)),)),
+        ("value", "Tokens per second per dollar an hour", "", (Chart(draw=partial(value_chart, shown)),)),
         (
             "memory",
             "What fills the memory",

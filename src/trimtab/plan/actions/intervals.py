@@ -173,7 +173,7 @@ def _expected_frac(jobs: JobsObservation) -> float:
 def cost_of_queues(drafted: DraftPlan) -> Iterator[int]:
     """Yield the micro-dollars by which each scaled service would cost more if its careful capacity were all that it has.
 
-    Its rule would be told of queues beyond that, which a replica that was never seen full may take in its stride.
+    Its rule would see queues beyond that, which a replica that was never seen full may take in its stride.
     """
     for index, deployment in drafted.in_force(drafted.everything).items():
         evaluator = drafted.enacted.evaluators[index]

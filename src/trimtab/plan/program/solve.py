@@ -370,7 +370,7 @@ def price_limits(
 ) -> tuple[LimitPrice, ...]:
     """Price the limits that shape a plan; one at which neither the plan nor any option stands costs nothing.
 
-    `lifted` tells of a limit that options were replayed under which problem there is without it; None where none was.
+    `lifted` returns, for a limit that options were replayed under, the problem without it; None where none was.
     """
     found, priced = [], 0
     for limit, use in uses_of_limits(problem, chosen.choice).items():

@@ -2,7 +2,7 @@
 
 The plan stands as it is: its policies, its places, what it bought. Beside it goes the fleet as it is run today, on as many more
 nodes as the demand takes. In arXiv 2604.07472 the exact plan loses most under errors of 1.5x while one with headroom holds:
-what the headroom costs is told too.
+what the headroom costs is stated too.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def seed_of(case: Case, window: Window) -> tuple[int, ...]:
 
 
 def is_open(case: Case, demand: ServiceObservation) -> Flags:
-    """Tell of each step of a demand (n_steps,) whether the service must answer then; always where no hours are declared."""
+    """Return for each step of a demand (n_steps,) whether the service must answer then; always where no hours are declared."""
     declared = case.workload.spec.open_hours
     if declared is None:
         return np.ones(len(demand.arrivals), dtype=np.bool_)
@@ -306,7 +306,7 @@ def _one_by_one_spread(law: ServiceLaw, place: Placement, capacity_req_s: float)
 def _guard_curves(guarded: Sequence[Target], law: ServiceLaw, speed: float) -> GuardCurves:
     """Return what triggers on latency read of replicas of a law at a speed.
 
-    Where the law promises nothing any more the limit is assumed to be passed, as targets are judged, by what the law tells of
+    Where the law promises nothing any more the limit is assumed to be passed, as targets are judged, by what the law says about
     times there. The trigger measures at the service: a longer way to it plays no part.
     """
     limits_s = [(target, target.limit_s) for target in guarded if target.limit_s is not None]

@@ -1,4 +1,4 @@
-"""What the monitors of the clouds tell of GPUs, whichever cloud it is: boards, machines, hourly values; quotas in nodes."""
+"""What the monitors of the clouds report of GPUs, whichever cloud it is: boards, machines, hourly values; quotas in nodes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _quota(row: Mapping[str, str], where: str) -> NodeQuota:
 
 
 Tell = Callable[[str, float], None]
-"""Told the stage and its share done, in 0..1."""
+"""Called with the stage and its share done, in 0..1."""
 STATISTICS = ("mean", "p50", "p95", "max")
 MOST_SAMPLES = S_PER_HR * MS_PER_S
 """Of an hour: one each millisecond. No exporter has more."""
@@ -154,7 +154,7 @@ class Holder:
 
 @dataclass(slots=True, kw_only=True)
 class CloudReading:
-    """All that a monitor told of a window."""
+    """All that a monitor reported for a window."""
 
     grid: HourGrid
     source: str
@@ -165,7 +165,7 @@ class CloudReading:
     memory_gib: dict[str, float] = field(default_factory=dict)
     """Device -> its memory, where the monitor states it."""
     values: dict[tuple[str, str], Floats] = field(default_factory=dict)
-    """(device, column of `gpu_usage` or `samples`) -> value by hour (n_hours,), NaN where none was told."""
+    """(device, column of `gpu_usage` or `samples`) -> value by hour (n_hours,), NaN where none was reported."""
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
@@ -180,7 +180,7 @@ class CloudReading:
         row[at[good]] = told[good]
 
     def of(self, device: str, column: str) -> Floats:
-        """Return a device's values by hour, NaN where none was told."""
+        """Return a device's values by hour, NaN where none was reported."""
         found = self.values.get((device, column))
         return np.full(self.grid.hours, np.nan) if found is None else found
 
@@ -195,4 +195,4 @@ class CloudMonitor(Protocol):
     """A cloud's monitor."""
 
     def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
-        """Return what it told of the hours of a grid. Raises SourceError, CredentialsError, UsageError."""
+        """Return what it reported for the hours of a grid. Raises SourceError, CredentialsError, UsageError."""

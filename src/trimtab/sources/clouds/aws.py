@@ -186,7 +186,7 @@ class CloudWatch:
     endpoint: str | None = None
 
     def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
-        """Return what the agents told of the hours of a grid. Raises SourceError, CredentialsError, UsageError."""
+        """Return what the agents reported for the hours of a grid. Raises SourceError, CredentialsError, UsageError."""
         client = aws_client("cloudwatch", self.region, self.endpoint)
         reading = CloudReading(grid=grid, source=f"CloudWatch {self.region}")
         tell("CloudWatch metrics", 0.0)

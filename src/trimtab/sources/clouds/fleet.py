@@ -34,7 +34,7 @@ _POWER = (("mean", "power_w_mean"), ("p50", "power_w_p50"), ("p95", "power_w_p95
 
 
 def cloud_fleet(reading: CloudReading, catalog: Catalog) -> Collected:
-    """Return a bundle's tables; raises SourceError where the monitor told of no GPU."""
+    """Return a bundle's tables; raises SourceError where the monitor reported no GPU."""
     seen = _seen(reading)
     if not seen:
         raise SourceError(
@@ -58,7 +58,7 @@ def cloud_fleet(reading: CloudReading, catalog: Catalog) -> Collected:
 
 
 def _seen(reading: CloudReading) -> dict[str, tuple[int, int]]:
-    """Return the first and last hour in which each device told anything."""
+    """Return the first and last hour in which each device reported anything."""
     hours: dict[str, tuple[int, int]] = {}
     for (device, _), row in reading.values.items():
         told = np.flatnonzero(~np.isnan(row))
@@ -108,7 +108,7 @@ def _device_row(reading: CloudReading, device: str, name: str, catalog: Catalog)
 def _node_rows(
     reading: CloudReading, seen: Mapping[str, tuple[int, int]], names: Mapping[str, str]
 ) -> Iterator[dict[str, object]]:
-    """Yield a row per machine: there from the first hour in which a board of it told anything to the last."""
+    """Yield a row per machine: there from the first hour in which a board of it reported anything to the last."""
     boards: dict[str, list[str]] = {}
     for device in seen:
         boards.setdefault(reading.gpus[device].machine, []).append(device)
@@ -136,7 +136,7 @@ def _hour(reading: CloudReading, hour: int) -> object:
 
 
 def _end(reading: CloudReading, last: int) -> object:
-    """Return the end of the last hour told of; None where that is the end of the window, because it may go on."""
+    """Return the end of the last hour reported; None where that is the end of the window, because it may go on."""
     return None if last + 1 >= reading.grid.hours else _hour(reading, last + 1)
 
 
@@ -168,7 +168,7 @@ def _allocation_row(reading: CloudReading, device: str, seen: Mapping[str, tuple
 
 
 def _usage(reading: CloudReading, limits: Mapping[str, float | None]) -> pa.Table:
-    """Return a row for each board and hour in which it told anything."""
+    """Return a row for each board and hour in which it reported anything."""
     pieces = [_device_usage(reading, device, limit_w) for device, limit_w in limits.items()]
     return conform("gpu_usage", pa.concat_tables(pieces))
 

@@ -176,7 +176,7 @@ class GoogleMonitoring:
     compute_url: str = COMPUTE_URL
 
     def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
-        """Return what the project's metrics told of the hours of a grid. Raises SourceError, CredentialsError."""
+        """Return what the project's metrics reported for the hours of a grid. Raises SourceError, CredentialsError."""
         reading = CloudReading(grid=grid, source=f"Google Cloud Monitoring {self.project}")
         with WebServer(self.url, headers=self.headers) as server:
             for number, metric in enumerate(METRICS):

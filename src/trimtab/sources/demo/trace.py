@@ -1,7 +1,7 @@
 """A fleet whose demand is a recorded request trace, served by a fixed number of replicas sized for the trace's own peak.
 
 A trace is a Parquet file with `t_s` and either one row per request (`input_tokens` and `output_tokens` where they are known) or
-one row an interval with `requests_per_s`; a `model` column makes one service of each model. An interval that the file lacks is
+one row per interval with `requests_per_s`; a `model` column makes one service of each model. An interval that the file lacks is
 a gap: it has no demand row, and no reading either.
 """
 

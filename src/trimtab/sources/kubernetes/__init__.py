@@ -1,1 +1,1 @@
-"""What Kubernetes tells of a fleet: its API, dumps of it, and kube-state-metrics."""
+"""What Kubernetes says about a fleet: its API, dumps of it, and kube-state-metrics."""

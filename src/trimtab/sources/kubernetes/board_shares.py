@@ -119,7 +119,7 @@ def boards_of_cores(cores: float, per_board: float | None, tally: Tally) -> floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBoards:
-    """What a node tells of its boards."""
+    """What a node says about its boards."""
 
     memory_mib: Mapping[str, float] = field(default_factory=dict)
     """Board's UUID -> what HAMi or Volcano hands out of it."""

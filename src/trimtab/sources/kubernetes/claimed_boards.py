@@ -37,7 +37,7 @@ def claimed_holds(pods: Sequence[PlacedPod], claims: ResourceClaims) -> list[Hol
 
 
 def unseen_holds(pods: Sequence[PlacedPod], claims: ResourceClaims) -> list[Hold]:
-    """Return what is held, device by device, by pods that were not read: their claims tell of it."""
+    """Return what is held, device by device, by pods that were not read: their claims show it."""
     return [
         _hold(
             (holder.namespace, holder.pod),
@@ -81,7 +81,7 @@ class KnownHolds:
 def with_known(tables: Mapping[str, pa.Table], known: KnownHolds) -> dict[str, pa.Table]:
     """Return `allocations` and `gpu_usage` with what is held by parts, and by claims of pods that hold nothing by telemetry.
 
-    What telemetry tells of a pod's earlier life under the same name stays. Readings of which no workload is known, or a
+    What telemetry reported of a pod's earlier life under the same name stays. Readings of which no workload is known, or a
     pod that only reserves the board, go to every workload that held their board in that hour.
     """
     rows = tables["allocations"].to_pylist()

@@ -391,7 +391,7 @@ def _volcano_queue(queue: Object) -> Iterator[Row]:
         }.items()
     }
     named = sorted({name for found in amounts.values() for name in found})
-    # a queue whose use is told uses none of what it does not name
+    # a queue whose use is reported uses none of what it does not name
     told = isinstance(at(queue, "status", "allocated"), Mapping)
     for resource in named:
         used = amounts["used_gpus"].get(resource, 0.0 if told else None)

@@ -126,7 +126,7 @@ def _exit(ended: object) -> str | None:
 
 
 def fault_rows(objects: Objects, nodes: Collection[str], start: datetime) -> list[dict[str, object]]:
-    """Return the rows of `faults` that a snapshot tells of the named nodes; what has no moment began with the window."""
+    """Return the rows of `faults` that a snapshot shows of the named nodes; what has no moment began with the window."""
     rows: list[dict[str, object]] = []
     for node in objects.of("Node"):
         name = text(node, "metadata", "name")

@@ -48,7 +48,7 @@ def quota_rows(objects: Objects) -> list[Row]:
 
 
 def quota_row(namespace: str, name: str, resource: str, *, hard: float | None, used: float | None) -> Row | None:
-    """Return a row of `resource_quotas` without its scopes; None for what no plan asks for, or where no limit is told.
+    """Return a row of `resource_quotas` without its scopes; None for what no plan asks for, or where no limit is reported.
 
     Of extended resources a quota counts requests alone (kubernetes.io, "Resource Quotas"); GPUs may have any name.
     """

@@ -1,4 +1,4 @@
-"""Nodes from kube-state-metrics: when they were there, types, places, capacity types; the spot events that they tell of.
+"""Nodes from kube-state-metrics: when they were there, types, places, capacity types; the spot events that they show.
 
 Spot events rest on four kinds of evidence, none of which asks a cloud:
 
@@ -148,7 +148,7 @@ def _by_name(seen: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]
 
 
 def _spans(counts: Sequence[Floats], watch: Watch, created_s: float | None) -> tuple[Life, ...]:
-    """Return a node's lifetimes; the moment of its creation, where told, is exact for the life that it falls in or before."""
+    """Return a node's lifetimes; the moment of its creation, where known, is exact for the life that it falls in or before."""
     spans = lifetimes(np.max(np.stack(counts), axis=0), watch)
     if created_s is None:
         return tuple(spans)

@@ -116,12 +116,12 @@ class Owners:
         return Owner(workload=f"{namespace}/{name}", kind=kind, job=job, team=team)
 
     def knows(self, namespace: str, pod: str) -> bool:
-        """Return whether a pod's controller was told."""
+        """Return whether a pod's controller is known."""
         return (namespace, pod) in self.pods
 
 
 def name_without_suffix(pod: str) -> tuple[str, str | None]:
-    """Return a pod's name without what a controller appended, and the kind that appends so: a guess, used when none told."""
+    """Return a pod's name without what a controller appended, and the kind that appends so: a guess where none is known."""
     if matched := REPLICA_SET_POD.match(pod):
         return matched["owner"], "Deployment"
     if matched := NUMBERED_POD.match(pod):

@@ -123,7 +123,7 @@ def renamed_resources(server: Prometheus, grid: HourGrid, boards: Mapping[str, i
 def asked_pods(
     server: Prometheus, grid: HourGrid, shared: Mapping[str, BoardSharing], tally: Tally
 ) -> dict[Named, AskedPod]:
-    """Return the pods that asked for GPUs in the window, by what kube-state-metrics tells of their containers."""
+    """Return the pods that asked for GPUs in the window, by what kube-state-metrics reports of their containers."""
     labels = (
         "namespace, exported_namespace, pod, exported_pod, container, exported_container, node, exported_node, resource"
     )

@@ -339,7 +339,7 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
 
     Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
     wait now are added, and what pods hold that hold nothing by telemetry, and by parts of boards, of which telemetry knows no
-    sizes. What else telemetry told is never changed.
+    sizes. What else telemetry reported is never changed.
     Raises InputError where the snapshot holds no node.
     """
     read = _read(objects, collected.meta.start, collected.meta.end, source=source, catalog=None)
@@ -380,7 +380,7 @@ def _told(read: pa.Table | None, told: pa.Table) -> pa.Table:
 
 
 def _together(read: pa.Table | None, told: pa.Table) -> pa.Table:
-    """Return the faults that telemetry read and those that a snapshot tells of other kinds, or of other nodes."""
+    """Return the faults that telemetry read and those that a snapshot shows of other kinds, or of other nodes."""
     if read is None:
         return told
     seen = {(row["node"], row["fault"]) for row in read.select(["node", "fault"]).to_pylist()}

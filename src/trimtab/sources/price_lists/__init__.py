@@ -25,11 +25,11 @@ class PriceReading:
         self.skipped[reason] += number
 
     def cover(self, provider: str, regions: Iterable[str], *options: BuyingOption) -> None:
-        """Note that the list told all that it has of these regions and options, so that what is absent is gone."""
+        """Note that the list had everything of these regions and options, so that what is absent is gone."""
         self.scopes.update((provider, region, option) for region in regions for option in options)
 
     def take(self, other: PriceReading) -> None:
-        """Add what another list told."""
+        """Add what another list had."""
         self.prices.extend(other.prices)
         self.skipped.update(other.skipped)
         self.scopes |= other.scopes

@@ -1,1 +1,1 @@
-"""What a Prometheus server tells of a fleet: GPUs, demand, who held what."""
+"""What a Prometheus server says about a fleet: GPUs, demand, who held what."""

@@ -1,12 +1,12 @@
 """A fleet bundle's tables from a Prometheus server: GPUs, nodes, who held what, hourly use, demand, faults.
 
 DCGM shows the last XID until the driver is loaded again, so that one begins where the number changes; its moment is that of the
-first scrape that shows it. Thermal throttling is told by its counter, whose unit differs by version, so that only whether it
+first scrape that shows it. Thermal throttling is known by its counter, whose unit differs by version, so that only whether it
 rises counts; what it cost in speed is the SM clock of a busy board against the same board's in hours without it.
 Of CPU, cAdvisor in every kubelet counts the time of containers; kube-state-metrics tells their limits. A container without a
 limit may use what its node has. Of a pod the container that works most counts: sidecars tell nothing.
 kube-state-metrics tells no scopes of a ResourceQuota: where the resources of a quota allow none it has none, else they are
-unknown. A Prometheus without honorLabels keeps its own `namespace`. Of several exporters that tell of one limit none is more
+unknown. A Prometheus without honorLabels keeps its own `namespace`. Of several exporters that report one limit none is more
 right than another: the strictest counts.
 Names: NVIDIA/dcgm-exporter etc/default-counters.csv; kube-state-metrics docs/metrics/cluster/node-metrics.md,
 internal/store/resourcequota.go and limitrange.go.
@@ -86,7 +86,7 @@ _STRICTER: Mapping[str, Callable[[float, float], float]] = {
     "hard": min, "used": max,
     "min": max, "max": min, "default": max, "defaultRequest": max, "maxLimitRequestRatio": min,
 }  # fmt: skip
-"""What is told of a quota and of a LimitRange -> which of two tellings counts."""
+"""What is reported of a quota and of a LimitRange -> which of two reports counts."""
 
 
 def quota_rows(server: Prometheus, grid: HourGrid) -> list[Row]:
@@ -385,7 +385,7 @@ def _stretches(seen: Mapping[tuple[str, ...], Floats], watch: Watch) -> dict[str
 logger = logging.getLogger(__name__)
 
 Report = Callable[[str, float], None]
-"""Told the stage and its share done, in 0..1."""
+"""Called with the stage and its share done, in 0..1."""
 
 
 @dataclass(slots=True, kw_only=True)

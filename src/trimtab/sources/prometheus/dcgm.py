@@ -10,7 +10,7 @@ AWS: neuron-monitor-prometheus.py of aws-neuronx-tools (awsdocs-neuron.readthedo
 tools/neuron-sys-tools/neuron-monitor-user-guide; a scrape of it is in open-telemetry/opentelemetry-collector-contrib,
 receiver/awscontainerinsightreceiver/internal/neuron/neuron_monitor_scraper_test.go). It has a series a NeuronCore and no pod,
 and none while no program runs. Google: pkg/metrics/prom_metrics.go of ai-on-gke/tpu-device-plugin at 4626a9f4, which runs on
-GKE's nodes; duty cycle and memory are told by a pod's own runtime, so that a chip which no pod uses has
+GKE's nodes; duty cycle and memory are reported by a pod's own runtime, so that a chip which no pod uses has
 `tensorcore_utilization_node` alone. Intel: rest/prometheus_exporter/prometheus_exporter.py of intel/xpumanager at 57e44f55 (a
 series a tile beside the board's: the board's is read), and the Prometheus metric exporter of Gaudi 1.23 (docs.habana.ai,
 Orchestration). Of Gaudi's `habanalabs_energy` no source says the unit, so that it is not read.
@@ -354,7 +354,7 @@ def read_labels(labels: Mapping[str, str], cores_of: Mapping[str, int] | None = 
 
 
 def _neuron_chip(labels: Mapping[str, str], cores_of: Mapping[str, int]) -> GpuLabels | None:
-    """Return the chip of a NeuronCore, known by its number on its EC2 instance; no pod is told of it."""
+    """Return the chip of a NeuronCore, known by its number on its EC2 instance; no pod is reported with it."""
     instance, family = labels.get("instance_id", ""), labels.get("instance_type", "").partition(".")[0]
     cores, number = cores_of.get(instance) or _CORES_OF_TYPE.get(family), labels["neuroncore"]
     if not instance or not cores or not number.isdigit():

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
 FALLBACK_LABELS = ("application", "deployment", "exported_service", "service", "model_name", "model", "job")
-"""Labels that name a service where no pod is told, the surest first."""
+"""Labels that name a service where no pod is named, the surest first."""
 
 
 _SLICE = "kube_endpointslice_endpoints"

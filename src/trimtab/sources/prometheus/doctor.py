@@ -1,6 +1,6 @@
 """What is missing for a good answer, what each absence costs in certainty, and what corrects it.
 
-`probe` asks a server; `server_findings` judges what it told, and is pure.
+`probe` asks a server; `server_findings` judges what it reported, and is pure.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
 
 
 def server_findings(facts: ServerFacts, *, bills: int, prices: PriceBook, day: date) -> list[DoctorFinding]:
-    """Judge what a server told; `bills` is how many bill files were given, `prices` what an audit of that day would use."""
+    """Judge what a server reported; `bills` is how many bill files were given, `prices` what an audit of that day would use."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
         told = (*activity(facts.readings), _links(facts), _pods(facts), *_shared(facts), _alerts(facts))

@@ -1,4 +1,4 @@
-"""Rows of `devices`, `nodes` and `allocations` from what telemetry and Kubernetes told. Values in, values out."""
+"""Rows of `devices`, `nodes` and `allocations` from what telemetry and Kubernetes reported. Values in, values out."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class HourRepair:
                 self._repair_hour(key, hour)
 
     def _spoilt(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> dict[UsageKey, Ints]:
-        """Return by key the hours whose maximum, minimum or mean tells of a bad reading."""
+        """Return by key the hours whose maximum, minimum or mean shows a bad reading."""
         bound = bound_of(self.metric)
         spoilt = {}
         for key, mine in taken.items():
@@ -356,7 +356,7 @@ def collect_counts(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -
 def _of_boards(answer: Iterable[Series], wanted: Wanted, tally: Tally) -> Iterator[tuple[UsageKey, GpuLabels, Series]]:
     """Yield the series of an answer with whose they are; those of a board's cores as one.
 
-    A board's mean and quantiles are the means of its cores', of those that are told: neuron-monitor tells cores in use.
+    A board's mean and quantiles are the means of its cores', of those that are reported: neuron-monitor reports cores in use.
     """
     cores: dict[UsageKey, tuple[GpuLabels, list[Series]]] = {}
     for series in answer:

@@ -314,7 +314,7 @@ def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[ExportedMetri
 
 
 def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str], str | None]) -> pa.Table:
-    """Return the rows of a span: the pods of one workload on one device are folded into one row an hour."""
+    """Return the rows of a span: the pods of one workload on one device are folded into one row per hour."""
     cube, bins = span.cube, span.bins
     sharing = shared_hours(cube, S_PER_HR / step_s)
     span.tally.count(
@@ -374,7 +374,7 @@ class SharedHours:
     apart: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """Whether the exporter tells pods apart: GPU_UTIL and FB_USED are those of the pod's own processes."""
     part: Floats
-    """The pod's part of what is told of the whole board: by its GPU_UTIL where pods are told apart, else equal."""
+    """The pod's part of the readings of the whole board: by its GPU_UTIL where pods are told apart, else equal."""
     board: UsageKey | None = None
     """The board's own series."""
     lost: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None

@@ -563,7 +563,7 @@ class SlurmNode:
 
 
 def nodes_of_text(path: Path, content: str, account: Account) -> Iterator[SlurmNode]:
-    """Read `scontrol show node`, a block a node or (-o) a line a node."""
+    """Read `scontrol show node`, one block or (-o) one line per node."""
     for index, block in enumerate(re.split(r"(?m)^(?=NodeName=)", content)):
         if not block.strip():
             continue

@@ -1,7 +1,7 @@
 """What a request trace says of the demand to serve: its rate at the peak and on average, its tokens, its bursts.
 
 A trace is a Parquet or CSV file with `t_s` and either one row per request (`input_tokens` and `output_tokens` where they are
-known) or one row an interval with `requests_per_s` (by `client`, with `iat_cv`, where they are known); or it is the `demand`
+known) or one row per interval with `requests_per_s` (by `client`, with `iat_cv`, where they are known); or it is the `demand`
 of a fleet bundle.
 """
 

@@ -1,4 +1,4 @@
-"""A fleet bundle's tables from runs that held GPUs, laid on machines that a trace does not tell of.
+"""A fleet bundle's tables from runs that held GPUs, laid on machines that a trace does not name.
 
 A trace says how many GPUs a run held and when, not where. The fleet is as many nodes as were ever needed at once: the fewest
 that best fit gets along with.

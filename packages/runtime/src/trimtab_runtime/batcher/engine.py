@@ -347,7 +347,7 @@ class Engine:
 
 
 def _finish(waiter: ThreadFuture[None]) -> None:
-    """Let somebody go on who waits, unless that was given up."""
+    """Let a waiting caller go on, unless it gave up."""
     if waiter.set_running_or_notify_cancel():
         waiter.set_result(None)
 

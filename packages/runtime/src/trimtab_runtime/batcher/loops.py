@@ -1,6 +1,6 @@
 """Run asynchronous batch functions on an event loop: their callers' while that is one and the same, else one of their own.
 
-A batch must not end with the loop of somebody who has no part in it. So it runs on a caller's loop only while all callers are
+A batch must not end with the loop of a caller that has no part in it. So it runs on a caller's loop only while all callers are
 there. From the first caller in a thread, or on another loop while the first is open, batches run on a loop of the batcher's
 own, in a thread of its own, for good. Loops that follow one another, as `asyncio.run` makes them, each run their own batches.
 """
