@@ -65,28 +65,26 @@ class Signs:
     """The most that a replica takes at once: the highest batch that it was observed to hold, or its setting."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Where a sign becomes a witness: rules of thumb of this project, each named in the evidence it gives."""
+# Where a sign becomes a witness: rules of thumb of this project, each named in the evidence that it gives.
 
-    works_frac: float = 0.60
-    """SM activity from which a GPU counts as busy."""
-    dram_frac: float = 0.60
-    """DRAM activity above which the bus binds: streaming kernels reach 0.9 of it, mixed ones 0.6 to 0.8."""
-    tensor_frac: float = 0.50
-    busy_frac: float = 0.80
-    """GPU_UTIL from which kernels follow one another without a pause."""
-    few_sm_frac: float = 0.45
-    """SM activity below which such kernels are too small for the board."""
-    stall_frac: float = 0.20
-    """Share of the time in a trace from which a wait explains something."""
-    link_frac: float = 0.50
-    """Share of what PCIe carries from which it explains idle SMs. DCGM counts headers too, so that a full link reads close to
-    1: from half on the GPU receives for half of the time or longer, at the link's full rate."""
-    cpu_frac: float = 0.90
-    quiet_cap_frac: float = 0.50
-    """Share of its cap below which a service without a queue has too few requests."""
-    full_cap_frac: float = 0.90
+_WORKS_FRAC = 0.60
+"""SM activity from which a GPU counts as busy."""
+_DRAM_FRAC = 0.60
+"""DRAM activity above which the bus binds: streaming kernels reach 0.9 of it, mixed ones 0.6 to 0.8."""
+_TENSOR_FRAC = 0.50
+_BUSY_FRAC = 0.80
+"""GPU_UTIL from which kernels follow one another without a pause."""
+_FEW_SM_FRAC = 0.45
+"""SM activity below which such kernels are too small for the board."""
+_STALL_FRAC = 0.20
+"""Share of the time in a trace from which a wait explains something."""
+_LINK_FRAC = 0.50
+"""Share of what PCIe carries from which it explains idle SMs. DCGM counts headers too, so that a full link reads close to
+1: from half on the GPU receives for half of the time or longer, at the link's full rate."""
+_CPU_FRAC = 0.90
+_QUIET_CAP_FRAC = 0.50
+"""Share of its cap below which a service without a queue has too few requests."""
+_FULL_CAP_FRAC = 0.90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,45 +103,44 @@ class CauseFinding:
         return f"{self.cause.value} ({'; '.join(self.evidence)})"
 
 
-def causes_of(signs: Signs, bounds: Bounds | None = None) -> tuple[CauseFinding, ...]:
+def causes_of(signs: Signs) -> tuple[CauseFinding, ...]:
     """Return every cause that the evidence proves, the best witnessed first; one of UNDETERMINED where it proves none."""
-    limits = bounds or Bounds()
     found = (
-        *_transfers(signs, limits),
-        *_input(signs, limits),
-        *_requests(signs, limits),
-        *_bandwidth(signs, limits),
-        *_batch(signs, limits),
+        *_transfers(signs),
+        *_input(signs),
+        *_requests(signs),
+        *_bandwidth(signs),
+        *_batch(signs),
     )
     if found:
         return found
-    if works := _at_work(signs, limits):
+    if works := _at_work(signs):
         return (works,)
     return (_undetermined(signs),)
 
 
-def _at_work(signs: Signs, limits: Bounds) -> CauseFinding | None:
-    if signs.tensor_frac is not None and signs.tensor_frac >= limits.tensor_frac:
+def _at_work(signs: Signs) -> CauseFinding | None:
+    if signs.tensor_frac is not None and signs.tensor_frac >= _TENSOR_FRAC:
         return CauseFinding(
             cause=Cause.NOT_LOW, evidence=(f"tensor pipes {signs.tensor_frac:.0%} active",), try_next=()
         )
-    if signs.sm_frac is not None and signs.sm_frac >= limits.works_frac:
+    if signs.sm_frac is not None and signs.sm_frac >= _WORKS_FRAC:
         return CauseFinding(cause=Cause.NOT_LOW, evidence=(f"SMs {signs.sm_frac:.0%} active",), try_next=())
     return None
 
 
-def _transfers(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+def _transfers(signs: Signs) -> Iterator[CauseFinding]:
     advice = (
         "pinned memory and non_blocking copies, so that they overlap with kernels",
         "keep data on the GPU that is used again; move augmentation there",
     )
-    if signs.h2d_exposed_frac is not None and signs.h2d_exposed_frac >= limits.stall_frac:
+    if signs.h2d_exposed_frac is not None and signs.h2d_exposed_frac >= _STALL_FRAC:
         seen = f"{signs.h2d_exposed_frac:.0%} of the trace copies to the GPU while no kernel runs"
         yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
-    elif signs.pcie_rx_frac is not None and signs.pcie_rx_frac >= limits.link_frac and not _busy_sm(signs, limits):
+    elif signs.pcie_rx_frac is not None and signs.pcie_rx_frac >= _LINK_FRAC and not _busy_sm(signs):
         seen = f"PCIe carries {signs.pcie_rx_frac:.0%} of what it can, towards the GPU"
         back = signs.pcie_tx_frac
-        if back is not None and back >= limits.link_frac:
+        if back is not None and back >= _LINK_FRAC:
             # what comes from the host goes one way: both ways is what GPUs send each other
             seen = f"{seen}, and {back:.0%} away from it: GPUs exchange data over it"
             advice = (
@@ -153,50 +150,50 @@ def _transfers(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
         yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
 
 
-def _input(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+def _input(signs: Signs) -> Iterator[CauseFinding]:
     advice = (
         "more loader workers with prefetch and pinned memory",
         "decode ahead of time, or on the GPU",
         "a machine with more CPUs per GPU",
     )
-    if signs.loader_wait_frac is not None and signs.loader_wait_frac >= limits.stall_frac:
+    if signs.loader_wait_frac is not None and signs.loader_wait_frac >= _STALL_FRAC:
         seen = f"{signs.loader_wait_frac:.0%} of the trace waits for the data loader"
         yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
     elif (
         signs.cpu_frac is not None
-        and signs.cpu_frac >= limits.cpu_frac
+        and signs.cpu_frac >= _CPU_FRAC
         and signs.sm_frac is not None
-        and signs.sm_frac < limits.few_sm_frac
+        and signs.sm_frac < _FEW_SM_FRAC
         and not signs.serving
     ):
         seen = f"it uses {signs.cpu_frac:.0%} of the CPUs that it may use while SMs are {signs.sm_frac:.0%} active"
         yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
 
 
-def _requests(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+def _requests(signs: Signs) -> Iterator[CauseFinding]:
     """Say that requests are too few, or kept out by a cap: both need the queue and the batch to prove it."""
     if not signs.serving or signs.batch is None or signs.waiting is None or signs.batch_cap is None:
         return
-    if _busy_sm(signs, limits):
+    if _busy_sm(signs):
         return
     share = signs.batch / signs.batch_cap if signs.batch_cap > 0 else 0.0
     seen = (
         f"{signs.batch:.1f} requests in work of {signs.batch_cap:.0f} at most, {signs.waiting:.1f} queued per replica"
     )
-    if share < limits.quiet_cap_frac and signs.waiting < 1:
+    if share < _QUIET_CAP_FRAC and signs.waiting < 1:
         advice: tuple[str, ...] = (
             "fewer replicas, so that each has more at once",
             "a smaller GPU or a MIG slice",
             "batch on purpose",
         )
         yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen,), try_next=advice)
-    elif share >= limits.full_cap_frac and signs.waiting >= 1 and _low(signs.sm_frac, limits.works_frac):
+    elif share >= _FULL_CAP_FRAC and signs.waiting >= 1 and _low(signs.sm_frac, _WORKS_FRAC):
         advice = ("raise the concurrency cap (max_num_seqs, max_ongoing_requests): requests wait and the GPU has room",)
         yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen, _sm(signs)), try_next=advice)
 
 
-def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
-    if signs.dram_frac is not None and signs.dram_frac >= limits.dram_frac:
+def _bandwidth(signs: Signs) -> Iterator[CauseFinding]:
+    if signs.dram_frac is not None and signs.dram_frac >= _DRAM_FRAC:
         yield CauseFinding(
             cause=Cause.MEMORY_BANDWIDTH,
             evidence=(f"DRAM {signs.dram_frac:.0%} active",),
@@ -208,13 +205,13 @@ def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
         )
 
 
-def _batch(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
+def _batch(signs: Signs) -> Iterator[CauseFinding]:
     """Kernels that follow one another and fill few SMs are too small; a queue that is empty is another cause."""
     if signs.gpu_util_frac is None or signs.sm_frac is None:
         return
-    stalled = (signs.loader_wait_frac or 0) >= limits.stall_frac or (signs.h2d_exposed_frac or 0) >= limits.stall_frac
+    stalled = (signs.loader_wait_frac or 0) >= _STALL_FRAC or (signs.h2d_exposed_frac or 0) >= _STALL_FRAC
     starved = signs.serving and (signs.waiting is None or signs.waiting < 1)
-    if signs.gpu_util_frac >= limits.busy_frac and signs.sm_frac < limits.few_sm_frac and not stalled and not starved:
+    if signs.gpu_util_frac >= _BUSY_FRAC and signs.sm_frac < _FEW_SM_FRAC and not stalled and not starved:
         room = () if signs.memory_peak_frac is None else (f"memory peaks at {signs.memory_peak_frac:.0%}",)
         yield CauseFinding(
             cause=Cause.BATCH_TOO_SMALL,
@@ -223,8 +220,8 @@ def _batch(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
         )
 
 
-def _busy_sm(signs: Signs, limits: Bounds) -> bool:
-    return signs.sm_frac is not None and signs.sm_frac >= limits.works_frac
+def _busy_sm(signs: Signs) -> bool:
+    return signs.sm_frac is not None and signs.sm_frac >= _WORKS_FRAC
 
 
 def _low(value: float | None, bound: float) -> bool:

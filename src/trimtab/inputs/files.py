@@ -43,15 +43,18 @@ def read_text(path: Path, *, most_mib: int = MOST_MIB, errors: str = "strict") -
         raise InputError(f"cannot read {path}: no UTF-8 text ({error}); save it as UTF-8") from error
 
 
-def read_packed(path: Path, *, most_mib: int = MOST_MIB) -> bytes:
+def read_packed(path: Path) -> bytes:
     """Return a file's bytes, unpacked where it is gzip. Raises InputError if it is damaged or too large unpacked."""
-    content = read_bytes(path, most_mib=most_mib)
+    content = read_bytes(path)
     if not content.startswith(_GZIP):
         return content
-    with open_packed(path) as stream:
-        unpacked = _all(stream, path, most_mib)
-    if len(unpacked) > most_mib * BYTES_PER_MIB:
-        raise InputError(f"{path}: more than {most_mib} MiB unpacked, the most that is read at once; give less of it")
+    try:
+        with open_packed(path) as stream:
+            unpacked = stream.read(MOST_MIB * BYTES_PER_MIB + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if len(unpacked) > MOST_MIB * BYTES_PER_MIB:
+        raise InputError(f"{path}: more than {MOST_MIB} MiB unpacked, the most that is read at once; give less of it")
     return unpacked
 
 
@@ -101,13 +104,6 @@ class _Unpacked(io.RawIOBase):
         if not self.closed:
             self._stream.close()
         super().close()
-
-
-def _all(stream: BinaryIO, path: Path, most_mib: int) -> bytes:
-    try:
-        return stream.read(most_mib * BYTES_PER_MIB + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
 
 
 MOST_COLUMNS = 4_096
