@@ -14,7 +14,6 @@ The ways of one workload are judged without those of another, so that `Workers` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -38,8 +37,6 @@ from trimtab.units import S_PER_HR, usd
 _Work = TypeVar("_Work")
 _Answer = TypeVar("_Answer")
 Rows = Sequence[WorkloadOptions | None]
-AT_ONCE = 2
-"""Workloads whose ways are replayed at the same time, which helps because compiled replays release the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,8 +61,7 @@ class NeededReplays:
         def found(number: int) -> WorkloadOptions:
             return self._replayed(known[number], asked[number], chosen.reduced_usd[number])
 
-        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            replayed = dict(zip(asked, pool.map(found, asked), strict=True))
+        replayed = {number: found(number) for number in asked}
         return tuple(replayed.get(number, judged) for number, judged in enumerate(rows))
 
     def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
@@ -172,8 +168,7 @@ def list_usd(way: Candidate, market: Market) -> float:
 
 def explained(rows: Rows) -> tuple[WorkloadOptions | None, ...]:
     """Return the options with why each lever would not be in the plan."""
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        return tuple(pool.map(lambda judged: None if judged is None else judged.explained(), rows))
+    return tuple(None if judged is None else judged.explained() for judged in rows)
 
 
 def with_replays_forgotten(rows: Rows) -> tuple[WorkloadOptions | None, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trimtab.catalog.pools import Site
@@ -48,7 +47,6 @@ from trimtab.plan.alternatives import ResidualBill, alternatives, unisolated
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.needed_replays import (
-    AT_ONCE,
     NeededReplays,
     OtherWindows,
     Rows,
@@ -234,15 +232,13 @@ def judge(
     unneeded = dominated_sites(list(asks.values()), {})
     judged = [evaluators.get(workload.name) for workload in fleet.workloads]
     there = workers if replayed is None and _as_needed(settings) else None
-    # where little is left to replay, two at once only wait for each other
-    at_once = AT_ONCE if replayed is None else 1
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, judged, market, owned, unneeded, progress, there, at_once)),
+        options=tuple(_options(fleet, judged, market, owned, unneeded, progress, there)),
         owned=owned,
         unneeded=unneeded,
         explains=explains,
@@ -447,9 +443,8 @@ def _options(
     unneeded: frozenset[Site],
     progress: Progress,
     workers: Workers | None,
-    at_once: int,
 ) -> list[WorkloadOptions | None]:
-    """Return every workload's options, in the fleet's order; `at_once` workloads are judged together here."""
+    """Return every workload's options, in the fleet's order."""
     names = _largest(fleet)
     asks = [
         LeverRequest(evaluator=evaluator, market=market, among_largest=evaluator.case.workload.name in names)
@@ -457,7 +452,7 @@ def _options(
         if evaluator is not None
     ]
     if workers is None:
-        found = _judged_here(asks, market, owned, unneeded, at_once)
+        found = _judged_here(asks, market, owned, unneeded)
     else:
         found = judged_by(workers, asks, market, owned, unneeded)
     options: list[WorkloadOptions | None] = []
@@ -468,16 +463,14 @@ def _options(
 
 
 def _judged_here(
-    asks: Sequence[LeverRequest],
-    market: Market,
-    owned: tuple[Commitment, ...],
-    unneeded: frozenset[Site],
-    at_once: int,
+    asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: frozenset[Site]
 ) -> Iterator[WorkloadOptions]:
-    """Yield the options of workloads, in order; several at once, because compiled replays release the interpreter's lock."""
+    """Yield the options of workloads, in order.
 
-    def found(ask: LeverRequest) -> WorkloadOptions:
-        return options_of(
+    One after the other: most of it holds the interpreter's lock, and two threads take turns at a third more processor time.
+    """
+    for ask in asks:
+        yield options_of(
             ask.case,
             market,
             owned,
@@ -486,14 +479,6 @@ def _judged_here(
             unneeded=unneeded,
             as_needed=_as_needed(ask.settings),
         )
-
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
-        waiting = [pool.submit(found, ask) for ask in asks]
-        try:
-            yield from (answer.result() for answer in waiting)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _largest(fleet: Fleet) -> frozenset[str]:
