@@ -134,7 +134,7 @@ def test_a_forecast_that_counts_on_another_autoscaler_is_refused():
     manifests = read(prometheus_rule(of_effect(effect), effect, known, facts), one)
     (scaler,) = manifests.scalers["prod/chat-api"]
 
-    assert "count on another" in scaling_of(scaler, REPLICA, manifests.records).refused
+    assert "rely on another" in scaling_of(scaler, REPLICA, manifests.records).refused
 
 
 @pytest.mark.parametrize(

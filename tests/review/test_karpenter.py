@@ -113,7 +113,7 @@ class TestRules:
 
         assert (pool.elastic, pool.consolidates) == (False, False)
         ((_, why),) = listed_of([budget])
-        assert why.endswith("Karpenter then lets no node of the pool go by choice, and it is replayed so")
+        assert why.endswith("Karpenter then removes no node of the pool by choice, and it is replayed so")
 
     def test_a_schedule_of_some_days_of_a_month_is_listed_and_not_guessed(self):
         # "should return that a schedule is inactive" (@yearly, in June)
