@@ -1,6 +1,6 @@
 """Runs as a window has them."""
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.fleets import MONDAY, FleetRows
 
 from trimtab.fleet.build import build_fleet
@@ -22,6 +22,7 @@ def lengths_hr(spans):
     return ((jobs.end_s - jobs.start_s) / S_PER_HR).tolist()
 
 
+@settings(max_examples=30)  # of 120 orders; each builds a fleet
 @given(st.permutations([(1, 30), (5, 26), (9, 40), (12, 28), (30, 33)]))
 def test_runs_in_progress_are_in_the_order_in_which_they_began_whatever_the_tables(spans):
     assert lengths_hr(spans) == [6, 2, 16, 4, 3]
