@@ -115,13 +115,13 @@ def megatron_arguments(option: TrainingOption, model: str, global_batch: int | N
         ]
     if plan.optimizer is Optimizer.ADAMW_8BIT:
         flags.append("--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8")
-    told = [
+    comments = [
         f"# {model} on {option.gpus} x {option.gpu.name}; add the model's shape, your data and learning rate",
         "# its speed was measured with tensor and pipeline parallelism too (Megatron-Bridge's recipes): time some steps first",
     ]
     if plan.method is not Method.FULL:
-        told.append(f"# in Megatron-Bridge: peft=LoRA(dim={plan.lora_rank}, alpha={2 * plan.lora_rank})")
-    return "\n".join([*told, " \\\n  ".join(flags)])
+        comments.append(f"# in Megatron-Bridge: peft=LoRA(dim={plan.lora_rank}, alpha={2 * plan.lora_rank})")
+    return "\n".join([*comments, " \\\n  ".join(flags)])
 
 
 def trainer_optimizer(optimizer: Optimizer) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, JsonValue, ValidationError
 
+from trimtab.emit.document.part import faults
 from trimtab.errors import InputError
 from trimtab.plan.verify.enactment import Drift
 from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, NodePurchase, Verification
@@ -118,9 +119,6 @@ def parse_verification(text: str, *, where: str) -> VerifiedPart:
     try:
         return VerifiedPart.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the text"
         raise InputError(
-            f"{where} is not a verification ({error.error_count()} errors, the first at {place}: {first['msg']}); "
-            "write one with `trimtab verify BUNDLE -o json --out FILE`"
+            f"{where} is not a verification ({faults(error)}); write one with `trimtab verify BUNDLE -o json --out FILE`"
         ) from error

@@ -626,7 +626,7 @@ def serve_history(
             requests[1] += given_up
             queue = min(left, room)
 
-            # what the rule is told: the same, by the arrivals of this decision (a number that stays is told nothing)
+            # what the rule sees: the same, by the arrivals of this decision (a fixed number of replicas asks for none of it)
             if rule.kind != RuleKind.STATIC:
                 work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
                 duty_cycle_frac = served_frac

@@ -30,7 +30,7 @@ from trimtab.emit.document.bill import (
     VerdictPart,
     WastePart,
 )
-from trimtab.emit.document.part import Part
+from trimtab.emit.document.part import Part, faults
 from trimtab.emit.document.plan import ActionPart, PlanPart
 from trimtab.emit.document.proof import LawPart, ProofPart, RobustnessPart
 from trimtab.errors import InputError
@@ -204,11 +204,8 @@ def parse_document(text: str | bytes, *, where: str) -> AuditDocument:
     try:
         return AuditDocument.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the text"
         raise InputError(
-            f"{where} is not an audit of this version of trimtab ({error.error_count()} errors, the first at {place}: "
-            f"{first['msg']}); run `trimtab audit` again"
+            f"{where} is not an audit of this version of trimtab ({faults(error)}); run `trimtab audit` again"
         ) from error
 
 

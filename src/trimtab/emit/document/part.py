@@ -1,10 +1,10 @@
-"""Base class of all parts of the document, and the two parts used in several places."""
+"""Base class of all parts of the document, the two parts used in several places, and what is wrong with one in words."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Part(BaseModel):
@@ -37,3 +37,10 @@ class EvidencePart(Part):
     """The observed value."""
     threshold: str
     """The threshold it is compared with; empty if there is none."""
+
+
+def faults(error: ValidationError) -> str:
+    """Return how many errors a document has, and what and where the first is."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the text"
+    return f"{error.error_count()} errors, the first at {place}: {first['msg']}"

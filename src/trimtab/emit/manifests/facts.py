@@ -214,14 +214,14 @@ class Toleration:
 
 
 class ContainerStart(Enum):
-    """Where the words lie that a container's program is started with, as the column `gpu_containers` of `pods` says it."""
+    """What holds the arguments of a container's program, as the column `gpu_containers` of `pods` says it."""
 
     ARGS = "args"
     COMMAND = "command"
     SHELL = "shell"
-    """A line or a script of a shell, which what stands behind it does not reach."""
+    """A line or a script that a shell runs: arguments appended to the container's do not reach the server."""
     PROGRAM = "program"
-    """A program of their own, which starts vLLM."""
+    """Another program, which starts vLLM itself."""
     IMAGE = "image"
     """Neither `command` nor `args`: what a manifest says would replace what the image says."""
 

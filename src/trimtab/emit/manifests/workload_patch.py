@@ -485,9 +485,9 @@ def _words_patch(known: WorkloadFacts, words: Sequence[str]) -> str:
 
 
 def started_by(known: WorkloadFacts) -> ContainerStart | None:
-    """Return where the words lie that the container with GPUs is started with; None where its manifest was not read.
+    """Return what holds the arguments of the container with GPUs; None where its manifest was not read.
 
-    KServe adds words of its own to those of its objects, so its pods do not tell.
+    KServe adds arguments of its own to those of its objects, so its pods do not show which of them the object holds.
     """
     container = next(iter(known.gpu_containers), None)
     return None if container is None or known.owner_kind in KSERVE else container.started_by
