@@ -15,16 +15,20 @@ import resource
 import shutil
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.tables.arrow import arrow_schema
-from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle, write_bundle
+from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle, table_file, write_bundle
 from trimtab.tables.workloads import Workloads
 from trimtab.units import HR_PER_DAY, S_PER_HR, usd
 
@@ -33,18 +37,18 @@ STEP_S = 900
 KIB_PER_GIB = 1024 * 1024
 SHAPES = {"g5.xlarge": ("A10G", 1, 22.5), "g5.12xlarge": ("A10G", 4, 22.5), "p4d.24xlarge": ("A100-SXM4-40GB", 8, 40.0)}
 LE_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, float("inf"))
+LARGE = ("gpu_usage", "demand")
 Row = dict[str, object]
 
 
 class _Fleet:
-    """Rows under construction."""
+    """The fleet under construction, and the rows of its workload at hand."""
 
     def __init__(self, days: int, seed: int) -> None:
         self.hours = days * HR_PER_DAY
         self.rng = np.random.default_rng(seed)
         self.rows: dict[str, list[Row]] = {name: [] for name in ("devices", "nodes", "allocations", "jobs")}
-        self.usage: list[pa.Table] = []
-        self.demand: list[pa.Table] = []
+        self.readings: dict[str, list[pa.Table]] = {name: [] for name in LARGE}
 
     def node(self, name: str, instance_type: str) -> list[str]:
         gpu, count, memory_gib = SHAPES[instance_type]
@@ -82,7 +86,7 @@ class _Fleet:
             "memory_used_gib_max": [6.0] * count,
             "basis": ["raw samples"] * count,
         }
-        self.usage.append(_table("gpu_usage", columns, count))
+        self.readings["gpu_usage"].append(_table("gpu_usage", columns, count))
 
     def service(self, number: int) -> None:
         name, replicas = f"team-{number % 20}/api-{number}", int(self.rng.integers(2, 7))
@@ -95,7 +99,7 @@ class _Fleet:
         slow = np.clip(load, 0, 0.95)
         within = 1 - np.exp(-np.array(LE_S[:-1])[None, :] / (0.15 / (1 - slow))[:, None])
         counts = np.diff(np.concatenate([np.zeros((len(steps), 1)), within, np.ones((len(steps), 1))], axis=1), axis=1)
-        self.demand.append(
+        self.readings["demand"].append(
             _table(
                 "demand",
                 {
@@ -141,16 +145,22 @@ class _Fleet:
         at_work = (hours % HR_PER_DAY >= 9) & (hours % HR_PER_DAY < 17)
         self.use(name, device, hours, np.where(at_work, self.rng.uniform(0.0, 0.4, self.hours), 0.0))
 
-    def bundle(self) -> Bundle:
+    def workload(self, number: int) -> dict[str, pa.Table]:
+        """Make the next workload, and return its rows by table."""
+        match number % 5:
+            case 0 | 1:
+                self.service(number)
+            case 2 | 3:
+                self.training(number)
+            case _:
+                self.notebook(number)
         tables = {name: pa.Table.from_pylist(
             [{column: row.get(column) for column in arrow_schema(name).names} for row in rows], schema=arrow_schema(name)
         ) for name, rows in self.rows.items()}  # fmt: skip
-        tables |= {"gpu_usage": pa.concat_tables(self.usage), "demand": pa.concat_tables(self.demand)}
-        meta = BundleMeta(
-            start=START, end=START + timedelta(hours=self.hours), created_by="benchmark", sources=("generated",)
-        )
-        declared = {"version": 1, "workloads": {f"research-{n}/*": {"interruptible": n % 2 == 0} for n in range(10)}}
-        return memory_bundle(tables, meta, Workloads.model_validate(declared))
+        tables |= {name: pa.concat_tables(pieces) for name, pieces in self.readings.items() if pieces}
+        for pieces in (*self.rows.values(), *self.readings.values()):
+            pieces.clear()
+        return tables
 
 
 def _table(name: str, columns: dict[str, object], rows: int) -> pa.Table:
@@ -164,24 +174,48 @@ def _table(name: str, columns: dict[str, object], rows: int) -> pa.Table:
     )
 
 
-def generated(workloads: int, days: int, seed: int = 0) -> Bundle:
-    """Return a fleet of two services to two training workloads to one notebook."""
+def _workloads(workloads: int, days: int, seed: int) -> Iterator[dict[str, pa.Table]]:
+    """Yield the rows, by table, of two services to two training workloads to one notebook."""
     fleet = _Fleet(days, seed)
-    for number in range(workloads):
-        match number % 5:
-            case 0 | 1:
-                fleet.service(number)
-            case 2 | 3:
-                fleet.training(number)
-            case _:
-                fleet.notebook(number)
-    return fleet.bundle()
+    yield from (fleet.workload(number) for number in range(workloads))
 
 
-def write_generated(workloads: int, days: int, folder: Path) -> None:
-    """Write a generated fleet as a bundle."""
-    fleet = generated(workloads, days)
-    write_bundle(folder, fleet.tables, fleet.meta, fleet.workloads)
+def _described(days: int) -> tuple[BundleMeta, Workloads]:
+    """Return what `bundle.yaml` and `workloads.yaml` of a generated fleet say."""
+    end = START + timedelta(days=days)
+    declared = {"version": 1, "workloads": {f"research-{n}/*": {"interruptible": n % 2 == 0} for n in range(10)}}
+    meta = BundleMeta(start=START, end=end, created_by="benchmark", sources=("generated",))
+    return meta, Workloads.model_validate(declared)
+
+
+def generated(workloads: int, days: int, seed: int = 0) -> Bundle:
+    """Return a generated fleet in memory."""
+    tables: dict[str, list[pa.Table]] = defaultdict(list)
+    for rows in _workloads(workloads, days, seed):
+        for name, table in rows.items():
+            tables[name].append(table)
+    return memory_bundle({name: pa.concat_tables(pieces) for name, pieces in tables.items()}, *_described(days))
+
+
+def write_generated(workloads: int, days: int, folder: Path, seed: int = 0) -> None:
+    """Write a generated fleet as a bundle; of its large tables it never holds more than one workload's rows."""
+    write_bundle(folder, {}, *_described(days))
+    small: dict[str, list[pa.Table]] = defaultdict(list)
+    with ExitStack() as files:
+        writers = {
+            name: files.enter_context(
+                pq.ParquetWriter(table_file(folder, name), arrow_schema(name), compression="zstd")
+            )
+            for name in LARGE
+        }
+        for rows in _workloads(workloads, days, seed):
+            for name, table in rows.items():
+                if name in writers:
+                    writers[name].write_table(table)
+                else:
+                    small[name].append(table)
+    for name, pieces in small.items():
+        pq.write_table(pa.concat_tables(pieces), table_file(folder, name), compression="zstd")
 
 
 def main() -> None:
