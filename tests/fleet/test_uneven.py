@@ -20,13 +20,13 @@ def uneven(p95, signal="sm_active"):
         median=half,
         p95=p95.ravel(),
         memory_gib=half,
-        memory_total_gib=half,
+        memory_total_gib=np.full(DEVICES, 24.0),
         cpu=absent,
         pcie_rx_gb_s=absent,
         pcie_tx_gb_s=absent,
         device=np.tile(np.arange(DEVICES), HOURS),
         names=tuple("abcd"),
-        gpu=np.full(rows, "A10G", dtype=object),
+        gpu=np.full(DEVICES, "A10G", dtype=object),
         of_pods=np.zeros(rows, dtype=np.bool_),
     )
     return activity_of(found, 0, np.full(HOURS, DEVICES * 3600.0), 0.01).uneven

@@ -4,6 +4,7 @@ import pytest
 from tests.tables.bundles import META, allocation, tables, usage
 
 from trimtab.errors import BundleError, InputError, UnknownName
+from trimtab.tables import bundle as bundle_module
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle, meta_text, parse_meta, read_bundle, write_bundle
 from trimtab.tables.schemas import TABLES
@@ -139,6 +140,47 @@ def test_a_damaged_table_says_which_file(tmp_path, keep, what):
 
     with pytest.raises(BundleError, match=rf"nodes\.parquet.*{what}"):
         bundle.table("nodes")
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_pieces_are_the_table_in_order_a_few_rows_at_a_time(tmp_path, monkeypatch, written):
+    monkeypatch.setattr(bundle_module, "PIECE_ROWS", 4)
+    given = tables(gpu_usage=[usage(hour=hour) for hour in range(10)])
+    bundle = write_bundle(tmp_path / "fleet", given, META) if written else memory_bundle(given, META)
+
+    pieces = list(bundle.pieces("gpu_usage", ["hour", "device"]))
+
+    assert [piece.num_rows for piece in pieces] == [4, 4, 2]
+    assert pa.concat_tables(pieces).equals(bundle.table("gpu_usage", ["hour", "device"]))
+    # neither a table that is not there nor one without rows has any
+    assert [piece.num_rows for piece in bundle.pieces("demand", ["workload"])] == [0]
+    empty = write_bundle(tmp_path / "empty", tables(gpu_usage=[]), META)
+    assert [piece.num_rows for piece in empty.pieces("gpu_usage", ["hour"])] == [0]
+
+
+def test_pieces_of_an_older_bundle_have_the_columns_that_it_lacks_as_nulls(tmp_path):
+    bundle = write_bundle(tmp_path / "fleet", tables(), META)
+    file = tmp_path / "fleet" / "devices.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["mig_profile"]), file)
+
+    (piece,) = bundle.pieces("devices", ["mig_profile", "device"])
+    assert piece.equals(bundle.table("devices", ["mig_profile", "device"]))
+
+
+def test_damage_far_into_a_file_is_named_by_pieces_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle_module, "PIECE_ROWS", 100)
+    rows = [usage(hour=hour, device=f"node-a/gpu-{hour}") for hour in range(1000)]
+    bundle = write_bundle(tmp_path / "fleet", tables(gpu_usage=rows), META)
+    file = tmp_path / "fleet" / "gpu_usage.parquet"
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    raw = bytearray(file.read_bytes())
+    first, size = chunk.dictionary_page_offset, chunk.total_compressed_size
+    raw[first + size // 4 : first + size] = bytes(size - size // 4)
+    file.write_bytes(raw)
+
+    for read in (lambda: bundle.table("gpu_usage", ["device"]), lambda: list(bundle.pieces("gpu_usage", ["device"]))):
+        with pytest.raises(BundleError, match=r"gpu_usage\.parquet: the file is damaged"):
+            read()
 
 
 def test_a_nullable_column_that_an_older_bundle_lacks_reads_as_null(tmp_path):

@@ -201,7 +201,7 @@ def _hours_of_devices(
     bundle: Bundle, window: Window, active_frac: float
 ) -> tuple[dict[str, dict[int, float]], dict[str, frozenset[int]]]:
     """Return, by device, its mean activity in the hours since 1970 in which it did anything, and the hours it was read in."""
-    rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), {}, window)
+    rows = device_hours(bundle.pieces("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), {}, window)
     level = np.where(np.isnan(rows.peak), rows.best, rows.peak)
     hour = rows.hour + int(window.start.timestamp()) // S_PER_HR
     order = np.argsort(rows.device, kind="stable")

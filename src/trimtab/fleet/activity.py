@@ -7,11 +7,14 @@ input is part of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trimtab.fleet.columns import coded, numbers, seconds_from, text
@@ -37,6 +40,9 @@ USAGE_COLUMNS = (
     "pcie_tx_gb_s_mean",
     "of_pods",
 )
+_Column = npt.NDArray[Any]
+_OF_DEVICES = ("names", "memory_total_gib", "gpu")
+"""Fields of `DeviceHours` that have one entry for each device, not for each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +59,6 @@ class DeviceHours:
     p95: FloatArray
     """95th percentile of the hour of the same signal."""
     memory_gib: FloatArray
-    memory_total_gib: FloatArray
     cpu: FloatArray
     """CPU that the owner's pods used in the hour, of what they may use."""
     pcie_rx_gb_s: FloatArray
@@ -61,8 +66,10 @@ class DeviceHours:
     device: IntArray
     """Index into `names`."""
     names: tuple[str, ...]
+    memory_total_gib: FloatArray
+    """Of each device (n_devices,); NaN if unknown."""
     gpu: np.ndarray[tuple[int], np.dtype[np.object_]]
-    """GPU type of each row's device; None if unknown."""
+    """Type of each device (n_devices,); None if unknown."""
     of_pods: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """Whether a row's readings are of its owner's own processes, as shares of the whole device."""
 
@@ -79,7 +86,7 @@ def by_owner(rows: DeviceHours, owners: int) -> Iterator[DeviceHours]:
     for first, end in pairwise(ends.tolist()):
         mine = order[first:end]
         taken = {
-            field.name: getattr(rows, field.name) for field in fields(rows) if field.name not in ("means", "names")
+            field.name: getattr(rows, field.name) for field in fields(rows) if field.name not in ("means", *_OF_DEVICES)
         }
         yield replace(
             rows,
@@ -94,31 +101,66 @@ def distinct_hours(rows: DeviceHours, seen: np.ndarray[tuple[int], np.dtype[np.b
     return len(np.unique(rows.device[seen] * (rows.hour.max(initial=0) + 1) + rows.hour[seen]))
 
 
-def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int], window: Window) -> DeviceHours:
-    """Read the usage rows that fall into the window."""
-    hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)
-    inside = (hour >= 0) & (hour < window.hours)
+def device_hours(
+    usage: Iterable[pa.Table], devices: pa.Table, workloads: Mapping[str, int], window: Window
+) -> DeviceHours:
+    """Read the usage rows that fall into the window, of a table that comes in pieces."""
+    number: dict[str, int] = {}
+    parts: dict[str, list[_Column]] = defaultdict(list)
+    for piece in usage:
+        for name, values in _columns(piece, number, workloads, window):
+            parts[name].append(_without_blanks(values))
+
+    def joined(name: str) -> _Column:
+        return _without_blanks(np.concatenate(parts.pop(name)))
+
     total = dict(zip(text(devices["device"]), numbers(devices["memory_gib"]), strict=True))
     type_of = dict(zip(text(devices["device"]), text(devices["gpu"]), strict=True))
-    (device, names), (owner, owners) = coded(usage["device"]), coded(usage["workload"])
-    sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
     return DeviceHours(
-        owner=np.array([workloads.get(name, -1) for name in owners], dtype=np.int64)[owner[inside]],
-        hour=hour[inside],
-        means={metric: numbers(usage[f"{metric}_mean"])[inside] for metric in METRICS},
-        peak=np.where(np.isnan(sm_max), util_max, sm_max)[inside],
-        median=_of_best(usage, "p50")[inside],
-        p95=_of_best(usage, "p95")[inside],
-        memory_gib=numbers(usage["memory_used_gib_max"])[inside],
-        memory_total_gib=np.array([total.get(name, np.nan) for name in names])[device[inside]],
-        cpu=numbers(usage["cpu_used_frac_mean"])[inside],
-        pcie_rx_gb_s=numbers(usage["pcie_rx_gb_s_mean"])[inside],
-        pcie_tx_gb_s=numbers(usage["pcie_tx_gb_s_mean"])[inside],
-        device=device[inside],
-        names=tuple(names),
-        gpu=np.array([type_of.get(name) for name in names], dtype=object)[device[inside]],
-        of_pods=np.asarray(usage["of_pods"].fill_null(False), dtype=np.bool_)[inside],
+        owner=joined("owner"),
+        hour=joined("hour"),
+        means={metric: joined(metric) for metric in METRICS},
+        peak=joined("peak"),
+        median=joined("median"),
+        p95=joined("p95"),
+        memory_gib=joined("memory"),
+        cpu=joined("cpu"),
+        pcie_rx_gb_s=joined("pcie_rx"),
+        pcie_tx_gb_s=joined("pcie_tx"),
+        of_pods=joined("of_pods"),
+        device=joined("device"),
+        names=tuple(number),
+        memory_total_gib=np.array([total.get(name, np.nan) for name in number], dtype=np.float64),
+        gpu=np.array([type_of.get(name) for name in number], dtype=object),
     )
+
+
+def _columns(
+    usage: pa.Table, number: dict[str, int], workloads: Mapping[str, int], window: Window
+) -> Iterator[tuple[str, _Column]]:
+    """Yield the columns of the rows that fall into the window; a device that has no number yet gets the next one."""
+    hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)
+    inside = (hour >= 0) & (hour < window.hours)
+    (device, names), (owner, owners) = coded(usage["device"]), coded(usage["workload"])
+    yield "owner", np.array([workloads.get(name, -1) for name in owners], dtype=np.int64)[owner[inside]]
+    yield "hour", hour[inside]
+    yield from ((metric, numbers(usage[f"{metric}_mean"])[inside]) for metric in METRICS)
+    sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
+    yield "peak", np.where(np.isnan(sm_max), util_max, sm_max)[inside]
+    yield "median", _of_best(usage, "p50")[inside]
+    yield "p95", _of_best(usage, "p95")[inside]
+    yield "memory", numbers(usage["memory_used_gib_max"])[inside]
+    yield "cpu", numbers(usage["cpu_used_frac_mean"])[inside]
+    yield "pcie_rx", numbers(usage["pcie_rx_gb_s_mean"])[inside]
+    yield "pcie_tx", numbers(usage["pcie_tx_gb_s_mean"])[inside]
+    yield "of_pods", np.asarray(usage["of_pods"].fill_null(False), dtype=np.bool_)[inside]
+    yield "device", np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)[device[inside]]
+
+
+def _without_blanks(values: _Column) -> _Column:
+    """Return the values of a column; of one that was never measured, without memory for each row."""
+    blank = values.dtype == np.float64 and np.isnan(values).all()
+    return np.broadcast_to(np.float64(np.nan), values.shape) if blank else values
 
 
 def _of_best(usage: pa.Table, statistic: str) -> FloatArray:
@@ -137,7 +179,7 @@ def activity_of(
     of it counts as a share of what they held of it; they may have used more than that.
     """
     any_type = rows.owner == owner
-    of_type = any_type & (rows.gpu == gpu)
+    of_type = any_type & (rows.gpu[rows.device] == gpu)
     mine = of_type if of_type.any() else any_type
     hours = len(gpu_seconds)
     signal = _signal(rows, mine)
@@ -149,7 +191,7 @@ def activity_of(
     devices = np.bincount(hour[seen], minlength=hours)
     busy_share = _hourly_mean(best, hour, hours)
     held_hours = held_gpus.sum()
-    memory, total = rows.memory_gib[mine], rows.memory_total_gib[mine]
+    memory, total = rows.memory_gib[mine], rows.memory_total_gib[rows.device[mine]]
     top = int(np.nanargmax(memory)) if np.any(~np.isnan(memory)) else None
     measured = busy_share[~np.isnan(busy_share)]
     return Activity(

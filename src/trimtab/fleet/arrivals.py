@@ -9,7 +9,7 @@ Observations", Journal of the American Statistical Association 53, 1958).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,10 +46,9 @@ DEMAND_COLUMNS = (
 )
 
 
-def service_observations(demand: pa.Table, window: Window) -> dict[str, ServiceObservation]:
-    """Return what each service saw, by workload name; steps that have no row are NaN."""
-    names = [name for name in pc.unique(demand["workload"]).to_pylist() if name is not None]
-    found = {name: _observation(demand.filter(pc.equal(demand["workload"], name)), window) for name in names}
+def service_observations(demand: Iterable[tuple[str, pa.Table]], window: Window) -> dict[str, ServiceObservation]:
+    """Return what each service saw, by workload name, of the rows of each; steps that have no row are NaN."""
+    found = {name: _observation(rows, window) for name, rows in demand}
     return {name: seen for name, seen in found.items() if seen is not None}
 
 
@@ -157,7 +156,8 @@ def _buckets(rows: pa.Table, name: str) -> tuple[FloatArray, FloatArray]:
     common = Counter(lengths[lengths > 0].tolist()).most_common(1)[0][0]
     usual = np.flatnonzero(lengths == common)
     bounds = _matrix(bounds_column, usual, common)
-    reference = bounds[0]
+    # a view would keep the bounds of every row
+    reference = bounds[0].copy()
     counts = np.zeros((rows.num_rows, common))
     same = np.all((bounds == reference) | (np.isinf(bounds) & np.isinf(reference)), axis=1)
     counts[usual[same]] = np.nan_to_num(_matrix(counts_column, usual, common)[same])

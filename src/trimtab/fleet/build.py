@@ -13,7 +13,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.errors import BundleError, near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, by_owner, device_hours, distinct_hours
 from trimtab.fleet.arrivals import DEMAND_COLUMNS, job_observations, pods_as_jobs, service_observations
-from trimtab.fleet.columns import text
+from trimtab.fleet.columns import last_rows, rows_by_workload, text
 from trimtab.fleet.model import (
     Coverage,
     Fleet,
@@ -60,16 +60,16 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
     """Build the fleet that a bundle describes, over a window within the bundle's (default: all of it)."""
     window = window or bundle_window(bundle)
     allocations = bundle.table("allocations")
-    demand = bundle.table("demand", DEMAND_COLUMNS)
+    last_row = last_rows(bundle.pieces("demand", ["workload"]))
     jobs = bundle.table("jobs")
     index = {
         name: number
         for number, name in enumerate(
-            sorted({*text(allocations["workload"]), *text(demand["workload"]), *text(jobs["workload"])} - {""})
+            sorted({*text(allocations["workload"]), *last_row, *text(jobs["workload"])} - {""})
         )
     }
     held = occupancy(bundle.table("nodes"), allocations, index, window)
-    rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), index, window)
+    rows = device_hours(bundle.pieces("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), index, window)
     on_node = {node.name: node.gpu_count for node in held.nodes}
     type_of = {node.name: node.gpu or "" for node in held.nodes}
     pods = pods_of(allocations, on_node, type_of, index, rows, settings.bands.active_frac, window)
@@ -83,7 +83,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         held=held,
         of_owner=held_nodes(held.holdings, len(held.nodes), len(index)),
         pods=pods,
-        services=service_observations(demand, window),
+        services=service_observations(rows_by_workload(bundle.pieces("demand", DEMAND_COLUMNS), last_row), window),
         jobs=job_observations(jobs, type_of, index, pods, window),
     )
     unknown = nodes_with_unknown_holders(allocations, bundle.table("devices"), rows, settings.bands.active_frac, window)
