@@ -57,7 +57,7 @@ def alert(eval_time, **series):
     ids=["weeks alike", "a jump on the 24th day"],
 )
 def test_a_jump_is_found_within_a_day_and_weekends_are_none(series, expected, promtool):
-    run = promtool(alert(expected, **series), evaluated=f"{STEP_MIN}m")
+    run = promtool(alert(expected, **series), evaluated=f"{STEP_MIN}m", of=RULE.expression)
 
     assert run.returncode == 0, (run.stdout + run.stderr)[-2000:]
 
@@ -81,7 +81,7 @@ def test_the_benchmarks_twin_is_surprised_as_the_rules_are(promtool):
         ],
     }
 
-    run = promtool(test, evaluated=f"{STEP_MIN}m")
+    run = promtool(test, evaluated=f"{STEP_MIN}m", of=RULE.expression)
 
     assert len({round(part[hour - 1], 1) for hour in moments}) >= 3
     assert run.returncode == 0, (run.stdout + run.stderr)[-3000:]

@@ -9,6 +9,7 @@ import pytest
 
 from trimtab.levers.pooling import DISK, HOST_MEMORY, PoolMargin, PoolService, choose_pool, replay_daily, warm_frac
 from trimtab.policies.pooling import OWN_REPLICAS, PoolPolicy
+from trimtab.replay import pooling
 from trimtab.replay.pooling import PooledModel, PoolRequests, replay_pool
 from trimtab.units import S_PER_DAY
 
@@ -22,8 +23,8 @@ def requests(*arrival_s, prompt_s=0.1, answer_s=1.0):
     number = len(arrival_s)
     return PoolRequests(
         arrival_s=np.array(arrival_s, dtype=float),
-        prompt_s=np.full(number, prompt_s),
-        answer_s=np.full(number, answer_s),
+        prompt_s=np.full(number, float(prompt_s)),
+        answer_s=np.full(number, float(answer_s)),
     )
 
 
@@ -55,6 +56,13 @@ def test_a_busy_model_is_not_interrupted_however_long_another_waits():
     replayed = replay_pool(models, [every(0.5, span_s=60), requests(10)], PoolPolicy(), memory_gib=40, span_s=100)
 
     assert replayed.first_s[1][0] > 50
+
+
+def test_limits_in_whole_numbers_compile_nothing_again():
+    for policy in (PoolPolicy(own_requests=8, own_idle_s=30), PoolPolicy(own_requests=8.0, own_idle_s=30.0)):
+        replay_pool([MODEL], [requests(5)], policy, memory_gib=40, span_s=100)
+
+    assert len(pooling._loop._ready.signatures) == 1
 
 
 def test_servers_that_work_share_the_gpu_evenly():

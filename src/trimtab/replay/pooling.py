@@ -198,8 +198,8 @@ def replay_pool(
         needed = asleep_gib + pinned_gib + (0.0 if model.pinned else model.awake_gib - model.asleep_gib)
         if needed > memory_gib + _TINY:
             raise ValueError(f"{model.name} cannot wake: {needed:.1f} GiB are needed, the GPU has {memory_gib:.1f}")
-    pool = _pool_of(models, requests, policy, memory_gib)
-    _loop(pool, span_s)
+    pool = _pool_of(models, requests, _of_one_type(policy), memory_gib)
+    _loop(pool, float(span_s))
     ends = pool.requests.starts[1:-1]
     return PoolReplay(
         first_s=tuple(np.split(pool.requests.first_s, ends)),
@@ -264,6 +264,17 @@ def _pool_of(
             who=np.empty((2 * number, most), dtype=np.int64),
             ended_s=np.zeros(number),
         ),
+    )
+
+
+def _of_one_type(policy: PoolPolicy) -> PoolPolicy:
+    """Return a policy of floats alone: each mixture of them with whole numbers would compile the loop again, for seconds."""
+    return policy._replace(
+        idle_s=float(policy.idle_s),
+        early_sleep_s=float(policy.early_sleep_s),
+        own_requests=float(policy.own_requests),
+        own_idle_s=float(policy.own_idle_s),
+        sync_s=float(policy.sync_s),
     )
 
 
