@@ -248,7 +248,7 @@ def _began(counted_s: float, held: Sequence[HeldGpus], records: ClusterRecords) 
     """
     if not held:
         return counted_s
-    active = [hour for hold in held for hour in records.active_hours.get(hold.device, {})]
+    active = [hour for hold in held for hour in records.gpus.active(hold.device)]
     first_s = min(hold.start_s for hold in held)
     worked = max((hour for hour in active if hour >= first_s // S_PER_HR), default=None)
     low_s, high_s = (first_s, first_s) if worked is None else (worked * float(S_PER_HR), (worked + 1) * float(S_PER_HR))
@@ -335,7 +335,7 @@ def _dead(fault: RecordedRow, of_device: Mapping[str, Sequence[HeldGpus]], recor
     """Return the time from a fault until the GPU worked again: a span for each holder, and for each gap between them."""
     device = str(fault["device"])
     start_s, end_s = _stretch(fault, records)
-    works = records.active_hours.get(device, {})
+    works = records.gpus.active(device)
     next_hour = int(start_s // S_PER_HR) + 1
     again = min((hour for hour in works if hour >= next_hour), default=None)
     if again is not None and end_s >= (again + 1) * S_PER_HR:

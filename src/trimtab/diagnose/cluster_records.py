@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.occupancy import cut_by_hour
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE, Allocation
-from trimtab.ledger.arrays import FloatArray, IntArray, apportion_groups
+from trimtab.ledger.arrays import Flags, FloatArray, IntArray, apportion_groups
 from trimtab.tables.arrow import RecordedRow
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
@@ -69,6 +70,30 @@ class HeldGpus:
     end_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceRecords:
+    """What each GPU did by the hour, worked out for those that are asked about: most never are."""
+
+    rows_of: Mapping[str, slice]
+    """Which rows are a device's."""
+    hour: IntArray
+    """Of each row that was read (n_rows,), since 1970."""
+    mean: FloatArray
+    """Mean activity, 0..1."""
+    worked: Flags
+    """Whether the device did anything."""
+
+    def active(self, device: str) -> dict[int, float]:
+        """Return the hours in which a device did anything, with its mean activity; none of one that is not known."""
+        rows = self.rows_of.get(device, slice(0))
+        worked = self.worked[rows]
+        return dict(zip(self.hour[rows][worked].tolist(), self.mean[rows][worked].tolist(), strict=True))
+
+    def seen(self, device: str) -> frozenset[int]:
+        """Return the hours in which a device was read."""
+        return frozenset(self.hour[self.rows_of.get(device, slice(0))].tolist())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecords:
     """What is known of a history: rows of tables, who held what, and what each GPU did."""
@@ -93,10 +118,8 @@ class ClusterRecords:
     """Workloads that are notebooks."""
     used_of: Mapping[tuple[str, float], float]
     """(workload, GPUs of a pod) -> the most GPUs that any pod of that size used."""
-    active_hours: Mapping[str, Mapping[int, float]]
-    """Device -> the hours since 1970 in which it did anything -> its mean activity there, 0..1."""
-    seen_hours: Mapping[str, frozenset[int]]
-    """Device -> the hours since 1970 in which it was read."""
+    gpus: DeviceRecords
+    """What each GPU did."""
     partitioned: frozenset[str] = frozenset()
     """Nodes with MIG instances."""
     queues: Sequence[RecordedRow] = ()
@@ -119,7 +142,6 @@ def cluster_records(
     ]
     nodes = bundle.table("nodes", NODE_COLUMNS).to_pylist()
     pods = bundle.table("pods", POD_COLUMNS).to_pylist()
-    active, seen = _hours_of_devices(bundle, window, settings.bands.active_frac)
     return ClusterRecords(
         start_s=start_s,
         end_s=end_s,
@@ -138,8 +160,7 @@ def cluster_records(
             workload.name for fleet in fleets for workload in fleet.workloads if workload.kind is WorkloadKind.NOTEBOOK
         ),
         used_of=_used(fleets),
-        active_hours=active,
-        seen_hours=seen,
+        gpus=_device_records(bundle, window, settings.bands.active_frac),
         partitioned=frozenset(
             row["node"] for row in bundle.table("devices", ("node", "mig_profile")).to_pylist() if row["mig_profile"]
         ),
@@ -197,24 +218,18 @@ def _used(fleets: Sequence[Fleet]) -> dict[tuple[str, float], float]:
     return {key: gpus for key, gpus in used.items() if key not in unknown}
 
 
-def _hours_of_devices(
-    bundle: Bundle, window: Window, active_frac: float
-) -> tuple[dict[str, dict[int, float]], dict[str, frozenset[int]]]:
-    """Return, by device, its mean activity in the hours since 1970 in which it did anything, and the hours it was read in."""
+def _device_records(bundle: Bundle, window: Window, active_frac: float) -> DeviceRecords:
     rows = device_hours(bundle.pieces("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), {}, window)
     level = np.where(np.isnan(rows.peak), rows.best, rows.peak)
-    hour = rows.hour + int(window.start.timestamp()) // S_PER_HR
-    order = np.argsort(rows.device, kind="stable")
-    bounds = np.searchsorted(rows.device[order], np.arange(len(rows.names) + 1))
-    active: dict[str, dict[int, float]] = {}
-    seen: dict[str, frozenset[int]] = {}
-    for index, name in enumerate(rows.names):
-        mine = order[bounds[index] : bounds[index + 1]]
-        read = mine[~np.isnan(level[mine])]
-        worked = read[level[read] >= active_frac]
-        seen[name] = frozenset(hour[read].tolist())
-        active[name] = dict(zip(hour[worked].tolist(), rows.best[worked].tolist(), strict=True))
-    return active, seen
+    read = np.flatnonzero(~np.isnan(level))
+    read = read[np.argsort(rows.device[read], kind="stable")]
+    ends = np.searchsorted(rows.device[read], np.arange(len(rows.names) + 1)).tolist()
+    return DeviceRecords(
+        rows_of={name: slice(first, end) for name, (first, end) in zip(rows.names, pairwise(ends), strict=True)},
+        hour=rows.hour[read] + int(window.start.timestamp()) // S_PER_HR,
+        mean=rows.best[read],
+        worked=level[read] >= active_frac,
+    )
 
 
 # Cells

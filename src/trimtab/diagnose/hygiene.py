@@ -249,7 +249,7 @@ def _waiting(records: ClusterRecords, settings: Hygiene) -> Iterator[Found]:
     for (workload, placed), pods in sorted(groups.items()):
         mine = [hold for pod in pods for hold in held.get((workload, str(pod["pod"])), ())]
         spans = lost_spans(mine, records.start_s, records.end_s) if placed else []
-        measured = all(records.seen_hours.get(hold.device) for hold in mine)
+        measured = all(records.gpus.seen(hold.device) for hold in mine)
         yield (
             Offence(
                 kind=OffenceKind.STUCK if placed else OffenceKind.PENDING,
@@ -292,7 +292,7 @@ def idle_hours(held: Sequence[HeldGpus], records: ClusterRecords) -> list[int]:
     for hold in held:
         first_s, last_s = max(hold.start_s, records.start_s), min(hold.end_s, records.end_s)
         hours = set(range(int(first_s // S_PER_HR), int(-(-last_s // S_PER_HR))))
-        idle = records.seen_hours.get(hold.device, frozenset()) - records.active_hours.get(hold.device, {}).keys()
+        idle = records.gpus.seen(hold.device) - records.gpus.active(hold.device).keys()
         there |= hours
         not_idle |= hours - idle
     return sorted(there - not_idle)
@@ -320,7 +320,8 @@ def _rest_hr(held: Sequence[HeldGpus], hour: int, beside: int, records: ClusterR
     devices = {hold.device for hold in held if hold.start_s <= hour * S_PER_HR and hold.end_s >= (hour + 1) * S_PER_HR}
     worked = 0.0
     for device in devices:
-        here, there = (records.active_hours.get(device, {}).get(at) for at in (hour, beside))
+        works = records.gpus.active(device)
+        here, there = works.get(hour), works.get(beside)
         if here is not None:
             worked = max(worked, min(here / there, 1.0) if there else 1.0)
     return 1.0 - worked if worked else 0.0

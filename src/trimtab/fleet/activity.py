@@ -97,8 +97,9 @@ def by_owner(rows: DeviceHours, owners: int) -> Iterator[DeviceHours]:
 
 def distinct_hours(rows: DeviceHours, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
     """Return how many device-hours some rows (n_rows,) cover."""
-    # a number names both
-    return len(np.unique(rows.device[seen] * (rows.hour.max(initial=0) + 1) + rows.hour[seen]))
+    covered = np.zeros((len(rows.names), rows.hour.max(initial=0) + 1), dtype=np.bool_)
+    covered[rows.device[seen], rows.hour[seen]] = True
+    return int(np.count_nonzero(covered))
 
 
 def device_hours(

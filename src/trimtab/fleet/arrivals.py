@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.fleet.columns import numbers, seconds_from, text
+from trimtab.fleet.columns import coded, numbers, seconds_from, text
 from trimtab.fleet.model import JobsObservation, ServiceObservation, TokenReadings, Window
 from trimtab.fleet.occupancy import Pods, one_type, pods_of_runs
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
@@ -245,7 +246,9 @@ def job_observations(
     A run that never started, or lies outside the window, is left out; one that crosses an edge is cut there. `unqueued` has
     those that were waiting when the window ended: neither started nor withdrawn.
     """
-    names = np.array(text(jobs["workload"]), dtype=object)
+    owner, names = coded(jobs["workload"])
+    order = np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner[order], np.arange(len(names) + 1))
     submit = seconds_from(jobs["submit"], window)
     start = seconds_from(jobs["start"], window)
     end = seconds_from(jobs["end"], window)
@@ -255,17 +258,20 @@ def job_observations(
     types = [_type_on(nodes, type_of_node) for nodes in text(jobs["node"])]
     checkpoint = {name: numbers(jobs[f"checkpoint_{name}_s"]) for name in ("interval", "save", "restore")}
     found = {}
-    for name in dict.fromkeys(names[ran].tolist()):
-        mine, queued, index = ran & (names == name), waits & (names == name), workloads[name]
+    for name, (first, last) in zip(names, pairwise(ends.tolist()), strict=True):
+        rows = order[first:last]
+        mine, queued, begun = rows[ran[rows]], rows[waits[rows]], rows[start[rows] < window.seconds]
+        if not len(mine):
+            continue
+        index = workloads[name]
         sizes, usual_gpus = pods.sizes(index), pods.usual_gpus(index)
-        begun = (names == name) & (start < window.seconds)
         observed = _observed(
             submit[mine],
             start[mine],
             end[mine],
             gpus[mine],
             pods_of_runs(gpus[mine], sizes, usual_gpus),
-            _types([types[row] for row in np.flatnonzero(mine)], pods.types_of_runs(index, start[mine], end[mine])),
+            _types([types[row] for row in mine.tolist()], pods.types_of_runs(index, start[mine], end[mine])),
             window,
             {key: _median(values[mine]) for key, values in checkpoint.items()},
         )

@@ -456,13 +456,15 @@ def _used(
     cells = cut_by_hour(start_s, end_s, window)
     if not len(cells.index) or not len(rows.hour):
         return used
-    hour_of = np.stack([pod[cells.index], cells.hour, device[cells.index]])
-    unique, at = np.unique(hour_of, axis=1, return_index=True)
-    worked, seen = _peaks(rows, unique[2], unique[1], owner[cells.index][at], active_frac, window.hours)
-    key = unique[0] * window.hours + unique[1]
-    pod_hours, inverse = np.unique(key, return_inverse=True)
+    known_devices = len(rows.names) + 1
+    # a number names pod, hour and device
+    key = (pod[cells.index] * window.hours + cells.hour) * known_devices + device[cells.index] + 1
+    unique, at = np.unique(key, return_index=True)
+    pod_hour, device_of = unique // known_devices, unique % known_devices - 1
+    worked, seen = _peaks(rows, device_of, pod_hour % window.hours, owner[cells.index][at], active_frac, window.hours)
+    pod_hours, inverse = np.unique(pod_hour, return_inverse=True)
     busy = np.bincount(inverse, weights=worked) > 0
-    idle = _never_worked(unique[0] * (len(rows.names) + 1) + unique[2] + 1, worked, seen & busy[inverse])
+    idle = _never_worked(pod_hour // window.hours * known_devices + device_of + 1, worked, seen & busy[inverse])
     at_work = np.bincount(inverse, weights=worked | (~seen & ~idle))
     of_pod, count = (pod_hours // window.hours)[busy], at_work[busy]
     order = np.lexsort((count, of_pod))
