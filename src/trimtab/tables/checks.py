@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from trimtab.errors import BundleError, Fault, near_matches
 from trimtab.tables.arrow import arrow_type, columns_of
 from trimtab.tables.bundle import Bundle, open_parquet, read_bundle, table_file
-from trimtab.tables.overlaps import Spans, charged_twice, holdings, node_lives, shared_devices, with_ends
+from trimtab.tables.overlaps import Spans, charged_twice, holdings, node_lives, row_codes, shared_devices, with_ends
 from trimtab.tables.schemas import REQUIRED_TABLES, TABLES, Column, Dtype
 from trimtab.units import S_PER_HR
 
@@ -440,13 +440,9 @@ def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
 
 def _check_duplicates(bundle: Bundle, name: str, repair: _Repair, found: _Findings) -> None:
     keys = bundle.table(name, KEYS[name])
-    kept = pa.array(np.flatnonzero(~repair.drop))
-    numbered = keys.take(kept).append_column("row", kept)
-    first = (
-        numbered.group_by(list(KEYS[name]), use_threads=False).aggregate([("row", "min")]).column("row_min").to_numpy()
-    )
+    kept = np.flatnonzero(~repair.drop)
     again = np.ones(keys.num_rows, dtype=np.bool_)
-    again[first] = False
+    again[kept[np.unique(row_codes(keys, KEYS[name])[kept], return_index=True)[1]]] = False
     found.count(f"{name}: duplicate rows dropped", int((again & ~repair.drop).sum()))
     repair.drop |= again
 

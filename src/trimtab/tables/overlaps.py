@@ -68,7 +68,7 @@ def node_lives(nodes: pa.Table, where: str, numbers: Sequence[int]) -> Spans:
     names both.
     """
     spans = _spans(nodes)
-    for rows in _overlapping(_codes(nodes, ("node",)), spans):
+    for rows in _overlapping(row_codes(nodes, ("node",)), spans):
         facts = nodes.select(BILLED_BY).take(pa.array(rows)).to_pylist()
         billed = dict(zip(rows, facts, strict=True))
         now = rows[0]
@@ -95,7 +95,7 @@ def holdings(allocations: pa.Table) -> Spans:
     """
     spans = _spans(allocations)
     named = np.asarray(allocations["device"].is_valid().to_numpy(zero_copy_only=False))
-    alike, at_once = _codes(allocations, HELD_BY), _codes(allocations, (*HELD_BY, "start"))
+    alike, at_once = row_codes(allocations, HELD_BY), row_codes(allocations, (*HELD_BY, "start"))
     for rows in _overlapping(np.where(named, alike, alike.max(initial=0) + 1 + at_once), spans):
         now = rows[0]
         for row in rows[1:]:
@@ -151,7 +151,7 @@ def charged_twice(costs: pa.Table, where: str) -> Iterator[Fault]:
     )
     contradictions = (
         _two_periods(used, pair, where, rows)
-        for same in _overlapping(_codes(used, CHARGED_FOR), periods)
+        for same in _overlapping(row_codes(used, CHARGED_FOR), periods)
         for pair in pairwise(same)
         if _differ(periods, *pair)
     )
@@ -199,7 +199,7 @@ def _seconds(times: pa.ChunkedArray, absent: float) -> Seconds:
     return np.where(np.asarray(times.is_null().to_numpy(zero_copy_only=False)), absent, seconds)
 
 
-def _codes(table: pa.Table, columns: Sequence[str]) -> Codes:
+def row_codes(table: pa.Table, columns: Sequence[str]) -> Codes:
     """Return one number per row (n_rows,), the same for rows that agree in the columns."""
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for name in columns:
