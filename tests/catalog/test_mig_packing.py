@@ -32,12 +32,17 @@ def legal(board):
 
 
 @cache
+def full(board):
+    """The legal layouts to which no instance can be added."""
+    return [one for one in legal(board) if not any(_within(one, other) for other in legal(board))]
+
+
+@cache
 def fewest(board, counts):
-    """The fewest boards, by trying every legal layout as the first one."""
+    """The fewest boards, by trying every full layout as the first one."""
     if not any(counts):
         return 0
-    maximal = [one for one in legal(board) if not any(_within(one, other) for other in legal(board))]
-    rest = {tuple(max(0, a - b) for a, b in zip(counts, layout, strict=True)) for layout in maximal}
+    rest = {tuple(max(0, a - b) for a, b in zip(counts, layout, strict=True)) for layout in full(board)}
     return 1 + min(fewest(board, one) for one in rest if one != counts)
 
 

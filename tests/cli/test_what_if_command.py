@@ -77,7 +77,7 @@ def whole_usd_mo(planned, limit):
 
 
 def test_another_wait_for_nodes_is_planned_as_if_it_were_stated():
-    bundle, chosen, *_ = drawn(503)
+    bundle, chosen, *_ = drawn(547)
     at_once = replace(chosen, assumptions=replace(chosen.assumptions, node_startup_s=0.0))
     slow, quick = (
         plan_and_prove(PlanningInput(bundle=bundle, settings=one, catalog=MACHINES)) for one in (chosen, at_once)

@@ -92,7 +92,7 @@ def test_of_two_terms_on_offer_what_is_bought_is_within_a_thousandth_of_the_chea
     assert choice_cost(problem, kept) <= 1.001 * least_cost(problem, kept) + rounding(problem)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(with_spend())
 def test_the_plan_equals_brute_force_on_tiny_fleets_and_its_bound_is_below(problem):
     chosen = solve_problem(problem, EXACT)
@@ -102,7 +102,7 @@ def test_the_plan_equals_brute_force_on_tiny_fleets_and_its_bound_is_below(probl
     assert chosen.bound_micro_usd <= best + rounding(problem) + 100
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(with_spend(offers=2))
 def test_the_bound_is_below_every_choice_with_two_terms_on_offer(problem):
     chosen = solve_problem(problem, EXACT)
@@ -112,7 +112,7 @@ def test_the_bound_is_below_every_choice_with_two_terms_on_offer(problem):
     assert chosen.cost_micro_usd <= 1.001 * best + rounding(problem)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(with_spend(problems(hours_of=st.just(400))))
 def test_what_gathering_hours_loses_is_inside_the_stated_gap(problem):
     chosen = solve_problem(problem, EXACT)
@@ -141,7 +141,7 @@ def test_spend_on_offer_never_costs_more(problem):
     assert solve_problem(problem, EXACT).cost_micro_usd <= without.cost_micro_usd + rounding(problem)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(with_spend(offers=2), st.data())
 def test_a_move_gains_what_the_exact_bill_loses_at_what_is_held(problem, data):
     improver = Improver(OptionTable(problem), [KEEP] * problem.workloads)
@@ -158,7 +158,7 @@ def test_a_move_gains_what_the_exact_bill_loses_at_what_is_held(problem, data):
         assert usd(after) == pytest.approx(usd(before) - gain, abs=1e-5 * problem.hours)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(with_spend(offers=2))
 def test_sweeps_never_make_a_choice_dearer(problem):
     start = tuple(len(options) - 1 for options in problem.options)
@@ -168,7 +168,7 @@ def test_sweeps_never_make_a_choice_dearer(problem):
     assert choice_cost(problem, better) <= 1.001 * choice_cost(problem, start) + 10 * problem.hours
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(with_spend(offers=2), st.integers(0, 2**32 - 1))
 def test_the_bound_holds_at_any_prices(problem, seed):
     table = OptionTable(problem)
