@@ -10,7 +10,7 @@ from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
 from trimtab.errors import PlanError
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.limits import broken
-from trimtab.plan.program.solve import choice_cost, price_limits, solve_problem
+from trimtab.plan.program.solve import choice_cost, plan_without, price_limits, solve_problem
 
 
 def fleet(options, present, *, quotas=None, spot_max_frac=None):
@@ -97,7 +97,9 @@ def test_a_ban_on_spot_is_told_with_what_it_costs():
     problem = fleet([[{SPOT: 3}]], [{A: 3}], spot_max_frac=0.0)
     chosen = solve_problem(problem, EXACT)
 
-    (price,) = price_limits(problem, chosen, EXACT, lambda limit: None)
+    (price,) = price_limits(
+        problem, chosen, lambda limit: False, lambda limit: plan_without(limit, problem, chosen, EXACT)
+    )
 
     assert price.use.binds
     assert price.cost_usd_mo == pytest.approx((3 * 4 - 3 * 1) * 730)

@@ -18,9 +18,9 @@ from trimtab.catalog.registry import changed, price_change
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.effects import SetReplicas
+from trimtab.errors import PlanError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.reach import quotas_of
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import replica_count
 from trimtab.plan.options import workload_options
@@ -28,6 +28,7 @@ from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import EarlierWork, judge, plan_of
 from trimtab.replay.outcomes import service_replays
 from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.units import per_month, usd
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=200.0))
 DAYS = 1
@@ -153,9 +154,51 @@ def test_what_was_not_replayed_is_counted():
     assert sum(plan.pruned.values()) <= plan.options
 
 
-def test_under_a_quota_every_way_is_replayed():
-    limited = replace(SETTINGS, limits=Limits(quotas="a2-highgpu-1g=20"))
-    assert quotas_of(limited.limits.quotas)
+def under(**limits):
+    return replace(SETTINGS, limits=Limits(**limits))
+
+
+def plan_or_refusal(prospects):
+    try:
+        return plan_of(prospects, silent).plan
+    except PlanError:
+        return None
+
+
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(st.lists(SERVICES, min_size=1, max_size=2), st.integers(2, 12))
+def test_under_a_quota_too_plan_and_price_of_the_quota_are_those_with_every_way_replayed(services, nodes):
+    limited = under(quotas=f"a2-highgpu-1g={nodes}")
+    prospects = prospects_of(fleet_of(*services, at=limited), limited)
+
+    needed = plan_or_refusal(prospects)
+    everything = plan_or_refusal(with_every_way_replayed(prospects))
+
+    assert (needed is None) == (everything is None)
+    if needed is None or everything is None:
+        return
+    near = {"rel": SETTINGS.planning.mip_gap_frac, "abs": 1}
+    assert needed.after_micro_usd == pytest.approx(everything.after_micro_usd, **near)
+    (price,), (known,) = needed.limits, everything.limits
+    assert price.use.binds == known.use.binds
+    slack_usd_mo = 2 * SETTINGS.planning.mip_gap_frac * per_month(usd(everything.after_micro_usd), DAYS * 24)
+    assert price.cost_usd_mo == pytest.approx(known.cost_usd_mo, abs=slack_usd_mo)
+
+
+def test_a_quota_that_no_rule_reaches_costs_no_replay():
+    service = (4000.0, 0.1, 6, 16.0)
+    with counting() as free:
+        plan_of(prospects_of(fleet_of(service)), silent)
+    limited = under(quotas="a2-highgpu-1g=200")
+    with counting() as wide:
+        plan = plan_of(prospects_of(fleet_of(service, at=limited), limited), silent).plan
+
+    assert sum(wide.replays.values()) <= sum(free.replays.values())
+    assert [limit.cost_usd_mo for limit in plan.limits] == [0.0]
+
+
+def test_where_the_share_of_spot_is_limited_every_way_is_replayed():
+    limited = under(spot_max_frac=0.5)
 
     prospects = prospects_of(fleet_of((4000.0, 0.1, 6, 16.0), at=limited), limited)
 

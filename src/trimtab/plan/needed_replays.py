@@ -8,6 +8,9 @@ is a plan, and the bound beside it is one over all ways, replayed or not: nothin
 Which ways are replayed before the next solution is a matter of work alone: of each workload whose choice was not replayed the
 best first, until one that keeps its targets costs no more than the next could.
 
+Under quotas a plan of what is known may keep the limits while the bound stays below it: then all that a better plan could hold
+is replayed (`NeededReplays.within_reach`).
+
 The ways of one workload are judged without those of another, so that `Workers` elsewhere can do it (`judged_by`).
 """
 
@@ -30,7 +33,7 @@ from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
 from trimtab.plan.options.workload_options import JudgedWorkload, OptionFilter, WorkloadOptions, fixed_cost, options_of
 from trimtab.plan.problem import KEEP
-from trimtab.plan.program.solve import ChosenPlan
+from trimtab.plan.program.solve import ChosenPlan, WantedWays
 from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.units import S_PER_HR, usd
 
@@ -47,7 +50,7 @@ class NeededReplays:
     with_headroom: bool = True
     """Whether the choice is among ways that keep the margin of every target; else among those that may use it up, too."""
 
-    def asked_for(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:
+    def asked_for(self, rows: Rows, chosen: WantedWays) -> tuple[WorkloadOptions | None, ...] | None:
         """Return the options with what a choice among them asks for replayed; None where it asks for nothing."""
         known = {number: judged for number, judged in enumerate(rows) if judged is not None}
         asked = {
@@ -63,6 +66,25 @@ class NeededReplays:
 
         replayed = {number: found(number) for number in asked}
         return tuple(replayed.get(number, judged) for number, judged in enumerate(rows))
+
+    def within_reach(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:
+        """Return the options with every way replayed that a better plan might hold; None where there is none.
+
+        Under quotas a plan of what is known may keep the limits where none was found that does with ways that wait.
+        """
+        found = list(rows)
+        for number, judged in enumerate(rows):
+            if judged is None or not chosen.room_usd:
+                continue
+            known, waiting = len(self._known(judged)) + 1, self._waiting(judged)
+            near = np.flatnonzero(chosen.reduced_usd[number][known:] <= chosen.room_usd)
+            if judged.sieve is not None and len(near):
+                sieve = judged.sieve.copy()
+                for place in near.tolist():
+                    sieve.replay(waiting[place], with_headroom=self.with_headroom)
+                found[number] = sieve.judged()
+        changed = any(before is not after for before, after in zip(rows, found, strict=True))
+        return tuple(found) if changed else None
 
     def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
         """Return the options as this choice is made among them: what is known, and what waits."""
@@ -115,7 +137,7 @@ class OtherWindows:
     tried: set[tuple[int, Deployment]] = field(default_factory=set)
     """By workload; grows as choices are asked about."""
 
-    def asked_for(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:
+    def asked_for(self, rows: Rows, chosen: WantedWays) -> tuple[WorkloadOptions | None, ...] | None:
         """Return the options with the windows that save enough and keep the targets; None where nothing is new.
 
         What they are compared with stays among the options: the proof may yet refuse them.

@@ -61,7 +61,7 @@ from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
 from trimtab.plan.program.fleet_problem import FleetBill, fleet_problem
-from trimtab.plan.program.solve import ChosenPlan, Lifted, price_limits, solve_problem
+from trimtab.plan.program.solve import ChosenPlan, first_look, plan_without, price_limits, solve_problem
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
@@ -120,20 +120,25 @@ class Prospects:
         together = replace(self, vetoes={**self.vetoes, **vetoes})
         return together._judged_anew({workload.name for workload in self.fleet.workloads if workload.name in vetoes})
 
-    def without_quota(self, quota: PoolQuota) -> Prospects | None:
-        """Return the prospects where one quota is not there, None where no replay had it in its way."""
-        names = {
-            judged.evaluator.case.workload.name
-            for judged in self.options
-            if judged and judged.evaluator.stood_under(quota.nodes)
-        }
-        if not names:
-            return None
+    def stand_under(self, limit: Limit) -> frozenset[str]:
+        """Return the workloads that a quota held back in some replay."""
+        if not isinstance(limit, PoolQuota):
+            return frozenset()
+        evaluators = [judged.evaluator for judged in self.options if judged is not None]
+        return frozenset(known.case.workload.name for known in evaluators if known.stood_under(limit.nodes))
+
+    def without_quota(self, quota: PoolQuota) -> Prospects:
+        """Return the prospects where one quota is not there: workloads that it held back are judged again."""
         regions = {pool.region for pool in self.fleet.usage.pools}.union(*self.market.catalog.regions.values())
         text = without_quota(self.settings.limits.quotas, quota.pool, regions)
         settings = replace(self.settings, limits=replace(self.settings.limits, quotas=text))
         market = replace(self.market, limits=settings.limits)
-        return replace(self, settings=settings, market=market)._judged_anew(names)
+        free = {
+            judged.evaluator.case.workload.name
+            for judged in self.options
+            if judged is not None and judged.evaluator.case.settings.limits.quotas == text
+        }
+        return replace(self, settings=settings, market=market)._judged_anew(self.stand_under(quota) - free)
 
     def evaluators_under(self, settings: Settings) -> dict[str, Evaluator]:
         """Return, by workload, evaluators under settings that differ in limits alone, which replay nothing twice."""
@@ -212,7 +217,7 @@ def judge(
 
     `owned` commitments are paid whatever is planned. What `earlier` work knows is not worked out again, and replays are looked
     up in `store` first. Whether the plan `explains` what it leaves out changes nothing else of it. `workers` do what can be
-    done elsewhere; under limits, and of what was replayed already, nothing is.
+    done elsewhere; where the share of spot is limited, and of what was replayed already, nothing is.
     """
     earlier = earlier or EarlierWork()
     laws, replayed = earlier.laws, earlier.replayed
@@ -285,7 +290,12 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         options=sum(row.considered for row in options if row),
         pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
-        limits=price_limits(solved.paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
+        limits=price_limits(
+            solved.paying,
+            chosen,
+            lambda limit: bool(prospects.stand_under(limit)),
+            lambda limit: _without(limit, prospects, solved.paying, chosen),
+        ),
         roadmap=path.roadmap() if prospects.explains else None,
         alternatives=alternatives(fleet, left, market, settings, shared),
         work_gap_frac=_work_gap(drafted, chosen, settings),
@@ -342,16 +352,14 @@ def _solved(prospects: Prospects) -> _Solved:
     while True:
         rows = prospects.options
         problem = prospects.problem(rows)
-        more = None
-        if _as_needed(settings):  # no limits: a first look finds a plan
-            more = needed.asked_for(rows, solve_problem(problem, settings.planning, rough=True))
+        paying = with_effort(problem, row_efforts(problem, rows, settings))
+        more = _asked_at_first(problem, rows, needed) or _asked_at_first(paying, rows, needed)
         if more is None:
             cheapest = solve_problem(problem, settings.planning)
-            more = needed.asked_for(rows, cheapest)
+            more = _asked_at_last(settings, rows, cheapest, needed)
         if more is None:
-            paying = with_effort(problem, row_efforts(problem, rows, settings))
             chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
-            more = needed.asked_for(rows, chosen) or windows.asked_for(rows, chosen)
+            more = _asked_at_last(settings, rows, chosen, needed) or windows.asked_for(rows, chosen)
         if more is None:
             prospects, free, more = _without_headroom(prospects, cheapest, bold)
             rows = prospects.options
@@ -369,6 +377,23 @@ def _solved(prospects: Prospects) -> _Solved:
     )
 
 
+def _asked_at_first(problem: Problem, rows: Rows, needed: NeededReplays) -> tuple[WorkloadOptions | None, ...] | None:
+    """Return the options with what a first look at their problem asks for; None where it asks for nothing.
+
+    A look takes a fraction of a solution, and finds most of what solutions would ask for.
+    """
+    waits = any(judged is not None and (judged.waiting or judged.refused) for judged in rows)
+    return needed.asked_for(rows, first_look(problem)) if waits else None
+
+
+def _asked_at_last(
+    settings: Settings, rows: Rows, chosen: ChosenPlan, needed: NeededReplays
+) -> tuple[WorkloadOptions | None, ...] | None:
+    """Return the options with what a solution asks for, under quotas also with what might be better; None where nothing is."""
+    more = needed.asked_for(rows, chosen)
+    return needed.within_reach(rows, chosen) if more is None and settings.limits.quotas else more
+
+
 def _as_if_all_known(prospects: Prospects, cheapest: ChosenPlan, chosen: ChosenPlan) -> tuple[ChosenPlan, ChosenPlan]:
     """Choose once more among the ways that were replayed: of plans that cost the same, the one found without the others.
 
@@ -384,8 +409,8 @@ def _as_if_all_known(prospects: Prospects, cheapest: ChosenPlan, chosen: ChosenP
 
 
 def _as_needed(settings: Settings) -> bool:
-    """Return whether ways wait for their replays: not under limits, whose price asks what the plan would be without each."""
-    return not settings.limits.quotas and settings.limits.spot_max_frac >= 1
+    """Return whether ways wait for their replays: not where the share of spot is limited, since what uses less may break it."""
+    return settings.limits.spot_max_frac >= 1
 
 
 def _without_headroom(
@@ -394,7 +419,7 @@ def _without_headroom(
     """Plan again with the options that keep every target only where all goes as predicted; the same plan without such.
 
     Returned are also the prospects with what that choice had replayed, and options with more of it where the choice with
-    headroom must be made again: it is not for as long as both are made among the same ways.
+    headroom must be made again (the plan then says nothing): it is not for as long as both are made among the same ways.
     """
     while True:
         rows = prospects.options
@@ -403,10 +428,15 @@ def _without_headroom(
             for judged in rows
         ):
             return prospects, cheapest, None
-        free = solve_problem(prospects.problem(bold.rows(rows)), prospects.settings.planning)
-        more = bold.asked_for(rows, free)
-        if more is None or not _among_the_same(rows, more):
-            return prospects, free, more
+        problem = prospects.problem(bold.rows(rows))
+        more = _asked_at_first(problem, rows, bold)
+        if more is None:
+            free = solve_problem(problem, prospects.settings.planning)
+            more = _asked_at_last(prospects.settings, rows, free, bold)
+            if more is None:
+                return prospects, free, None
+        if not _among_the_same(rows, more):
+            return prospects, cheapest, more
         prospects = replace(prospects, options=more)
 
 
@@ -515,20 +545,39 @@ def draft_of(
     return DraftPlan(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
 
 
-def _lifted(prospects: Prospects, chosen: ChosenPlan, limit: Limit) -> Lifted | None:
-    """Return the problem without a quota that options were replayed under, and the plan's choice there as far as it is."""
-    free = prospects.without_quota(limit) if isinstance(limit, PoolQuota) else None
-    if free is None:
-        return None
-    options = list(free.options)
-    problem = fleet_problem(free.fleet, options, free.market, free.settings.limits, free.owned)
-    start = list(chosen.choice)
-    for row, (before, after) in enumerate(zip(prospects.options, options, strict=True)):
-        if before is not None and after is not None and start[row] != KEEP:
-            wanted = before.candidates[start[row]].deployment
-            there = [candidate.deployment for candidate in after.candidates]
-            start[row] = there.index(wanted) if wanted in there else KEEP
-    return with_effort(problem, row_efforts(problem, options, free.settings)), start
+def _without(limit: Limit, prospects: Prospects, paying: Problem, chosen: ChosenPlan) -> tuple[Problem, ChosenPlan]:
+    """Return the problem without a limit in which work counts, and the plan that pays best there.
+
+    Without a quota rules may hold more than they were replayed with: such ways wait once more, and are replayed where this
+    choice asks for them.
+    """
+    planning = prospects.settings.planning
+    if not isinstance(limit, PoolQuota):
+        return plan_without(limit, paying, chosen, planning)
+    free, needed = prospects.without_quota(limit), NeededReplays(market=prospects.market)
+    while True:
+        rows = free.options
+        problem = free.problem(rows)
+        problem = with_effort(problem, row_efforts(problem, rows, free.settings))
+        more = _asked_at_first(problem, rows, needed)
+        if more is None:
+            found = solve_problem(problem, planning, start=_carried(chosen.choice, prospects.options, rows))
+            more = _asked_at_last(free.settings, rows, found, needed)
+            if more is None:
+                return problem, found
+        # what was just replayed under the quota may have come to stand at it
+        free = replace(free, options=more).without_quota(limit)
+
+
+def _carried(choice: Sequence[int], before: Rows, after: Rows) -> list[int]:
+    """Return a choice among some options as one among others, as far as the same ways are there."""
+    carried = list(choice)
+    for row, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one is not None and other is not None and choice[row] != KEEP:
+            wanted = one.candidates[choice[row]].deployment
+            there = [candidate.deployment for candidate in other.candidates]
+            carried[row] = there.index(wanted) if wanted in there else KEEP
+    return carried
 
 
 def row_efforts(

@@ -309,6 +309,11 @@ class ServiceReplay:
         return self.runs.counts()
 
     @property
+    def most_replicas(self) -> int:
+        """Return the most replicas, ready and starting, at once."""
+        return int(self.runs.levels.max(initial=0))
+
+    @property
     def replicas(self) -> CountArray:
         """Return the replicas, ready and starting, at the end of each step of the history `(n_steps,)`."""
         return self.runs.every(self.decisions_per_step)

@@ -71,16 +71,25 @@ _MEND_GAP_FRAC = 0.003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenPlan:
-    """The plan in numbers: an option index or KEEP per workload, what is bought, exact cost, certified bound."""
+class WantedWays:
+    """What a search wants: an option index or KEEP per workload, and how near the others are."""
 
     choice: tuple[int, ...]
+    reduced_usd: tuple[FloatArray, ...] = field(default=(), compare=False, repr=False)
+    """Per workload, by how much more than its best each row (staying, then its options) costs at the prices of the bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPlan(WantedWays):
+    """The plan in numbers: a choice within the limits, what is bought, exact cost, certified bound."""
+
     bought: tuple[Commitment, ...]
     cost_micro_usd: int
     bound_micro_usd: int
     pruned: dict[str, int]
-    reduced_usd: tuple[FloatArray, ...] = field(default=(), compare=False, repr=False)
-    """Per workload, by how much more than its best each row (staying, then its options) costs at the prices of the bound."""
+    room_usd: float = field(default=0.0, compare=False)
+    """By how much more than its workload's best an option may cost and still be in a better plan; 0 where the plan is the best
+    within the gap that was asked for."""
 
     def over_more_ways(self, other: ChosenPlan) -> ChosenPlan:
         """Return the plan with the bound of another choice, among more options of which it took none that this one lacks."""
@@ -123,12 +132,15 @@ class _Search:
             return np.inf
         return 1 - self.bound_usd * MICRO_PER_USD / self.cost_micro_usd if self.cost_micro_usd else 0.0
 
+    @property
+    def room_usd(self) -> float:
+        """Return by how much more than its workload's best an option may cost and still be in a plan that is better."""
+        return np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
+
     def candidates(self) -> list[list[int]]:
         """Return, per workload, the options (or KEEP) that a better plan may hold."""
-        # by how much more than its workload's best an option may cost and still be in a plan that is better
-        room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
         kept: list[list[int]] = [[] for _ in self.choice]
-        for row in np.flatnonzero(self.reduced_usd <= room + _PAYS_USD):
+        for row in np.flatnonzero(self.reduced_usd <= self.room_usd + _PAYS_USD):
             kept[int(self.table.workload[row])].append(self.table.option(int(row)))
         return kept
 
@@ -165,6 +177,10 @@ class _Search:
     def _dearer_usd(self, workload: int, option: int) -> float:
         return float(self.reduced_usd[self.table.row(workload, option)])
 
+    def reduced_by_workload(self) -> tuple[FloatArray, ...]:
+        """Return each workload's reduced costs: staying, then its options."""
+        return tuple(np.split(self.reduced_usd[: self.table.rows], self.table.first[1:-1]))
+
     def bounded(self, bound_usd: float, reduced_usd: FloatArray | None = None) -> None:
         """Take a bound on all but owned commitments, and reduced costs that came with it, if better than the best known."""
         # owned commitments are paid in every plan, so they are left out of the program
@@ -193,18 +209,27 @@ class _Search:
         return True
 
 
-def solve_problem(
-    problem: Problem, planning: Planning, *, start: Sequence[int] | None = None, rough: bool = False
-) -> ChosenPlan:
+def first_look(problem: Problem) -> WantedWays:
+    """Return about what a plan would choose, by the relaxation over the fewest periods; limits may be broken in some hour.
+
+    Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    """
+    table = OptionTable(problem)
+    search = _Search(table=table, choice=_cheapest_on_demand(table))
+    if _relaxed(search, Master(table, gather(table, table.use_of(search.choice), _PERIODS[0]))) > _SOME:
+        refuse_conflict(problem)
+    return WantedWays(choice=search.choice, reduced_usd=search.reduced_by_workload())
+
+
+def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> ChosenPlan:
     """Return the cheapest plan found and a bound that no combination of the options can beat.
 
-    `start` is a choice that is known to be good. `rough`: over the fewest periods and without a MILP, for a first look; the
-    bound holds, too. Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
     """
     table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
     master: Master | None = None
-    for most in _PERIODS[:1] if rough else _PERIODS:
+    for most in _PERIODS:
         gap_before = search.gap_frac
         # periods are cut by the use of the best plan known, since that is where prices change
         # of a large fleet the means of one round take half a gigabyte: they go before those of the next are made
@@ -220,11 +245,10 @@ def solve_problem(
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
-    if master is not None and search.gap_frac > planning.mip_gap_frac and not rough:
+    if master is not None and search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
         _hour_by_hour(search, planning)
-    if not rough:
-        _drop_one_time_costs(search)
+    _drop_one_time_costs(search)
     if search.cost_micro_usd is None:
         refuse_conflict(problem)
         short = shortfall(problem, search.choice) or "raise the tightest limit"
@@ -236,7 +260,8 @@ def solve_problem(
         # rounded down, and never above the plan's own cost: both keep it a bound
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned=_pruned(problem, search.candidates()),
-        reduced_usd=tuple(np.split(search.reduced_usd[: table.rows], table.first[1:-1])),
+        reduced_usd=search.reduced_by_workload(),
+        room_usd=search.room_usd if search.gap_frac > planning.mip_gap_frac else 0.0,
     )
 
 
@@ -361,32 +386,36 @@ MOST_PRICED = 8
 """More binding limits than this are named without their price: each price is a plan of its own."""
 
 
-Lifted = tuple[Problem, Sequence[int]]
-"""A problem without a limit, and the plan's choice in it, to start from."""
-
-
 def price_limits(
-    problem: Problem, chosen: ChosenPlan, planning: Planning, lifted: Callable[[Limit], Lifted | None]
+    problem: Problem,
+    chosen: ChosenPlan,
+    stands_under: Callable[[Limit], bool],
+    without: Callable[[Limit], tuple[Problem, ChosenPlan]],
 ) -> tuple[LimitPrice, ...]:
     """Price the limits that shape a plan; one at which neither the plan nor any option stands costs nothing.
 
-    `lifted` returns, for a limit that options were replayed under, the problem without it; None where none was.
+    `stands_under` tells whether a limit held an option back that was replayed; `without` returns the problem without a limit,
+    and the plan there.
     """
     found, priced = [], 0
     for limit, use in uses_of_limits(problem, chosen.choice).items():
-        without = lifted(limit)
         # neither the plan nor any option stands at it, so that lifting it changes nothing
-        if without is None and not use.binds:
+        if not use.binds and not stands_under(limit):
             found.append(LimitPrice(use=use, cost_usd_mo=0.0, bill_usd_mo=0.0))
             continue
         priced += 1
         if priced > MOST_PRICED:
             found.append(LimitPrice(use=use, cost_usd_mo=None, bill_usd_mo=None))
             continue
-        other, start = without or (limit.lifted(problem), chosen.choice)
-        cost, bill = _saved(problem, chosen, other, solve_problem(other, planning, start=start))
+        cost, bill = _saved(problem, chosen, *without(limit))
         found.append(LimitPrice(use=use, cost_usd_mo=cost, bill_usd_mo=bill))
     return tuple(found)
+
+
+def plan_without(limit: Limit, problem: Problem, chosen: ChosenPlan, planning: Planning) -> tuple[Problem, ChosenPlan]:
+    """Return a problem without a limit, and the plan there."""
+    other = limit.lifted(problem)
+    return other, solve_problem(other, planning, start=chosen.choice)
 
 
 def _saved(problem: Problem, chosen: ChosenPlan, other: Problem, free: ChosenPlan) -> tuple[float, float]:

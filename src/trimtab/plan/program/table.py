@@ -61,6 +61,10 @@ def _chosen(problem: Problem, choice: Sequence[int]) -> list[Option]:
     return [problem.options[workload][option] for workload, option in enumerate(choice) if option != KEEP]
 
 
+_NEVER_USD = 1e9
+"""Far above any fleet's bill."""
+
+
 class OptionTable:
     """A problem's options as rows; everything about it that does not change while it is being solved."""
 
@@ -88,10 +92,25 @@ class OptionTable:
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         charged += [{} for _ in range(self.rows, len(uses))]
         self.fixed_usd = _fixed_usd(problem, uses, charged, self.balanced) + self._own_usd()
+        # an option that breaks a quota by itself is in no plan, not even by half in a relaxation
+        self.fixed_usd[self._in_no_plan()] = _NEVER_USD
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         # paid whatever is chosen: added to every bound and part of no row
         self.owned_usd = usd(sum(commitment.micro_usd_hr for commitment in problem.owned) * problem.hours)
+
+    def _in_no_plan(self) -> list[int]:
+        """Return the rows of options that alone hold more of a pool than its quota in some hour."""
+        quotas = self.problem.quotas
+        return [
+            self.row(workload, number)
+            for workload, options in enumerate(self.problem.options if quotas else ())
+            for number, option in enumerate(options)
+            if any(
+                pool in quotas and int(seconds.max(initial=0)) > quotas[pool] * S_PER_HR
+                for pool, seconds in option.usage.items()
+            )
+        ]
 
     def _own_usd(self) -> FloatArray:
         """Return what each row, linked ones too, costs besides nodes, in dollars."""

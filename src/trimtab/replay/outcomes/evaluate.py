@@ -189,15 +189,18 @@ class _Placed:
 
     deployment: Deployment
     place: Placement
+    is_service: bool
     too_slow: str | None = None
     is_speed_judged: bool = False
     _seen: Placement | None = None
     """The place as a replay sees it, perhaps under another scaling; None until one asks: most ways are refused before."""
 
     def seen(self) -> Placement:
-        """Return the place as a replay sees it."""
+        """Return the place as a replay sees it; of a service without quotas, which bound its rule and not its replay."""
         if self._seen is None:
             self._seen = self.place.as_replayed()
+            if self.is_service and (self.place.quota_nodes, self.place.further_quota_nodes) != (None, None):
+                self._seen = replace(self._seen, quota_nodes=None, further_quota_nodes=None)
         elif self._seen.scaling is not self.place.scaling:
             self._seen = replace(self._seen, scaling=self.place.scaling)
         return self._seen
@@ -210,6 +213,7 @@ class _Placed:
         return _Placed(
             deployment,
             replace(self.place, scaling=deployment.scaling),
+            self.is_service,
             self.too_slow,
             self.is_speed_judged,
             self._seen,
@@ -226,6 +230,8 @@ class Evaluator:
     _refused: dict[Placement, Outcome] = field(default_factory=dict)
     _least: dict[Placement, Outcome | None] = field(default_factory=dict)
     """What each would use at least, None where unknown; shared with evaluators that start afresh under other limits."""
+    _reached: set[int] = field(default_factory=set, repr=False, compare=False)
+    """Quotas, in nodes, that limited a replay."""
     _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
     _before: Evaluator | None = field(default=None, repr=False, compare=False)
@@ -256,7 +262,7 @@ class Evaluator:
         return last
 
     def _anew_at(self, deployment: Deployment) -> _Placed:
-        return _Placed(deployment, self._resolved(deployment))
+        return _Placed(deployment, self._resolved(deployment), self.case.workload.kind is WorkloadKind.SERVING)
 
     def _resolved(self, deployment: Deployment) -> Placement:
         place = resolve(self.case.workload, deployment)
@@ -278,6 +284,7 @@ class Evaluator:
             _known=self._known,
             _judged=self._judged,
             _refused=self._refused,
+            _least=self._least,
         )
 
     def anew(self, settings: Settings) -> Evaluator:
@@ -307,12 +314,23 @@ class Evaluator:
         return Evaluator(case=replace(self.case, stress=stress), _replays=self._replays)
 
     def stood_under(self, nodes: int) -> bool:
-        """Return whether a quota of so many nodes limited a replay: it reached that, or missed its targets by then."""
-        return any(
-            place.quota_nodes == nodes
-            and (outcome.stopped or outcome.missed(0.0) or int(outcome.on_demand.max(initial=0)) >= nodes * S_PER_HR)
-            for place, outcome in [*self._known.items(), *self._judged.items(), *self._refused.items()]
-        )
+        """Return whether a quota of so many nodes limited what was replayed: it came to hold that many."""
+        return nodes in self._reached
+
+    def _under_quota(self, deployment: Deployment, outcome: Outcome) -> Outcome:
+        """Return the outcome of a deployment, and remember the quota that limited it."""
+        place = self.place(deployment)
+        nodes = place.quota_nodes if place.overflow is None else place.further_quota_nodes
+        if nodes is not None and nodes not in self._reached:
+            pods, most = place.quota_pods, outcome.most_replicas
+            if most is not None and pods is not None:
+                is_reached = most >= pods
+            else:  # runs wait for nodes, and may miss their targets by that before they hold all of them for an hour
+                held = int(outcome.on_demand.max(initial=0))
+                is_reached = outcome.stopped or bool(outcome.missed(0.0)) or held >= nodes * S_PER_HR
+            if is_reached:
+                self._reached.add(nodes)
+        return outcome
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
@@ -341,7 +359,7 @@ class Evaluator:
         known = self._known.get(seen)
         if known is None:
             known = self._known[seen] = self._looked_up(seen)
-        return known
+        return self._under_quota(deployment, known)
 
     def judged(self, deployment: Deployment) -> Outcome:
         """Return the outcome, or one that ended once a target was out of reach; whether targets are kept is the same."""
@@ -353,7 +371,7 @@ class Evaluator:
             found = self._looked_up(seen, may_stop=True)
             # one that ran to its end after all answers every later question
             (self._judged if found.stopped else self._known)[seen] = found
-        return found
+        return self._under_quota(deployment, found)
 
     def least(self, deployment: Deployment) -> Outcome | None:
         """Return what a deployment would use at least in each hour, without a replay; None where no such bound is known.
@@ -491,7 +509,7 @@ class Evaluator:
                 return False
             self._refused[seen] = refused
             self._keep_refused(seen, refused)
-        return self._misses(deployment, refused)
+        return self._misses(deployment, self._under_quota(deployment, refused))
 
     def _misses(self, deployment: Deployment, outcome: Outcome) -> bool:
         """Return whether an outcome misses a target, with the margin that the plan leaves, which does not hold by itself."""

@@ -148,6 +148,8 @@ class Outcome:
     kept_up: IntArray | None = None
     """Pods of runs on shared nodes that an hour found running, or just gone (n_hours,): none can be moved, and each may be on
     a node of its own. None of what is moved with the load."""
+    most_replicas: int | None = None
+    """The most replicas of a service at once in any replay that this rests on, under stress too; None where not known."""
     stopped: bool = False
     """A replay ended once a target was out of reach: what was attained is at most that; what was used is known only where
     every target is kept where nothing departs."""

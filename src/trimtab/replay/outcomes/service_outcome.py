@@ -104,6 +104,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
         attained=_attained(targets, expected.attained_frac, (stressed or expected).attained_frac),
         gpus=expected.gpu_seconds,
         replicas=_most_replicas(expected.gpu_seconds, expected.replicas, case.window.hours, place),
+        most_replicas=max(expected.most_replicas, 0 if stressed is None else stressed.most_replicas),
         stopped=stopped,
     )
     if not excused.any():
@@ -123,7 +124,13 @@ def outcome_under_stress(case: Case, place: Placement, replays: ServiceReplays) 
     stressed, _ = stressed_replay(replays, load, model, policy, replicas_at_start(case, place), safe, may_stop=True)
     attained = _attained(targets, np.ones(len(targets)), np.where(excused, 1.0, stressed.attained_frac))
     unknown = np.zeros(0, dtype=np.int64)
-    return Outcome(on_demand=unknown, spot=unknown, attained=attained, stopped=True)
+    return Outcome(
+        on_demand=unknown,
+        spot=unknown,
+        attained=attained,
+        most_replicas=stressed.most_replicas,
+        stopped=True,
+    )
 
 
 class _Required(NamedTuple):
@@ -338,7 +345,8 @@ def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outco
     """Return an outcome with some targets attained as they are while a replica is up."""
     both = zip(found.attained, while_up.attained, excused, strict=True)
     attained = tuple(up if is_excused else before for before, up, is_excused in both)
-    return replace(found, attained=attained, stopped=found.stopped or while_up.stopped)
+    most = max(found.most_replicas or 0, while_up.most_replicas or 0)
+    return replace(found, attained=attained, most_replicas=most, stopped=found.stopped or while_up.stopped)
 
 
 def _hedged(

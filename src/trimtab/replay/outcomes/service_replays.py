@@ -34,9 +34,10 @@ _RECORDED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedReplay:
-    """What a replay attained, and whether it ended because a target was out of reach."""
+    """What a replay attained, the most replicas it held, and whether it ended because a target was out of reach."""
 
     attained_frac: FloatArray
+    most_replicas: int
     stopped: bool
 
 
@@ -155,7 +156,9 @@ class ServiceReplays:
         if key not in self._stressed:
             told = self._told(history, model, policy, stressed=True)
             replay = replay_service(told, model, policy, initial_replicas=replicas, required_frac=required_frac)
-            self._stressed[key] = JudgedReplay(attained_frac=replay.attained_frac, stopped=replay.stopped)
+            self._stressed[key] = JudgedReplay(
+                attained_frac=replay.attained_frac, most_replicas=replay.most_replicas, stopped=replay.stopped
+            )
         return self._stressed[key]
 
     def hedged(
