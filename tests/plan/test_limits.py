@@ -10,7 +10,7 @@ from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
 from trimtab.errors import PlanError
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.limits import broken
-from trimtab.plan.program.solve import choice_cost, plan_without, price_limits, solve_problem
+from trimtab.plan.program.solve import choice_cost, first_look, plan_without, price_limits, solve_problem
 
 
 def fleet(options, present, *, quotas=None, spot_max_frac=None):
@@ -67,6 +67,16 @@ def test_a_quota_sends_a_workload_to_the_next_best_pool():
 
     assert solve_problem(free, EXACT).choice == (0, 0)
     assert sum(solve_problem(replace(free, quotas={A: 2}), EXACT).choice) == -1
+
+
+def test_an_option_that_breaks_a_quota_alone_is_in_no_plan_by_any_part():
+    # a half of it beside a half of the other would fit, and cost less than any plan
+    limited = fleet([[{A: 6}, {B: 8}]], [{B: 9}], quotas={A: 4})
+
+    assert first_look(limited).choice == (1,)
+    assert solve_problem(limited, replace(EXACT, mip_gap_frac=1.0)).bound_micro_usd == pytest.approx(
+        40_000_000, abs=100
+    )
 
 
 def test_a_spot_limit_leaves_part_of_the_fleet_on_demand():
