@@ -1,6 +1,6 @@
 """A whole audit of a generated fleet: diagnosis, plan, attribution, proof, robustness, as `trimtab audit` does them.
 
-    python -m benchmarks.whole_audit [--workloads 500] [--days 30]
+    python -m benchmarks.whole_audit [--workloads 500] [--days 30] [--quotas g5.xlarge=64] [--keep fleet500]
 
 Services with a daily rhythm at a fixed peak size, queued training runs on held nodes, notebooks: hourly readings of every GPU,
 demand by the quarter of an hour with latency histograms, runs. A process of its own generates the fleet and writes it as a
@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trimtab.fleet.settings import Limits, Settings
 from trimtab.pipeline.auditing import PlanningInput, audited
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle, table_file, write_bundle
@@ -224,8 +225,10 @@ def main() -> None:
     parser.add_argument("--data", help="taken and not used: the fleet is generated")
     parser.add_argument("--workloads", type=int, default=500)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--quotas", default="", help="as the setting limits.quotas: g5.xlarge=64,g5.12xlarge=14")
+    parser.add_argument("--keep", type=Path, help="write the fleet to this new folder and leave it there, for commands")
     asked = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="whole-audit-"))
+    folder = asked.keep or Path(tempfile.mkdtemp(prefix="whole-audit-"))
     generation = get_context("spawn").Process(target=write_generated, args=(asked.workloads, asked.days, folder))
     generation.start()
     generation.join()
@@ -240,15 +243,18 @@ def main() -> None:
             print(f"{name} ...", flush=True)
 
     began, cpu = time.perf_counter(), time.process_time()
-    found, _ = audited(PlanningInput(bundle=read_bundle(folder), progress=tell))
+    settings = Settings(limits=Limits(quotas=asked.quotas))
+    found, _ = audited(PlanningInput(bundle=read_bundle(folder), settings=settings, progress=tell))
     ended = time.perf_counter()
-    shutil.rmtree(folder)
+    if asked.keep is None:
+        shutil.rmtree(folder)
     ends = [*(at for _, at in stages[1:]), ended]
     answer = {
         "benchmark": "whole_audit",
         "data": "generated",
         "workloads": asked.workloads,
         "days": asked.days,
+        "quotas_usd_mo": {price.use.words: price.cost_usd_mo for price in found.plan.limits},
         "wall_s": round(ended - began, 1),
         "cpu_s": round(time.process_time() - cpu, 1),
         "rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB, 2),

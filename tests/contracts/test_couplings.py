@@ -120,8 +120,9 @@ def test_rows_ask_of_a_choice_what_it_costs_and_what_it_breaks(by, data):
     asked = answer.bound - excess_usd + master.table.owned_usd
     slack = 1e-6 * (1 + excess_usd) + usd(rounding(problem) + 100)
     assert excess_hr <= breach_hr(problem, choice) + 1e-6
-    # the program may pay for idle nodes to bring down the share of spot, and for what breaks a quota alone it asks any price
-    if by not in (TOGETHER, "quotas") or not broken(problem, choice):
+    if by != TOGETHER or not broken(
+        problem, choice
+    ):  # the program may pay for idle nodes to bring down the share of spot
         assert asked <= usd(choice_cost(problem, choice)) + slack, "rows are a relaxation of the exact bill"
     if by != TOGETHER:
         assert excess_hr == pytest.approx(breach_hr(problem, choice), abs=1e-6)

@@ -82,9 +82,9 @@ def test_what_was_stopped_is_replayed_whole_when_asked_for(case, options):
 def test_a_place_is_made_for_replays_once_for_all_scaling_there_and_only_where_one_asks(case, options, monkeypatch):
     made, as_replayed = [], Placement.as_replayed
 
-    def counted(place):
+    def counted(place, **how):
         made.append(place)
-        return as_replayed(place)
+        return as_replayed(place, **how)
 
     monkeypatch.setattr(Placement, "as_replayed", counted)
     evaluator = Evaluator(case=case)

@@ -286,13 +286,16 @@ class Placement:
             return alone_req_s * self.replica_gpus.times_today * speed
         return alone_req_s * self.left_frac * (speed if faster_counts else min(speed, 1.0))
 
-    def as_replayed(self) -> Placement:
+    def as_replayed(self, *, within_quota: bool = True) -> Placement:
         """Return the placement as a replay sees it: without names, prices and texts, which may differ between equal placements.
 
         Replays are given nothing else, so that this is all that an outcome depends on besides its case.
+        `within_quota`: whether a replay waits for nodes within a quota; else that bounds rules alone.
         """
         return replace(
             self,
+            quota_nodes=self.quota_nodes if within_quota else None,
+            further_quota_nodes=self.further_quota_nodes if within_quota else None,
             pool=_NO_POOL,
             gpu=None,
             type_speeds=tuple((gpu, _unsaid(speed)) for gpu, speed in self.type_speeds),

@@ -278,6 +278,7 @@ class Master:
             value_usd[tracked.rows] += gathered.nodes @ prices.total(place)
         for option_rows in self._option_rows:
             option_rows.price_options(duals, prices, value_usd)
+        value_usd[table.in_no_plan] = np.inf
         value_usd, linked_usd = value_usd[: table.rows], value_usd[table.rows :]
         # rows of a workload stand together, so that one reduction finds the least of each
         least = np.minimum.reduceat(value_usd, table.first[:-1]) if table.rows else np.zeros(0)

@@ -140,7 +140,9 @@ class _Search:
     def candidates(self) -> list[list[int]]:
         """Return, per workload, the options (or KEEP) that a better plan may hold."""
         kept: list[list[int]] = [[] for _ in self.choice]
-        for row in np.flatnonzero(self.reduced_usd <= self.room_usd + _PAYS_USD):
+        # what is in no plan is infinitely dear, and until a plan is known there is room for all else
+        near = np.isfinite(self.reduced_usd) & (self.reduced_usd <= self.room_usd + _PAYS_USD)
+        for row in np.flatnonzero(near):
             kept[int(self.table.workload[row])].append(self.table.option(int(row)))
         return kept
 

@@ -61,10 +61,6 @@ def _chosen(problem: Problem, choice: Sequence[int]) -> list[Option]:
     return [problem.options[workload][option] for workload, option in enumerate(choice) if option != KEEP]
 
 
-_NEVER_USD = 1e9
-"""Far above any fleet's bill."""
-
-
 class OptionTable:
     """A problem's options as rows; everything about it that does not change while it is being solved."""
 
@@ -92,14 +88,14 @@ class OptionTable:
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         charged += [{} for _ in range(self.rows, len(uses))]
         self.fixed_usd = _fixed_usd(problem, uses, charged, self.balanced) + self._own_usd()
-        # an option that breaks a quota by itself is in no plan, not even by half in a relaxation
-        self.fixed_usd[self._in_no_plan()] = _NEVER_USD
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         # paid whatever is chosen: added to every bound and part of no row
         self.owned_usd = usd(sum(commitment.micro_usd_hr for commitment in problem.owned) * problem.hours)
+        self.in_no_plan = self._breaking_quotas()
+        """Rows that are never offered: such an option is in no plan, so that no relaxation may take a half of it either."""
 
-    def _in_no_plan(self) -> list[int]:
+    def _breaking_quotas(self) -> list[int]:
         """Return the rows of options that alone hold more of a pool than its quota in some hour."""
         quotas = self.problem.quotas
         return [
@@ -144,6 +140,7 @@ class OptionTable:
     def on_demand_usd(self) -> FloatArray:
         """Return what each workload's rows cost if no commitments were sold; slots at what their share of a node costs."""
         cost = self.fixed_usd[: self.rows].copy()
+        cost[self.in_no_plan] = np.inf
         for tracked in self.tracked:
             if tracked.pool in self.balanced:
                 # linked rows belong to no workload

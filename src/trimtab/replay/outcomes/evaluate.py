@@ -198,9 +198,7 @@ class _Placed:
     def seen(self) -> Placement:
         """Return the place as a replay sees it; of a service without quotas, which bound its rule and not its replay."""
         if self._seen is None:
-            self._seen = self.place.as_replayed()
-            if self.is_service and (self.place.quota_nodes, self.place.further_quota_nodes) != (None, None):
-                self._seen = replace(self._seen, quota_nodes=None, further_quota_nodes=None)
+            self._seen = self.place.as_replayed(within_quota=not self.is_service)
         elif self._seen.scaling is not self.place.scaling:
             self._seen = replace(self._seen, scaling=self.place.scaling)
         return self._seen
@@ -325,7 +323,7 @@ class Evaluator:
             pods, most = place.quota_pods, outcome.most_replicas
             if most is not None and pods is not None:
                 is_reached = most >= pods
-            else:  # runs wait for nodes, and may miss their targets by that before they hold all of them for an hour
+            else:  # not known: runs wait for nodes, and may miss their targets before they hold all of them for an hour
                 held = int(outcome.on_demand.max(initial=0))
                 is_reached = outcome.stopped or bool(outcome.missed(0.0)) or held >= nodes * S_PER_HR
             if is_reached:

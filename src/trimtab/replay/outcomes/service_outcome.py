@@ -345,8 +345,16 @@ def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outco
     """Return an outcome with some targets attained as they are while a replica is up."""
     both = zip(found.attained, while_up.attained, excused, strict=True)
     attained = tuple(up if is_excused else before for before, up, is_excused in both)
-    most = max(found.most_replicas or 0, while_up.most_replicas or 0)
-    return replace(found, attained=attained, most_replicas=most, stopped=found.stopped or while_up.stopped)
+    return replace(
+        found,
+        attained=attained,
+        most_replicas=_most_of(found.most_replicas, while_up.most_replicas),
+        stopped=found.stopped or while_up.stopped,
+    )
+
+
+def _most_of(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
 
 
 def _hedged(
