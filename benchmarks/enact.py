@@ -155,7 +155,8 @@ def proved_without(fleet: ProvedFleet, lever: str) -> ProvedFleet:
             [way for way in ways if lever not in way.deployment.levers]
             for ways in (sieve.kept, sieve.without_headroom, sieve.waiting)
         )
-        return replace(sieve.copy(), kept=kept, without_headroom=loose, waiting=waiting).judged()
+        behind = {way: queue for way, queue in sieve.behind.items() if way in waiting}
+        return replace(sieve.copy(), kept=kept, without_headroom=loose, waiting=waiting, behind=behind).judged()
 
     prospects = fleet.planned.prospects
     assert prospects is not None

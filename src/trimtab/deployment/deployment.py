@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from types import NoneType
 from typing import get_args, get_type_hints
 
@@ -68,7 +69,13 @@ class Deployment:
                 )
             values[dimension], owed_to[dimension] = effect, lever
         ordered = tuple((name, owed_to[name]) for name in _DIMENSIONS if name in owed_to)
-        return replace(self, **values, owed_to=ordered)  # type: ignore[arg-type]  # each value fits the dimension it is for
+        # plans make them by the million: this takes half the time of `dataclasses.replace`
+        stated = dict(zip(_DIMENSIONS, _effects(self), strict=True)) | values
+        return Deployment(**stated, owed_to=ordered)
+
+    def alike_but_scaling(self, other: Deployment) -> bool:
+        """Return whether both are the same but for how replicas are scaled, whoever proposed what."""
+        return bool(_effects_but_scaling(self) == _effects_but_scaling(other))
 
     @property
     def changes(self) -> tuple[tuple[str, WorkloadEffect], ...]:
@@ -99,6 +106,8 @@ class Deployment:
 
 
 _DIMENSIONS = tuple(field.name for field in fields(Deployment) if field.name != _OWED_TO)
+_effects = attrgetter(*_DIMENSIONS)
+_effects_but_scaling = attrgetter(*(name for name in _DIMENSIONS if name != "scaling"))
 AS_IT_IS = Deployment()
 """The deployment without any change."""
 

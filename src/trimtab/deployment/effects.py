@@ -240,13 +240,20 @@ class SetReplicaPolicy:
         hpa = self.hpa._replace(max_replicas=min(self.hpa.max_replicas, replicas))
         return self._with(hpa)
 
+    def differs_in_load(self, other: SetReplicaPolicy) -> bool:
+        """Return whether it is another rule but for the load at which both keep replicas."""
+        beside, others = ((rule.metric, rule.wake, rule.tokens, rule.hours) for rule in (self, other))
+        return self._policy(self.hpa._replace(target_frac=other.hpa.target_frac)) == other.policy and beside == others
+
     def as_long_as(self, other: SetReplicaPolicy) -> SetReplicaPolicy:
         """Return the same that waits as long before it scales down as another one."""
         return self._with(self.hpa._replace(down_stabilization_s=other.hpa.down_stabilization_s))
 
     def _with(self, hpa: HpaPolicy) -> SetReplicaPolicy:
-        policy = hpa if isinstance(self.policy, HpaPolicy) else self.policy._replace(hpa=hpa)
-        return replace(self, policy=policy)
+        return replace(self, policy=self._policy(hpa))
+
+    def _policy(self, hpa: HpaPolicy) -> HpaPolicy | ForecastPolicy | KedaPolicy:
+        return hpa if isinstance(self.policy, HpaPolicy) else self.policy._replace(hpa=hpa)
 
     def describe(self) -> str:
         """Describe it in words."""

@@ -16,6 +16,8 @@ The ways of one workload are judged without those of another, so that `Workers` 
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -31,7 +33,14 @@ from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.autoscaling import other_windows
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
-from trimtab.plan.options.workload_options import JudgedWorkload, OptionFilter, WorkloadOptions, fixed_cost, options_of
+from trimtab.plan.options.workload_options import (
+    Judge,
+    JudgedWorkload,
+    OptionFilter,
+    WorkloadOptions,
+    fixed_cost,
+    options_of,
+)
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.solve import ChosenPlan, WantedWays
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -77,14 +86,22 @@ class NeededReplays:
             if judged is None or not chosen.room_usd:
                 continue
             known, waiting = len(self._known(judged)) + 1, self._waiting(judged)
-            near = np.flatnonzero(chosen.reduced_usd[number][known:] <= chosen.room_usd)
+            least_usd = chosen.reduced_usd[number][known:]
+            near = np.flatnonzero(least_usd <= chosen.room_usd)
             if judged.sieve is not None and len(near):
                 sieve = judged.sieve.copy()
                 for place in near.tolist():
-                    sieve.replay(waiting[place], with_headroom=self.with_headroom)
+                    self._replay_queue(sieve, waiting[place], chosen.room_usd - float(least_usd[place]))
                 found[number] = sieve.judged()
         changed = any(before is not after for before, after in zip(rows, found, strict=True))
         return tuple(found) if changed else None
+
+    def _replay_queue(self, sieve: Judge, way: Candidate | None, room_usd: float) -> None:
+        """Replay a way and those behind it that cost about so much more at most."""
+        while way is not None and room_usd >= 0:
+            following = sieve.replay(way, with_headroom=self.with_headroom).following
+            room_usd -= 0.0 if following is None else self._dearer_usd(following, way)
+            way = following
 
     def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
         """Return the options as this choice is made among them: what is known, and what waits."""
@@ -107,17 +124,30 @@ class NeededReplays:
             raise ValueError(f"{judged.evaluator.case.workload.name}: its ways cannot be replayed one by one")
         sieve, waiting = judged.sieve.copy(), self._waiting(judged)
         known = len(self._known(judged)) + 1  # staying as it is comes first
-        least_usd, best_usd = reduced_usd[known:], float(reduced_usd[:known].min())
-        for place in [first, *(at for at in np.argsort(least_usd, kind="stable").tolist() if at != first)]:
-            if place != first and least_usd[place] >= best_usd:
+        least_usd, best_usd = reduced_usd[known:].tolist(), float(reduced_usd[:known].min())
+        # the one that was chosen, whatever it costs; then the cheapest
+        asked = [(-math.inf, first)] + [(usd, at) for at, usd in enumerate(least_usd) if at != first]
+        heapq.heapify(asked)
+        ways = [*waiting]
+        while asked:
+            wanted_usd, place = heapq.heappop(asked)
+            if wanted_usd >= best_usd:
                 break
-            way = waiting[place]
-            kept = sieve.replay(way, with_headroom=self.with_headroom)
+            kept, following = sieve.replay(ways[place], with_headroom=self.with_headroom)
             if kept is not None:
-                # about what it costs at the same prices: only how much is replayed before the next solution rests on it
-                more_usd = list_usd(kept, self.market) - list_usd(way, self.market)
-                best_usd = min(best_usd, float(least_usd[place]) + more_usd)
+                best_usd = min(best_usd, least_usd[place] + self._dearer_usd(kept, ways[place]))
+            if following is not None:
+                least_usd.append(least_usd[place] + self._dearer_usd(following, ways[place]))
+                heapq.heappush(asked, (least_usd[-1], len(ways)))
+                ways.append(following)
         return sieve.judged()
+
+    def _dearer_usd(self, way: Candidate, other: Candidate) -> float:
+        """Return about how much more one way costs than another at the prices of the bound.
+
+        Only how much is replayed before the next solution rests on it.
+        """
+        return list_usd(way, self.market) - list_usd(other, self.market)
 
 
 WINDOW_GAIN_FRAC = 0.02

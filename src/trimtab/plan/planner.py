@@ -56,7 +56,7 @@ from trimtab.plan.needed_replays import (
     with_replays_forgotten,
 )
 from trimtab.plan.options.composition import Candidate, Veto, dominated_sites
-from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of, unkept
+from trimtab.plan.options.workload_options import BEHIND, DOMINATED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
@@ -735,6 +735,7 @@ def _losses_usd_mo(draft: DraftAction, losses: Mapping[int, tuple[int, int]], ho
 def _pruned(options: list[WorkloadOptions | None], chosen: ChosenPlan) -> dict[str, int]:
     pruned = dict(chosen.pruned)
     for judged in options:
-        for reason, number in (judged.dropped if judged else {}).items():
-            pruned[reason] = pruned.get(reason, 0) + number
+        if judged is not None:
+            for reason, number in (*judged.dropped.items(), (BEHIND, judged.behind)):
+                pruned[reason] = pruned.get(reason, 0) + number
     return {reason: number for reason, number in sorted(pruned.items(), key=lambda item: -item[1]) if number}

@@ -1,5 +1,10 @@
 """Every way to run each workload that fits and keeps its targets, and why the others were dropped.
 
+Ways that differ in the load at which they keep replicas alone form a *queue*, the hottest first: each of them holds, at the
+lower bound of its use, no fewer replicas at any time than the one before it (`replay.outcomes.least_held`). Only the first of a
+queue is bounded, and waits for its replay. What its bound shows holds for all behind it: where that is in no better plan, none
+of them is, and none is looked at. Once it was replayed, the next one waits.
+
 `Coupling` says which pools make one workload's use another's concern (those with a commitment, a quota, or all where spot is
 limited), so that pruning one workload's ways drops none that another could need. `unkept` names declared targets that a
 workload misses today and that nothing on offer keeps.
@@ -10,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,9 +44,19 @@ VETOED = "no safer than a way that missed a target on unseen history"
 DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
 AT_LEAST = "not replayed: another costs no more than a lower bound of it"
+BEHIND = "not replayed: uses no less, at a lower bound, than one that was not chosen"
 _WHERE = ("offering", "relocation", "overflow", "sharing", "gpu_count", "replica_gpus", "precision")
 """What a deployment changes of where replicas run, and on what; all else stays as history had it."""
 _Where = TypeVar("_Where", Pool, SharedPool)
+
+
+class WayReplayed(NamedTuple):
+    """The result of the replay of a way that waited."""
+
+    candidate: Candidate | None
+    """The candidate that it makes; None where it makes none."""
+    following: Candidate | None = None
+    """The way that waits in its place."""
 
 
 class Judge(Protocol):
@@ -51,8 +66,8 @@ class Judge(Protocol):
         """Return a judge that goes on from here, and leaves this one as it is."""
         ...
 
-    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
-        """Replay a way that waits, and return the candidate that it makes; None where it makes none."""
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> WayReplayed:
+        """Replay a way that waits."""
         ...
 
     def judged(self) -> WorkloadOptions:
@@ -74,6 +89,8 @@ class WorkloadOptions:
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
     waiting: tuple[Candidate, ...] = ()
     """Ways not replayed yet, with a lower bound of what each could use; none of them is known to keep the targets."""
+    behind: int = 0
+    """Ways that stand behind those that wait."""
     refused: tuple[Candidate, ...] = ()
     """Ways that waited and miss a margin, likewise: a planner without headroom might take them, replayed where all goes as
     predicted."""
@@ -92,8 +109,8 @@ class WorkloadOptions:
             return self
         if self.waiting and not self.candidates and any(_missed_declared(self.evaluator.case)):
             sieve = self.sieve.copy()
-            for way in self.waiting:
-                sieve.replay(way)
+            while sieve.waiting:
+                sieve.replay(sieve.waiting[0])
             return sieve.judged().explained()
         ask = self.sieve.ask
         judged = JudgedWays(
@@ -145,8 +162,9 @@ def options_of(
         if place.sharing is not None and place.sharing.shared.site in unneeded:
             sieve.drop(DOMINATED)
         else:
-            for way in at_place(place, ask):
-                _judge(sieve, way)
+            ways = at_place(place, ask)
+            for queue in _queues(ways) if as_needed else ((way,) for way in ways):
+                _judge(sieve, queue)
     found = sieve.judged()
     if not as_needed:  # no more is replayed
         ask.evaluator.forget_replays()
@@ -164,6 +182,7 @@ class JudgedWorkload:
     without_headroom: Sequence[Candidate]
     standing: frozenset[Deployment]
     waiting: Sequence[Candidate]
+    behind: Mapping[Candidate, Sequence[Deployment]]
     replayed: Replayed
 
     @classmethod
@@ -180,6 +199,7 @@ class JudgedWorkload:
             without_headroom=sieve.without_headroom,
             standing=frozenset(sieve.standing),
             waiting=sieve.waiting,
+            behind=sieve.behind,
             replayed=options.evaluator.replayed(),
         )
 
@@ -197,20 +217,47 @@ class JudgedWorkload:
             standing={*self.standing},
             as_needed=True,
             waiting=[*self.waiting],
+            behind={**self.behind},
         ).judged()
 
 
-def _judge(sieve: OptionFilter, way: Deployment) -> None:
-    """Take a way on demand, and the other ways to buy its nodes where it keeps its targets."""
+def _queues(ways: Iterator[Deployment]) -> Iterator[Sequence[Deployment]]:
+    """Yield ways one after the other, and such that differ in the load of replicas alone together, the hottest first."""
+    queue: list[Deployment] = []
+    for way in ways:
+        if queue and not _differ_in_load(queue[-1], way):
+            yield sorted(queue, key=_load_frac, reverse=True)
+            queue = []
+        queue.append(way)
+    if queue:
+        yield sorted(queue, key=_load_frac, reverse=True)
+
+
+def _differ_in_load(one: Deployment, other: Deployment) -> bool:
+    """Return whether two ways are the same but for the load at which they keep replicas."""
+    rule, another = one.scaling, other.scaling
+    if not isinstance(rule, SetReplicaPolicy) or not isinstance(another, SetReplicaPolicy):
+        return False
+    return rule.differs_in_load(another) and one.owed_to == other.owed_to and one.alike_but_scaling(other)
+
+
+def _load_frac(way: Deployment) -> float:
+    return way.scaling.hpa.target_frac if isinstance(way.scaling, SetReplicaPolicy) else 0.0
+
+
+def _judge(sieve: OptionFilter, queue: Sequence[Deployment]) -> None:
+    """Take ways on demand, in the order of a queue, and the other ways to buy the nodes of those that keep their targets."""
     ask = sieve.ask
-    buys = tuple(bought(way, ask))
-    if not buys and sieve.holds_no_fewer(way):
-        sieve.drop(NO_FEWER)
-    elif sieve.keeps(way, may_wait=not buys) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
-        for other in buys:
-            sieve.keeps(other)
-    else:
-        sieve.drop(MISSES_ON_DEMAND, len(buys))
+    for place, way in enumerate(queue):
+        buys = tuple(bought(way, ask))
+        if not buys and way.changes:
+            sieve.line_up(queue[place:])
+            return
+        if sieve.keeps(way) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
+            for other in buys:
+                sieve.keeps(other)
+        else:
+            sieve.drop(MISSES_ON_DEMAND, len(buys))
 
 
 def _most_replicas(ask: LeverRequest) -> int:
@@ -239,6 +286,8 @@ class OptionFilter:
     as_needed: bool = False
     waiting: list[Candidate] = field(default_factory=list)
     """Ways at a lower bound of their use, to be replayed where the joint choice asks for them."""
+    behind: dict[Candidate, Sequence[Deployment]] = field(default_factory=dict)
+    """Those that stand behind each of them in its queue."""
     refused: list[Candidate] = field(default_factory=list)
     """Those of them that miss a target's margin; whether they miss the target itself is not known."""
     compared: frozenset[Candidate] = frozenset()
@@ -254,11 +303,12 @@ class OptionFilter:
             missed=self.missed.copy(),
             standing={*self.standing},
             waiting=[*self.waiting],
+            behind={**self.behind},
             refused=[*self.refused],
         )
 
-    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
-        """Replay a way that waits, and return the candidate that it makes; None where it makes none.
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> WayReplayed:
+        """Replay a way that waits; the next of its queue waits from then on.
 
         `with_headroom`: only one that keeps the margin of every target; what misses a margin waits on, in case it is asked for
         without.
@@ -276,7 +326,31 @@ class OptionFilter:
             else:
                 self.keeps(way.deployment)
         added = [candidate for candidates, count in zip(found, before, strict=True) for candidate in candidates[count:]]
-        return added[0] if added else None
+        following = self.line_up(self.behind.pop(way, ()))
+        return WayReplayed(candidate=added[0] if added else None, following=following)
+
+    def line_up(self, queue: Sequence[Deployment]) -> Candidate | None:
+        """Take ways each of which holds no fewer replicas than the one before, as far as bounds tell, up to one that waits.
+
+        Return that one; the others stand behind it.
+        """
+        # they differ in how replicas are scaled alone
+        if queue and self._is_refused(queue[0], self.ask.evaluator.hopeless_anyhow(queue[0]), len(queue)):
+            return None
+        for place, way in enumerate(queue):
+            if self.holds_no_fewer(way):
+                self.drop(NO_FEWER)
+                continue
+            if self._is_hopeless(way):
+                continue
+            waiting = self._at_least(way)
+            if waiting is not None:
+                self.waiting.append(waiting)
+                if place + 1 < len(queue):
+                    self.behind[waiting] = queue[place + 1 :]
+                return waiting
+            self._keeps(way)
+        return None
 
     def tries(self, way: Deployment, is_worth: Callable[[Candidate], bool]) -> None:
         """Replay a way, and take the candidate that it makes if that keeps every target's margin and is worth it."""
@@ -297,21 +371,24 @@ class OptionFilter:
         # all that waits now was there when those before were compared with it
         rivals = _Rivals([candidate for candidate in candidates if candidate not in self.compared], market, coupling)
         self.compared |= {*candidates}
-        beaten = [rivals.beat(way) for way in self.waiting]
-        self.waiting = [way for way, is_beaten in zip(self.waiting, beaten, strict=True) if not is_beaten]
-        if any(beaten):
-            self.drop(AT_LEAST, sum(beaten))
+        beaten = [way for way in self.waiting if rivals.beat(way)]
+        for way in beaten:
+            # and so are those behind it, which ask for the same work
+            self.waiting.remove(way)
+            self.drop(AT_LEAST, 1 + len(self.behind.pop(way, ())))
         self.refused = [way for way in self.refused if not rivals.beat(way)]
         loose = [*candidates, *self.without_headroom]
+        behind = sum(len(queue) for queue in self.behind.values())
         self.ask.evaluator.forget_histories()
         return WorkloadOptions(
             evaluator=self.ask.evaluator,
             candidates=candidates,
-            considered=self.considered + len(self.waiting),
+            considered=self.considered + len(self.waiting) + behind,
             dropped=self.dropped + dominated,
             missed=self.missed,
             without_headroom=undominated(loose, market, coupling)[0] if self.without_headroom else candidates,
             waiting=tuple(self.waiting),
+            behind=behind,
             refused=tuple(self.refused),
             sieve=self,
         )
@@ -328,26 +405,27 @@ class OptionFilter:
             and way.without("scaling") in self.standing
         )
 
-    def keeps(self, way: Deployment, *, may_wait: bool = False) -> bool:
-        """Return whether a way is known to keep the targets, and take the candidate that it makes.
+    def keeps(self, way: Deployment) -> bool:
+        """Return whether a way keeps the targets, in replay, and take the candidate that it makes."""
+        return not self._is_hopeless(way) and self._keeps(way)
 
-        It waits for its replay where it may and a lower bound of what it could use is known.
-        """
-        evaluator = self.ask.evaluator
-        reason = evaluator.hopeless(way)
+    def _is_hopeless(self, way: Deployment) -> bool:
+        return self._is_refused(way, self.ask.evaluator.hopeless(way))
+
+    def _is_refused(self, way: Deployment, reason: str | None, count: int = 1) -> bool:
+        """Return whether a way, with others that differ in scaling alone, is refused without a replay, and count why."""
+        if reason is not None and way.relocation is not None:
+            self.missed[dict(way.owed_to)["relocation"]] += count
+        if reason is None and self.veto is not None and self.veto.keeps:  # whatever it attains
+            reason = VETOED
+            for lever in way.levers:
+                self.missed[lever] += count
         if reason is not None:
-            self.drop(reason)
-            if way.relocation is not None:
-                self.missed.update({dict(way.owed_to)["relocation"]})
-            return False
-        if may_wait and self.as_needed and self._is_unsure(way):
-            if self.veto is not None and self.veto.keeps:  # whatever it attains
-                self.drop(VETOED)
-                self.missed.update(way.levers)
-                return False
-            if self._waits(way):
-                return False
-        keeps = evaluator.keeps_targets(way)
+            self.drop(reason, count)
+        return reason is not None
+
+    def _keeps(self, way: Deployment) -> bool:
+        keeps = self.ask.evaluator.keeps_targets(way)
         if not keeps:
             self._misses(way)
         return self._takes(way, keeps=keeps)
@@ -383,18 +461,19 @@ class OptionFilter:
         is_service = self.ask.workload.kind is WorkloadKind.SERVING
         return is_service and way == way.only(*_WHERE) and self.ask.once(_most_replicas) > self.ask.once(_floor)
 
-    def _waits(self, way: Deployment) -> bool:
-        """Take a way at a lower bound of its use; return whether that is known well enough."""
+    def _at_least(self, way: Deployment) -> Candidate | None:
+        """Return a way at a lower bound of its use; None where it need not wait, or where that is not known well enough."""
         evaluator = self.ask.evaluator
+        if not self.as_needed or not self._is_unsure(way):
+            return None
         if isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none:
-            return False  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
+            return (
+                None  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
+            )
         least = evaluator.least(way)
         candidate = None if least is None else candidate_of(evaluator, way, least, self.ask.market)
-        if candidate is None or least is None:
-            return False
         # what it uses is all that the choice asks of it
-        self.waiting.append(replace(candidate, outcome=replace(least, gpus=None, replicas=None)))
-        return True
+        return candidate and replace(candidate, outcome=replace(candidate.outcome, gpus=None, replicas=None))
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count what is refused."""

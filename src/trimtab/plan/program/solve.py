@@ -25,7 +25,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import FloatArray
-from trimtab.plan.problem import Problem
+from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.one_time_costs import choice_without, one_time_micro_usd
 from trimtab.plan.program.couplings.parts import Limit
@@ -137,6 +137,12 @@ class _Search:
         """Return by how much more than its workload's best an option may cost and still be in a plan that is better."""
         return np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
 
+    @property
+    def waits(self) -> bool:
+        """Return whether the best known choice holds an option of which only a lower bound is known."""
+        options = self.table.problem.options
+        return any(option != KEEP and options[row][option].is_least for row, option in enumerate(self.choice))
+
     def candidates(self) -> list[list[int]]:
         """Return, per workload, the options (or KEEP) that a better plan may hold."""
         kept: list[list[int]] = [[] for _ in self.choice]
@@ -247,7 +253,8 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
-    if master is not None and search.gap_frac > planning.mip_gap_frac:
+    # where a way waits in the best plan, that is no plan yet: a search among whole numbers would only refine what to replay
+    if master is not None and search.gap_frac > planning.mip_gap_frac and not search.waits:
         _mixed(search, master, planning)
         _hour_by_hour(search, planning)
     _drop_one_time_costs(search)

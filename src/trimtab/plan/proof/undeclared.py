@@ -33,7 +33,7 @@ from trimtab.plan.effort import with_effort
 from trimtab.plan.model import Action, Plan
 from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.composition import Candidate, candidate_of
-from trimtab.plan.options.workload_options import WorkloadOptions, list_cost
+from trimtab.plan.options.workload_options import WayReplayed, WorkloadOptions, list_cost
 from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
@@ -415,14 +415,14 @@ class _Admitted:
         """Return the same ways, to go on from."""
         return replace(self, kept=[*self.kept], waiting=[*self.waiting])
 
-    def replay(self, way: Candidate, *, with_headroom: bool = True) -> Candidate | None:
-        """Make the search of which a way waits; return the cheapest that it finds, which keeps the targets and costs less."""
+    def replay(self, way: Candidate, *, with_headroom: bool = True) -> WayReplayed:
+        """Make the search of which a way waits; its candidate is the cheapest found that keeps the targets and costs less."""
         search = next((search for candidate, search in self.waiting if candidate is way), None)
         if search is None:  # made already, for another of its ways
-            return None
+            return WayReplayed(candidate=None)
         self.waiting = [(candidate, other) for candidate, other in self.waiting if other is not search]
         found = self._made(search)
-        return min(found, key=lambda candidate: list_cost(candidate, self.ask.market), default=None)
+        return WayReplayed(min(found, key=lambda candidate: list_cost(candidate, self.ask.market), default=None))
 
     def judged(self) -> WorkloadOptions:
         """Return the options as they are known by now."""

@@ -64,7 +64,6 @@ from trimtab.replay.outcomes.split_outcome import (
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, cluster_of
 from trimtab.units import S_PER_HR, usd
 
-_BUT_SCALING = tuple(field.name for field in fields(Deployment) if field.name not in {"scaling", "owed_to"})
 _STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
 """Kinds that hold their GPUs for long."""
 MISSES = "misses a target in replay"
@@ -188,12 +187,20 @@ class _Placed:
     """A deployment at its place, and what all that differ from it in their scaling alone have in common."""
 
     deployment: Deployment
-    place: Placement
+    there: Placement
+    """The place, perhaps under another scaling: most ways are refused before one asks for their own."""
     is_service: bool
     too_slow: str | None = None
     is_speed_judged: bool = False
     _seen: Placement | None = None
     """The place as a replay sees it, perhaps under another scaling; None until one asks: most ways are refused before."""
+
+    @property
+    def place(self) -> Placement:
+        """Return the place under its own scaling; prefill and decode apart bring theirs."""
+        if self.there.scaling is not self.deployment.scaling and self.there.split is None:
+            self.there = replace(self.there, scaling=self.deployment.scaling)
+        return self.there
 
     def seen(self) -> Placement:
         """Return the place as a replay sees it; of a service without quotas, which bound its rule and not its replay."""
@@ -205,12 +212,11 @@ class _Placed:
 
     def scaled_as(self, deployment: Deployment) -> _Placed | None:
         """Return another deployment at the same place; None where it differs in more than its scaling."""
-        before = self.deployment
-        if any(getattr(before, name) is not getattr(deployment, name) for name in _BUT_SCALING):
+        if not self.deployment.alike_but_scaling(deployment):
             return None
         return _Placed(
             deployment,
-            replace(self.place, scaling=deployment.scaling),
+            self.there,
             self.is_service,
             self.too_slow,
             self.is_speed_judged,
@@ -332,8 +338,15 @@ class Evaluator:
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
+        there = self.hopeless_anyhow(deployment)
+        if there is not None or self.case.workload.kind is not WorkloadKind.SERVING:
+            return there
+        return _overloads_slow_replicas(self.case, self.place(deployment))
+
+    def hopeless_anyhow(self, deployment: Deployment) -> str | None:
+        """Say why nothing can keep the targets there, however replicas are scaled; None where that is not known."""
         workload, placed = self.case.workload, self._at(deployment)
-        place = placed.place
+        place = placed.there
         if place.split is not None:
             return too_slow_apart(self.case, place)
         # all that it depends on: the same for the many ways of holding replicas at one place
@@ -347,7 +360,7 @@ class Evaluator:
             if not placed.is_speed_judged:
                 placed.too_slow = None if place.batching is not None else _too_slow_at_any_load(self.case, place)
                 placed.is_speed_judged = True
-            return placed.too_slow or _overloads_slow_replicas(self.case, place)
+            return placed.too_slow
         required = [target.required_frac for target in self.case.targets if target.metric is TargetMetric.THROUGHPUT]
         return "slower than the target allows" if required and place.speed.low < max(required) else None
 
