@@ -6,6 +6,7 @@ All fleets are in a region without other GPUs, which leaves few places.
 from collections import Counter
 from dataclasses import fields, replace
 from datetime import date
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.fleet.targets import other_limit, with_other_limits
 from trimtab.levers import replica_count
 from trimtab.plan.options import workload_options
 from trimtab.plan.options.workload_options import options_of
@@ -261,6 +263,37 @@ def test_the_same_world_once_more_replays_nothing():
         assert parts(plan_of(judged, silent).plan) == parts(base.plan)
 
     assert sum(again.replays.values()) == 0
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(SERVICES, SERVICES, st.sampled_from([4.0, 8.0, 16.0]))
+def test_under_another_target_only_its_workload_is_judged_again_and_the_plan_is_as_good(one, other, limit_s):
+    fleet, market = fleet_of(one, other), market_of()
+    base = plan_of(judge(fleet, market, SETTINGS, seed=7, progress=silent), silent)
+    fleet = with_other_limits(fleet, [other_limit(f"a/s1={limit_s:g}")])
+
+    beside = judge(fleet, market, SETTINGS, seed=7, progress=silent, earlier=EarlierWork(replayed=base.prospects))
+    alone = plan_of(judge(fleet, market, SETTINGS, seed=7, progress=silent), silent)
+    found = plan_of(beside, silent)
+
+    assert beside.options[0] is base.prospects.options[0]
+    assert beside.options[1].evaluator.case.targets == fleet.workload("a/s1").targets
+    gap = SETTINGS.planning.mip_gap_frac
+    assert found.plan.after_micro_usd == pytest.approx(alone.plan.after_micro_usd, rel=gap, abs=1)
+    assert found.plan.bound_micro_usd <= min(found.plan.after_micro_usd, alone.plan.after_micro_usd)
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(SERVICES)
+def test_a_way_of_a_queue_uses_at_least_what_the_one_before_it_does(service):
+    (judged,) = prospects_of(fleet_of(service)).options
+    evaluator, sieve = judged.evaluator, judged.sieve
+
+    assert judged.behind == sum(len(queue) for queue in sieve.behind.values())
+    for first, queue in sieve.behind.items():
+        bounds = [evaluator.least(way) for way in (first.deployment, *queue)]
+        for one, other in pairwise(bounds):
+            assert np.all(one.on_demand <= other.on_demand)
 
 
 @settings(max_examples=3, deadline=None, phases=[Phase.generate])

@@ -16,6 +16,7 @@ from trimtab.deployment.effects import Relocate
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
+from trimtab.fleet.reach import with_other_regions
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import CommitmentOffer
 from trimtab.levers import relocation, right_size, sharing, spot
@@ -23,6 +24,7 @@ from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import lever_named
 from trimtab.plan.options.composition import Candidate, places
 from trimtab.plan.options.workload_options import Coupling, options_of, undominated
+from trimtab.plan.planner import EarlierWork, judge, plan_of as plan_again
 from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
@@ -78,6 +80,18 @@ def test_a_cheaper_region_wins_where_data_and_traffic_are_small():
     assert [change.effect.pool for change in action.changes] == [Pool("aws", "g5.12xlarge", "us-east-1")]
     assert action.risk is Risk.MEDIUM
     assert action.effort_weeks == lever_named(relocation.NAME).effort.weeks
+
+
+def test_beside_a_plan_without_it_a_region_that_a_scenario_allows_is_offered():
+    at_home = plan_of(training(**NEAR_FREE))
+    fleet = with_other_regions(training(**NEAR_FREE), ["us-east-1"])
+    earlier = EarlierWork(replayed=at_home.prospects)
+
+    prospects = judge(fleet, market(), SETTINGS, seed=7, progress=lambda _stage, _share: None, earlier=earlier)
+    found = plan_again(prospects, lambda _stage, _share: None)
+
+    assert found.plan.after_micro_usd == moved().plan.after_micro_usd
+    assert move_in(found.plan) is not None
 
 
 def test_nothing_moves_that_nobody_allowed():

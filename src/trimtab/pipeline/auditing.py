@@ -347,8 +347,10 @@ def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
 
 
 def _market_of(opened: Opened, scenario: Scenario) -> Market:
-    limits = scenario.settings(opened.settings).limits
-    return replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=limits)
+    market, limits = opened.market, scenario.settings(opened.settings).limits
+    if limits == market.limits and not scenario.prices:
+        return market  # with what it knows of its prices
+    return replace(market, catalog=changed(market.catalog, scenario.prices), limits=limits)
 
 
 def _planned(

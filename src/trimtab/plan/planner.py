@@ -120,6 +120,31 @@ class Prospects:
         together = replace(self, vetoes={**self.vetoes, **vetoes})
         return together._judged_anew({workload.name for workload in self.fleet.workloads if workload.name in vetoes})
 
+    def is_in(self, fleet: Fleet, market: Market, settings: Settings) -> bool:
+        """Return whether these are prospects of a fleet, its targets aside, in this market under these settings."""
+        declared = (known.spec == now.spec for known, now in zip(self.fleet.workloads, fleet.workloads, strict=True))
+        return market is self.market and settings == self.settings and all(declared)
+
+    def with_other_targets(self, fleet: Fleet, cases: Mapping[str, Case | str]) -> Prospects:
+        """Return the prospects of the same fleet with other targets of the workloads whose cases are given.
+
+        All others keep their options, with what is known of them; what the proof refused is offered once more.
+        """
+
+        def started_over(name: str, judged: WorkloadOptions | None) -> WorkloadOptions | None:
+            case = cases.get(name)
+            return judged and (replace(judged, evaluator=Evaluator(case=case)) if isinstance(case, Case) else judged)
+
+        names = [workload.name for workload in fleet.workloads]
+        known = replace(
+            self,
+            fleet=fleet,
+            cases={**self.cases, **cases},
+            options=tuple(started_over(name, judged) for name, judged in zip(names, self.options, strict=True)),
+            vetoes={},
+        )
+        return known._judged_anew({*cases, *self.vetoes})
+
     def stand_under(self, limit: Limit) -> frozenset[str]:
         """Return the workloads that a quota held back in some replay."""
         if not isinstance(limit, PoolQuota):
@@ -140,11 +165,14 @@ class Prospects:
         }
         return replace(self, settings=settings, market=market)._judged_anew(self.stand_under(quota) - free)
 
-    def evaluators_under(self, settings: Settings) -> dict[str, Evaluator]:
-        """Return, by workload, evaluators under settings that differ in limits alone, which replay nothing twice."""
+    def evaluators_under(self, settings: Settings, fleet: Fleet) -> dict[str, Evaluator]:
+        """Return, by workload, evaluators under settings that differ in limits alone, which replay nothing twice.
+
+        Of the same fleet, whose workloads may be declared to go elsewhere too.
+        """
         return {
-            workload.name: judged.evaluator.anew(settings)
-            for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
+            workload.name: judged.evaluator.anew(settings, workload.spec)
+            for workload, judged in zip(fleet.workloads, self.options, strict=True)
             if judged is not None
         }
 
@@ -197,7 +225,8 @@ class EarlierWork:
     learnt: Mapping[str, Case | str] | None = None
     """The cases that were learnt on it already, whose laws are kept."""
     replayed: Prospects | None = None
-    """The same fleet's prospects at other prices or under other limits: only workloads with other targets are replayed."""
+    """The same fleet's prospects at other prices or under other limits: only workloads with other targets are replayed. In the
+    same market under the same settings the others are not judged again either."""
 
 
 def judge(
@@ -221,16 +250,16 @@ def judge(
     """
     earlier = earlier or EarlierWork()
     laws, replayed = earlier.laws, earlier.replayed
+    if replayed is not None and replayed.is_in(fleet, market, settings):
+        others = _others_anew(fleet, settings, seed, replayed, laws, market, store)
+        return replace(replayed.with_other_targets(fleet, others), explains=explains)
     if replayed is None:
         cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store, learnt_before=earlier.learnt)
         evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
     else:
-        evaluators = replayed.evaluators_under(settings)
+        evaluators = replayed.evaluators_under(settings, fleet)
         cases = {name: evaluators[name].case if name in evaluators else case for name, case in replayed.cases.items()}
-        former = {workload.name: workload for workload in replayed.fleet.workloads}
-        anew = {workload.name for workload in fleet.workloads if workload.targets != former[workload.name].targets}
-        known = laws or fleet
-        others = cases_of(_only(fleet, anew), settings, seed, market=market, laws=_only(known, anew), store=store)
+        others = _others_anew(fleet, settings, seed, replayed, laws, market, store)
         cases |= others
         evaluators |= {name: Evaluator(case=case) for name, case in others.items() if isinstance(case, Case)}
     asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
@@ -248,6 +277,21 @@ def judge(
         unneeded=unneeded,
         explains=explains,
     )
+
+
+def _others_anew(
+    fleet: Fleet,
+    settings: Settings,
+    seed: int,
+    replayed: Prospects,
+    laws: Fleet | None,
+    market: Market,
+    store: OutcomeStore | None,
+) -> dict[str, Case | str]:
+    """Return the cases of the workloads that have other targets than in the prospects."""
+    former = {workload.name: workload for workload in replayed.fleet.workloads}
+    anew = {workload.name for workload in fleet.workloads if workload.targets != former[workload.name].targets}
+    return cases_of(_only(fleet, anew), settings, seed, market=market, laws=_only(laws or fleet, anew), store=store)
 
 
 def _only(fleet: Fleet, names: Container[str]) -> Fleet:

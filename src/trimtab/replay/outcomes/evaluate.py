@@ -61,7 +61,7 @@ from trimtab.replay.outcomes.split_outcome import (
     split_under_stress,
     too_slow_apart,
 )
-from trimtab.tables.workloads import TargetMetric, WorkloadKind, cluster_of
+from trimtab.tables.workloads import TargetMetric, WorkloadKind, WorkloadSpec, cluster_of
 from trimtab.units import S_PER_HR, usd
 
 _STAY = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
@@ -291,13 +291,15 @@ class Evaluator:
             _least=self._least,
         )
 
-    def anew(self, settings: Settings) -> Evaluator:
-        """Return an evaluator that knows nothing yet, under settings that differ in limits alone: where it would replay, it
-        takes what was replayed here.
+    def anew(self, settings: Settings, spec: WorkloadSpec) -> Evaluator:
+        """Return an evaluator that knows nothing yet, under settings that differ in limits alone, of the workload as another
+        `spec` lets it move: where it would replay, it takes what was replayed here.
 
         So it answers as one that never saw this one, to the bit, in less time.
         """
-        return Evaluator(case=replace(self.case, settings=settings), _before=self, _least=self._least)
+        workload = self.case.workload if spec == self.case.workload.spec else replace(self.case.workload, spec=spec)
+        case = replace(self.case, settings=settings, workload=workload)
+        return Evaluator(case=case, _before=self, _least=self._least)
 
     def felt(self, deployment: Deployment, stress: Stress) -> Stress:
         """Return what of a stress a replay under a deployment reads; where that is nothing, the outcome is the same."""
