@@ -171,6 +171,21 @@ def test_a_move_gains_what_the_exact_bill_and_the_broken_limits_lose(by, data):
 
 
 @pytest.mark.parametrize("by", COUPLINGS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_move_that_is_not_worth_trying_gains_nothing(by, data):
+    problem = data.draw(coupled(by))
+    improver = Improver(OptionTable(problem), a_choice(data, problem))
+    for workload, options in enumerate(problem.options):
+        others = [option for option in (KEEP, *range(len(options))) if option != improver.choice[workload]]
+        gains = dict(zip(others, improver.gains(workload, others), strict=True))
+
+        left_out = gains.keys() - set(improver.worth_trying(workload, others))
+
+        assert all(gains[option] <= 1e-6 for option in left_out)
+
+
+@pytest.mark.parametrize("by", COUPLINGS)
 @settings(max_examples=25)
 @given(data=st.data())
 def test_the_plan_is_the_cheapest_choice_within_the_limits_and_its_bound_is_below(by, data):

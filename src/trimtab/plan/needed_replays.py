@@ -112,6 +112,16 @@ class NeededReplays:
             for judged in rows
         )
 
+    def known(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
+        """Return the options that this choice is made among without those that wait."""
+        return tuple(
+            None if judged is None else replace(judged, candidates=self._known(judged), waiting=()) for judged in rows
+        )
+
+    def some_wait(self, rows: Rows) -> bool:
+        """Return whether any way waits that this choice is made among."""
+        return any(judged is not None and self._waiting(judged) for judged in rows)
+
     def _known(self, judged: WorkloadOptions) -> tuple[Candidate, ...]:
         return judged.candidates if self.with_headroom else judged.without_headroom
 

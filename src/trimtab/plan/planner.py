@@ -475,8 +475,13 @@ def _without_headroom(
         problem = prospects.problem(bold.rows(rows))
         more = _asked_at_first(problem, rows, bold)
         if more is None:
-            free = solve_problem(problem, prospects.settings.planning)
+            planning, some_wait = prospects.settings.planning, bold.some_wait(rows)
+            free = solve_problem(problem, planning, is_last=not some_wait)
             more = _asked_at_last(prospects.settings, rows, free, bold)
+            if more is None and some_wait:
+                # only what it costs is asked: among what is known, which is far less
+                known = prospects.problem(bold.known(rows))
+                free = solve_problem(known, planning, start=free.choice)
             if more is None:
                 return prospects, free, None
         if not _among_the_same(rows, more):

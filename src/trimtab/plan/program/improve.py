@@ -2,6 +2,10 @@
 
 Only the pools that a move touches are priced again, and all of a workload's moves at once. The committed counts stand during
 a sweep and are renewed after it. Limits come first: a move that breaks a quota or the spot share less always wins.
+
+What nodes cost beyond a number of committed ones is convex in their use. So a move saves at most what it saves at the prices of
+the present use: the rate where more nodes are in use than committed, else nothing. Most moves of a sweep gain nothing even so,
+and are not tried.
 """
 
 from __future__ import annotations
@@ -56,6 +60,9 @@ class Improver:
         """Nodes and spend compete for the same hours: what is best to buy is found for both together."""
         self.bought = bought
         """What is bought for the present use, as far as it is kept up to date: after each sweep."""
+        self._is_convex = not self._is_joint and not self.problem.quotas and self.problem.spot_max_frac is None
+        self._paid_hours: dict[Pool, IntArray] = {}
+        """1 in each hour in which another node of a pool is paid for, 0 where it is committed anyway."""
         self._hold_best()
 
     def sweep(self, candidates: Sequence[Sequence[int]]) -> float:
@@ -63,6 +70,7 @@ class Improver:
         gained = 0.0
         for workload, options in enumerate(candidates):
             tried = [option for option in options if option != self.choice[workload]]
+            tried = self.worth_trying(workload, tried)
             if tried:
                 gains = self.gains(workload, tried)
                 best = int(np.argmax(gains))
@@ -75,22 +83,39 @@ class Improver:
             self._hold_best()
         else:
             self.nodes.renew(self.use)
+            self._paid_hours.clear()
         return gained
+
+    def worth_trying(self, workload: int, options: Sequence[int]) -> list[int]:
+        """Return those of some options (or KEEP) of a workload that may gain: all where cost is not convex in use alone."""
+        if not self._is_convex or not options:
+            return list(options)
+        tried = (self.choice[workload], *options)
+        cost = self._beside_nodes_usd(workload, tried)
+        for at, pool, seconds in self._changes(workload, tried):
+            rate_usd = usd(self.problem.rates_micro_usd_hr[pool]) / S_PER_HR
+            cost[at] += rate_usd * int(self._paid_in(pool) @ seconds)
+        saved = cost[0] - cost[1:]
+        return [option for option, most in zip(options, saved, strict=True) if most > _LEAST_GAIN_USD]
+
+    def _paid_in(self, pool: Pool) -> IntArray:
+        if pool not in self._paid_hours:
+            beyond = self.nodes.uncovered(pool, self._use_of(pool))
+            self._paid_hours[pool] = (beyond > 0).astype(np.int64)
+        return self._paid_hours[pool]
 
     def _hold_best(self) -> None:
         """Hold the commitments that are best for the present use, to nodes and to spend."""
         self.bought = best_discounts(self.problem, self.use, self.bought)
         self.nodes.hold(self.bought)
         self._spend.hold(self.bought)
+        self._paid_hours.clear()
 
     def gains(self, workload: int, options: Sequence[int]) -> FloatArray:
         """Return what moving a workload to each of some options (or KEEP) saves, dollars, limits weighed in."""
         # the present option comes first: gains are differences to it
         tried = (self.choice[workload], *options)
-        paid_once = self._paid_once.added_micro_usd(workload, tried)
-        cost = np.array(
-            [usd(self._own(workload, option) + once) for option, once in zip(tried, paid_once, strict=True)]
-        )
+        cost = self._beside_nodes_usd(workload, tried)
         use = self._tried_use(workload, tried)
         # a shallow copy: covers put new arrays in place of these and never write into them
         left = dict(use.use)
@@ -102,12 +127,19 @@ class Improver:
             cost += _LIMIT_USD * limit.breach_hr(use)
         return np.asarray(cost[0] - cost[1:])
 
+    def _beside_nodes_usd(self, workload: int, tried: Sequence[int]) -> FloatArray:
+        """Return what some options of a workload, the present one first, cost besides nodes."""
+        paid_once = self._paid_once.added_micro_usd(workload, tried)
+        return np.array(
+            [usd(self._own(workload, option) + once) for option, once in zip(tried, paid_once, strict=True)]
+        )
+
     def _own(self, workload: int, option: int) -> int:
         """Return what a workload's choice costs by itself besides nodes, micro-dollars."""
         return 0 if option == KEEP else self.problem.options[workload][option].own_micro_usd
 
-    def _tried_use(self, workload: int, tried: Sequence[int]) -> TriedUse:
-        """Return the use of every pool that some options of a workload touch, with each of them in its place."""
+    def _changes(self, workload: int, tried: Sequence[int]) -> list[tuple[int, Pool, IntArray]]:
+        """Return what each of some options of a workload, the present one first, adds to the use of pools by others."""
         changes = [
             (at, pool, seconds)
             for at, option in enumerate(tried)
@@ -116,6 +148,11 @@ class Improver:
         ]
         for part in self._joint_use:
             changes += part.added(workload, tried)
+        return changes
+
+    def _tried_use(self, workload: int, tried: Sequence[int]) -> TriedUse:
+        """Return the use of every pool that some options of a workload touch, with each of them in its place."""
+        changes = self._changes(workload, tried)
         added = {
             pool: np.zeros((len(tried), self.problem.hours), dtype=np.int64)
             for pool in sorted({pool for _, pool, _ in changes})
@@ -143,6 +180,7 @@ class Improver:
             changes += part.move(workload, before, option)
         for pool, seconds in changes:
             self.use[pool] = self._use_of(pool) + seconds
+            self._paid_hours.pop(pool, None)
         self._paid_once.move(workload, before, option)
         self.choice[workload] = option
 

@@ -176,7 +176,7 @@ class _Search:
 
     def without(self, cost: str) -> tuple[int, ...] | None:
         """Return the choice with what needs a one-time cost moved to what does not; None where no such plan can be better."""
-        found = choice_without(self.table.problem, self.choice, cost, self._dearer_usd)
+        found = choice_without(self.table.problem, self.choice, self.table.needing[cost], self._dearer_usd)
         if found is None or self.cost_micro_usd is None:
             return None
         choice, exceeded_usd = found
@@ -224,15 +224,19 @@ def first_look(problem: Problem) -> WantedWays:
     """
     table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
-    if _relaxed(search, Master(table, gather(table, table.use_of(search.choice), _PERIODS[0]))) > _SOME:
+    rounded, excess = _relaxed(search, Master(table, gather(table, table.use_of(search.choice), _PERIODS[0])))
+    if excess > _SOME:
         refuse_conflict(problem)
-    return WantedWays(choice=search.choice, reduced_usd=search.reduced_by_workload())
+    return WantedWays(choice=rounded, reduced_usd=search.reduced_by_workload())
 
 
-def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> ChosenPlan:
+def solve_problem(
+    problem: Problem, planning: Planning, *, start: Sequence[int] | None = None, is_last: bool = True
+) -> ChosenPlan:
     """Return the cheapest plan found and a bound that no combination of the options can beat.
 
-    `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    `start` is a choice that is known to be good. Where this is not the last question about the problem, no search among whole
+    numbers narrows the gap. Raises PlanError, naming the limits in conflict, where no choice keeps them.
     """
     table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
@@ -244,8 +248,10 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         master = None
         master = Master(table, gather(table, table.use_of(search.choice), most))
         # even the relaxation breaks a limit: say so if no plan can keep them
-        if _relaxed(search, master) > _SOME:
+        rounded, excess = _relaxed(search, master)
+        if excess > _SOME:
             refuse_conflict(problem)
+        search.offer(rounded)
         if start is not None:
             # of plans that cost the same the one that is known already, whatever options are listed beside it
             search.offer(tuple(start), in_a_tie=True)
@@ -254,7 +260,8 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
     # where a way waits in the best plan, that is no plan yet: a search among whole numbers would only refine what to replay
-    if master is not None and search.gap_frac > planning.mip_gap_frac and not search.waits:
+    is_last = is_last and not search.waits
+    if master is not None and is_last and search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
         _hour_by_hour(search, planning)
     _drop_one_time_costs(search)
@@ -290,10 +297,10 @@ def _cheapest_on_demand(table: OptionTable) -> tuple[int, ...]:
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 
 
-def _relaxed(search: _Search, master: Master) -> float:
-    """Solve the relaxation; take its bound, and its plan rounded to the heaviest option of each workload.
+def _relaxed(search: _Search, master: Master) -> tuple[tuple[int, ...], float]:
+    """Solve the relaxation and take its bound.
 
-    Return by how much even the relaxation breaks the limits.
+    Return its plan, rounded to the heaviest option of each workload, and by how much even the relaxation breaks the limits.
     """
     table = search.table
     start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
@@ -304,8 +311,8 @@ def _relaxed(search: _Search, master: Master) -> float:
     search.basis_columns = [
         column.key for column, weight in zip(relaxed.columns, relaxed.weights, strict=True) if weight > _SOME
     ]
-    search.offer(table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads)))
-    return float(relaxed.shared[master.excess].sum())
+    rounded = table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads))
+    return rounded, float(relaxed.shared[master.excess].sum())
 
 
 def _mixed(search: _Search, master: Master, planning: Planning) -> None:

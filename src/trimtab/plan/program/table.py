@@ -19,7 +19,7 @@ from trimtab.ledger.arrays import FloatArray, IntArray, charge
 from trimtab.plan.problem import KEEP, Option, Problem, summed
 from trimtab.plan.program.couplings.held_nodes import held_alone, held_together, held_usage, linked_groups
 from trimtab.plan.program.couplings.node_commitments import committed_pools
-from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd
+from trimtab.plan.program.couplings.one_time_costs import linked_costs, one_time_micro_usd, options_needing
 from trimtab.plan.program.couplings.parts import Sharing, Slots, TrackedPool, Uses
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, sharing_of, worth_in_nodes
 from trimtab.plan.program.couplings.spend_plans import cut_together
@@ -79,7 +79,8 @@ class OptionTable:
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
         self.linked_groups = linked_groups(problem, self.row, self.rows)
-        self.linked_costs = linked_costs(problem, self.row, self.rows + len(self.linked_groups))
+        self.needing = options_needing(problem)
+        self.linked_costs = linked_costs(self.needing, self.row, self.rows + len(self.linked_groups))
         # groups use what was held; costs that are paid once use no nodes
         uses += [*(group.usage for group in held_together(problem)), *({} for _ in self.linked_costs)]
         sharing = sharing_of(slots)

@@ -9,7 +9,7 @@ each cost that it pays (`choice_without`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,36 +28,52 @@ def needs_of(problem: Problem, workload: int, option: int) -> frozenset[str]:
     return frozenset() if option == KEEP else problem.options[workload][option].needs
 
 
-def linked_costs(problem: Problem, row_of: Callable[[int, int], int], first: int) -> list[LinkedRow]:
-    """Return the costs as linked rows in the order of their names, from row `first` on; `row_of` a workload and its option."""
-    found = []
-    for row, name in enumerate(sorted(problem.entries_micro_usd), start=first):
-        users = {}
-        for workload, options in enumerate(problem.options):
-            needing = [row_of(workload, at) for at, option in enumerate(options) if name in option.needs]
-            if needing:
-                users[workload] = np.array(needing, dtype=np.int64)
-        found.append(LinkedRow(row=row, users=users))
+Needing = Mapping[str, Mapping[int, Sequence[int]]]
+"""The options that need each cost, by its name and by workload."""
+
+
+def options_needing(problem: Problem) -> Needing:
+    """Return the options that need each cost that the problem has."""
+    found: dict[str, dict[int, list[int]]] = {name: {} for name in problem.entries_micro_usd}
+    for workload, options in enumerate(problem.options):
+        for at, option in enumerate(options):
+            for name in option.needs:
+                found[name].setdefault(workload, []).append(at)
     return found
 
 
+def linked_costs(needing: Needing, row_of: Callable[[int, int], int], first: int) -> list[LinkedRow]:
+    """Return the costs as linked rows in the order of their names, from row `first` on; `row_of` a workload and its option."""
+    return [
+        LinkedRow(
+            row=row,
+            users={
+                workload: np.array([row_of(workload, at) for at in options], dtype=np.int64)
+                for workload, options in needing[name].items()
+            },
+        )
+        for row, name in enumerate(sorted(needing), start=first)
+    ]
+
+
 def choice_without(
-    problem: Problem, choice: Sequence[int], name: str, dearer_usd: Callable[[int, int], float]
+    problem: Problem,
+    choice: Sequence[int],
+    needing: Mapping[int, Sequence[int]],
+    dearer_usd: Callable[[int, int], float],
 ) -> tuple[tuple[int, ...], float] | None:
     """Return a choice with what needs a cost moved to what does not, and by how much any such choice exceeds the bound.
 
-    `dearer_usd` is the reduced cost of a workload's option (or KEEP): by how much more than the bound a plan with it costs at
-    least. None where nothing chosen needs the cost.
+    `needing` are the options that need it, by workload. `dearer_usd` is the reduced cost of a workload's option (or KEEP): by
+    how much more than the bound a plan with it costs at least. None where nothing chosen needs the cost.
     """
-    users = [workload for workload, option in enumerate(choice) if name in needs_of(problem, workload, option)]
+    users = {workload for workload, options in needing.items() if choice[workload] in options}
     if not users:
         return None
     least: dict[int, int] = {}
-    for workload, options in enumerate(problem.options):
-        free = [KEEP, *(at for at, option in enumerate(options) if name not in option.needs)]
-        # some option needs the cost, so that leaving it out narrows what this workload may choose
-        if len(free) <= len(options):
-            least[workload] = min(free, key=lambda option: dearer_usd(workload, option))
+    for workload, options in needing.items():
+        free = {KEEP, *range(len(problem.options[workload]))}.difference(options)
+        least[workload] = min(sorted(free), key=lambda option: dearer_usd(workload, option))
     # reduced costs of different workloads add up, because each workload is a block of its own
     exceeded_usd = sum(dearer_usd(workload, option) for workload, option in least.items())
     return tuple(least[w] if w in users else option for w, option in enumerate(choice)), exceeded_usd
