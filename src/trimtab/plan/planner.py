@@ -476,9 +476,11 @@ def _without_headroom(
         more = _asked_at_first(problem, rows, bold)
         if more is None:
             planning, some_wait = prospects.settings.planning, bold.some_wait(rows)
-            free = solve_problem(problem, planning, is_last=not some_wait)
+            # as near to the best as the plan that it is compared with
+            is_near = cheapest.gap_frac <= planning.mip_gap_frac
+            free = solve_problem(problem, planning, is_last=is_near and not some_wait)
             more = _asked_at_last(prospects.settings, rows, free, bold)
-            if more is None and some_wait:
+            if more is None and is_near and some_wait:
                 # only what it costs is asked: among what is known, which is far less
                 known = prospects.problem(bold.known(rows))
                 free = solve_problem(known, planning, start=free.choice)
