@@ -26,8 +26,9 @@ from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.intervals import joint_saving
-from trimtab.plan.planner import Planned, judge, plan_of
+from trimtab.plan.planner import Planned, plan_of
 from trimtab.plan.proof.proof_window import PlanOnWindow, prove
+from trimtab.plan.prospects import judge
 from trimtab.units import per_month, usd
 
 SEED = 7

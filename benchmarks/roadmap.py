@@ -29,7 +29,8 @@ from trimtab.pipeline import split_window
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.roadmap_planner import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
 from trimtab.plan.model import Plan
-from trimtab.plan.planner import judge, plan_of
+from trimtab.plan.planner import plan_of
+from trimtab.plan.prospects import judge
 from trimtab.sources.demo import DEMO_FLEETS, demo_fleet
 from trimtab.tables.bundle import BundleMeta, memory_bundle
 from trimtab.tables.workloads import Workloads

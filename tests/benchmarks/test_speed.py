@@ -10,7 +10,8 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import SEED, open_demo, split_window
-from trimtab.plan.planner import judge, plan_of
+from trimtab.plan.planner import plan_of
+from trimtab.plan.prospects import judge
 
 MOST_REPLAYS = 160
 """684 where every way was replayed."""

@@ -11,9 +11,10 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Planning
 from trimtab.ledger import Commitment, CommitmentOffer
-from trimtab.plan.planner import judge, plan_of
+from trimtab.plan.planner import plan_of
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.solve import choice_cost
+from trimtab.plan.prospects import judge
 
 A = Pool("aws", "a.large", "r")
 B = Pool("aws", "b.large", "r")

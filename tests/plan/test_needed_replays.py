@@ -27,7 +27,8 @@ from trimtab.fleet.targets import other_limit, with_other_limits
 from trimtab.levers import replica_count
 from trimtab.plan.options import workload_options
 from trimtab.plan.options.workload_options import options_of
-from trimtab.plan.planner import EarlierWork, judge, plan_of
+from trimtab.plan.planner import plan_of
+from trimtab.plan.prospects import EarlierWork, judge
 from trimtab.replay.outcomes import service_replays
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.units import per_month, usd

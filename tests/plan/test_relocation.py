@@ -24,11 +24,12 @@ from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import lever_named
 from trimtab.plan.options.composition import Candidate, places
 from trimtab.plan.options.workload_options import Coupling, options_of, undominated
-from trimtab.plan.planner import EarlierWork, judge, plan_of as plan_again
+from trimtab.plan.planner import plan_of as plan_again
 from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
 from trimtab.plan.proof.proof_window import prove
+from trimtab.plan.prospects import EarlierWork, judge
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Outcome, Stress, entry_micro_usd, own_micro_usd, run_speed
 

@@ -11,8 +11,9 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers.autoscaling import TARGET_LOADS, other_windows
 from trimtab.plan import needed_replays
-from trimtab.plan.planner import judge, plan_of
+from trimtab.plan.planner import plan_of
 from trimtab.plan.proof.proof_window import prove
+from trimtab.plan.prospects import judge
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import HpaPolicy
 

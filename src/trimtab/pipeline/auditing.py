@@ -52,13 +52,14 @@ from trimtab.plan.commitments.inventory import Owned, inventory, not_running, ru
 from trimtab.plan.commitments.known_rates import known_rates
 from trimtab.plan.model import Plan
 from trimtab.plan.needed_replays import Workers
-from trimtab.plan.planner import EarlierWork, Planned, judge
+from trimtab.plan.planner import Planned
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_window import ProofResult, proof_by_action
 from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import Guards, robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, by_deadline, outlook, within_budget
 from trimtab.plan.proof.undeclared import undeclared, with_questions_first
+from trimtab.plan.prospects import EarlierWork, judge
 from trimtab.plan.verify.baseline import baseline_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
 from trimtab.sources.kubernetes.advertised_boards import whole_boards

@@ -23,8 +23,9 @@ from trimtab.fleet.model import Fleet
 from trimtab.plan.actions.attribution import components
 from trimtab.plan.model import Repair, TargetResult
 from trimtab.plan.options.composition import Veto
-from trimtab.plan.planner import Planned, Progress, Prospects, plan_of
+from trimtab.plan.planner import Planned, plan_of
 from trimtab.plan.proof.proof_window import PlanOnWindow, ProofResult, prove, results_when_slow
+from trimtab.plan.prospects import Progress, Prospects
 
 _ROUNDS = 3
 """Plans made after the first one. In the last but one a workload that still misses stays as it is; the last is for those that

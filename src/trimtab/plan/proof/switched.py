@@ -17,13 +17,15 @@ from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.plan.actions.draft_actions import DraftAction
 from trimtab.plan.actions.draft_plan import Actions, DraftPlan
 from trimtab.plan.actions.staging import staged
+from trimtab.plan.choosing import row_efforts
 from trimtab.plan.effort import effort_micro_usd, with_effort
 from trimtab.plan.model import TargetResult
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.planner import Planned, Prospects, draft_of, row_efforts, worthwhile
+from trimtab.plan.planner import Planned, draft_of, worthwhile
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.solve import solve_problem
 from trimtab.plan.proof.proof_window import ProofResult, touched_targets, untouched_targets
+from trimtab.plan.prospects import Prospects
 
 MOST_SHARED = 512
 """Sets of actions that are billed at most to share a saving; beyond, each action stands with what is lost without it."""

@@ -29,12 +29,13 @@ from trimtab.levers import quantization
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.actions.staging import staged
+from trimtab.plan.choosing import row_efforts
 from trimtab.plan.effort import with_effort
 from trimtab.plan.model import Action, Plan
 from trimtab.plan.needed_replays import NeededReplays
 from trimtab.plan.options.composition import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WayReplayed, WorkloadOptions, list_cost
-from trimtab.plan.planner import Planned, draft_of, row_efforts
+from trimtab.plan.planner import Planned, draft_of
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import ChosenPlan, solve_problem
