@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.whole_audit import generated
@@ -29,32 +29,41 @@ from trimtab.tables.bundle import Bundle, read_bundle
 DAYS = 30
 
 
-@contextmanager
-def cluster(count: int, folder: Path) -> Iterator[str]:
-    """Start a scheduler on loopback and so many workers; yield its address."""
-    from distributed import Client
+class Cluster:
+    """A scheduler on loopback and its workers, as `dask scheduler` and `dask worker` start them."""
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host, port = free.getsockname()
-    began: list[subprocess.Popen[bytes]] = []
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        """Start the scheduler; workers of these names follow when the cluster is `staffed`, with their logs in a folder."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            host, port = free.getsockname()
+        self.address = f"{host}:{port}"
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._folder, self._names = folder, names
+        self._scheduler = self._started("dask_scheduler", "--host", host, "--port", str(port))
 
-    def start(module: str, *options: str) -> None:
-        command = [sys.executable, "-m", f"distributed.cli.{module}", *options, "--no-dashboard"]
-        began.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    def staffed(self) -> Cluster:
+        """Start the workers that are not there, and wait until all are."""
+        from distributed import Client
 
-    try:
-        start("dask_scheduler", "--host", host, "--port", str(port))
-        for number in range(count):
-            local = str(folder / str(number))
-            start(
-                "dask_worker", f"tcp://{host}:{port}", "--no-nanny", "--nthreads", "1", "--local-directory", local
-            )  # fmt: skip
-        with Client(f"tcp://{host}:{port}", timeout=120, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=120)
-        yield f"dask://{host}:{port}"
-    finally:
-        for process in began:
+        for name in self._names:
+            if name not in self.workers or self.workers[name].poll() is not None:
+                self.workers[name] = self._started(
+                    "dask_worker", f"tcp://{self.address}", "--no-nanny", "--nthreads", "1",
+                    "--name", name, "--local-directory", str(self._folder / name),
+                )  # fmt: skip
+        with Client(f"tcp://{self.address}", timeout=120, set_as_default=False) as client:
+            client.wait_for_workers(len(self._names), timeout=120)
+        return self
+
+    def _started(self, module: str, *options: str) -> subprocess.Popen[bytes]:
+        with (self._folder / f"{module}.log").open("a") as log:
+            command = [sys.executable, "-m", f"distributed.cli.{module}", *options, "--no-dashboard"]
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def end(self) -> None:
+        """Kill every process of it."""
+        for process in (*self.workers.values(), self._scheduler):
             process.kill()
             process.wait()
 
@@ -75,13 +84,12 @@ def main() -> None:
     asked = parser.parse_args()
     bundle = generated(asked.workloads, DAYS) if asked.data is None else read_bundle(asked.data)
     document(generated(5, DAYS), None)  # so that no audit compiles
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        cluster(asked.workers, Path(folder)) as url,
-        open_workers(url) as there,
-    ):
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as ends:
+        cluster = Cluster(Path(folder), [f"worker-{number}" for number in range(asked.workers)])
+        ends.callback(cluster.end)
+        there = ends.enter_context(open_workers(f"dask://{cluster.staffed().address}"))
         if not isinstance(there, DaskWorkers):
-            raise SystemExit(f"{url} opened no workers of Dask")
+            raise SystemExit(f"{cluster.address} opened no workers of Dask")
         document(generated(5 * asked.workers, DAYS), there)  # nor any worker loads what is compiled
         before = there.client.run(time.process_time)
         spread, here_s = document(bundle, there)

@@ -3,12 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from benchmarks.workers import Cluster
 from tests.fleets import FleetRows
 
 from trimtab.cli import main, workers
@@ -51,43 +51,6 @@ def fleet():
     return rows.bundle()
 
 
-class Cluster:
-    """A scheduler on loopback and its workers, as `dask scheduler` and `dask worker` start them."""
-
-    def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self._folder = folder
-        host, port = self.address.split(":")
-        self._scheduler = self._started("dask_scheduler", "--host", host, "--port", port, "--no-dashboard")
-        self.workers = {}
-
-    def staffed(self):
-        """Start the workers that are not there, and wait until both are."""
-        from distributed import Client
-
-        for name in ("first", "second"):
-            if name not in self.workers or self.workers[name].poll() is not None:
-                self.workers[name] = self._started(
-                    "dask_worker", f"tcp://{self.address}", "--no-nanny", "--nthreads", "1", "--no-dashboard",
-                    "--name", name, "--local-directory", str(self._folder / name),
-                )  # fmt: skip
-        with Client(f"tcp://{self.address}", timeout=120, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=120)
-        return self
-
-    def _started(self, module, *options):
-        with (self._folder / f"{module}.log").open("a") as log:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", *options]
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-    def end(self):
-        for process in (*self.workers.values(), self._scheduler):
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
     try:
@@ -96,7 +59,7 @@ def started(tmp_path_factory):
         if os.environ.get("CI") == "true":
             pytest.fail("Dask is missing, and CI=true: pip install -r requirements/dask.txt")
         pytest.skip("Dask is missing: pip install -r requirements/dask.txt")
-    cluster = Cluster(tmp_path_factory.mktemp("dask"))
+    cluster = Cluster(tmp_path_factory.mktemp("dask"), ["first", "second"])
     try:
         yield cluster
     finally:

@@ -116,6 +116,7 @@ def test_ways_wait_at_the_least_that_they_could_use():
     (judged,) = prospects.options
     waiting = {way.deployment: way for way in judged.waiting}
     assert waiting
+    assert judged.queued > len(waiting)
     for deployment, way in waiting.items():
         used = judged.evaluator.outcome(deployment).usage(judged.evaluator.place(deployment))
         for pool, least in way.usage.items():
@@ -290,7 +291,7 @@ def test_a_way_of_a_queue_uses_at_least_what_the_one_before_it_does(service):
     (judged,) = prospects_of(fleet_of(service)).options
     evaluator, sieve = judged.evaluator, judged.sieve
 
-    assert judged.behind == sum(len(queue) for queue in sieve.behind.values())
+    assert judged.queued == sum(len(queue) for queue in sieve.behind.values())
     for first, queue in sieve.behind.items():
         bounds = [evaluator.least(way) for way in (first.deployment, *queue)]
         for one, other in pairwise(bounds):

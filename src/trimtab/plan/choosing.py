@@ -58,7 +58,7 @@ def choose_jointly(prospects: Prospects) -> JointChoice:
         if more is None:
             break
         prospects = replace(prospects, options=more)
-    cheapest, chosen = _as_if_all_known(prospects, cheapest, chosen)
+    cheapest, chosen = _as_if_all_known(prospects, needed, cheapest, chosen)
     return JointChoice(
         prospects=replace(prospects, options=explained(rows) if prospects.explains else with_replays_forgotten(rows)),
         problem=problem,
@@ -74,8 +74,7 @@ def _asked_at_first(problem: Problem, rows: Rows, needed: NeededReplays) -> tupl
 
     A look takes a fraction of a solution, and finds most of what solutions would ask for.
     """
-    waits = any(judged is not None and (judged.waiting or judged.refused) for judged in rows)
-    return needed.asked_for(rows, first_look(problem)) if waits else None
+    return needed.asked_for(rows, first_look(problem)) if needed.some_wait(rows) else None
 
 
 def _asked_at_last(
@@ -86,14 +85,16 @@ def _asked_at_last(
     return needed.within_reach(rows, chosen) if more is None and settings.limits.quotas else more
 
 
-def _as_if_all_known(prospects: Prospects, cheapest: ChosenPlan, chosen: ChosenPlan) -> tuple[ChosenPlan, ChosenPlan]:
+def _as_if_all_known(
+    prospects: Prospects, needed: NeededReplays, cheapest: ChosenPlan, chosen: ChosenPlan
+) -> tuple[ChosenPlan, ChosenPlan]:
     """Choose once more among the ways that were replayed: of plans that cost the same, the one found without the others.
 
     The bounds stay those over all ways.
     """
-    rows = [None if judged is None else replace(judged, waiting=()) for judged in prospects.options]
-    if all(judged is None or not judged.waiting for judged in prospects.options):
+    if not needed.some_wait(prospects.options):
         return cheapest, chosen
+    rows = needed.known(prospects.options)
     problem, settings = prospects.problem(rows), prospects.settings
     first = solve_problem(problem, settings.planning).over_more_ways(cheapest)
     paying = with_effort(problem, row_efforts(problem, rows, settings))

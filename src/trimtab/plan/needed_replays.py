@@ -100,7 +100,8 @@ class NeededReplays:
         """Replay a way and those behind it that cost about so much more at most."""
         while way is not None and room_usd >= 0:
             following = sieve.replay(way, with_headroom=self.with_headroom).following
-            room_usd -= 0.0 if following is None else self._dearer_usd(following, way)
+            if following is not None:
+                room_usd -= self._dearer_usd(following, way)
             way = following
 
     def rows(self, rows: Rows) -> tuple[WorkloadOptions | None, ...]:
@@ -132,13 +133,12 @@ class NeededReplays:
         """Replay the way that was chosen, by its place among those that wait, and those that might be chosen next."""
         if judged.sieve is None:
             raise ValueError(f"{judged.evaluator.case.workload.name}: its ways cannot be replayed one by one")
-        sieve, waiting = judged.sieve.copy(), self._waiting(judged)
+        sieve, ways = judged.sieve.copy(), [*self._waiting(judged)]
         known = len(self._known(judged)) + 1  # staying as it is comes first
         least_usd, best_usd = reduced_usd[known:].tolist(), float(reduced_usd[:known].min())
         # the one that was chosen, whatever it costs; then the cheapest
-        asked = [(-math.inf, first)] + [(usd, at) for at, usd in enumerate(least_usd) if at != first]
+        asked = [(-math.inf if at == first else cost_usd, at) for at, cost_usd in enumerate(least_usd)]
         heapq.heapify(asked)
-        ways = [*waiting]
         while asked:
             wanted_usd, place = heapq.heappop(asked)
             if wanted_usd >= best_usd:

@@ -332,6 +332,6 @@ def _pruned(options: list[WorkloadOptions | None], chosen: ChosenPlan) -> dict[s
     pruned = dict(chosen.pruned)
     for judged in options:
         if judged is not None:
-            for reason, number in (*judged.dropped.items(), (BEHIND, judged.behind)):
+            for reason, number in (*judged.dropped.items(), (BEHIND, judged.queued)):
                 pruned[reason] = pruned.get(reason, 0) + number
     return {reason: number for reason, number in sorted(pruned.items(), key=lambda item: -item[1]) if number}

@@ -182,16 +182,18 @@ def judge(
     """
     earlier = earlier or EarlierWork()
     laws, replayed = earlier.laws, earlier.replayed
-    if replayed is not None and replayed.is_in(fleet, market, settings):
-        others = _others_anew(fleet, settings, seed, replayed, laws, market, store)
-        return replace(replayed.with_other_targets(fleet, others), explains=explains)
     if replayed is None:
         cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store, learnt_before=earlier.learnt)
         evaluators = {name: Evaluator(case=case) for name, case in cases.items() if isinstance(case, Case)}
     else:
+        former = {workload.name: workload for workload in replayed.fleet.workloads}
+        anew = {workload.name for workload in fleet.workloads if workload.targets != former[workload.name].targets}
+        known = laws or fleet
+        others = cases_of(_only(fleet, anew), settings, seed, market=market, laws=_only(known, anew), store=store)
+        if replayed.is_in(fleet, market, settings):
+            return replace(replayed.with_other_targets(fleet, others), explains=explains)
         evaluators = replayed.evaluators_under(settings, fleet)
         cases = {name: evaluators[name].case if name in evaluators else case for name, case in replayed.cases.items()}
-        others = _others_anew(fleet, settings, seed, replayed, laws, market, store)
         cases |= others
         evaluators |= {name: Evaluator(case=case) for name, case in others.items() if isinstance(case, Case)}
     asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
@@ -209,21 +211,6 @@ def judge(
         unneeded=unneeded,
         explains=explains,
     )
-
-
-def _others_anew(
-    fleet: Fleet,
-    settings: Settings,
-    seed: int,
-    replayed: Prospects,
-    laws: Fleet | None,
-    market: Market,
-    store: OutcomeStore | None,
-) -> dict[str, Case | str]:
-    """Return the cases of the workloads that have other targets than in the prospects."""
-    former = {workload.name: workload for workload in replayed.fleet.workloads}
-    anew = {workload.name for workload in fleet.workloads if workload.targets != former[workload.name].targets}
-    return cases_of(_only(fleet, anew), settings, seed, market=market, laws=_only(laws or fleet, anew), store=store)
 
 
 def _only(fleet: Fleet, names: Container[str]) -> Fleet:

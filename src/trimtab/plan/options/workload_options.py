@@ -89,8 +89,8 @@ class WorkloadOptions:
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
     waiting: tuple[Candidate, ...] = ()
     """Ways not replayed yet, with a lower bound of what each could use; none of them is known to keep the targets."""
-    behind: int = 0
-    """Ways that stand behind those that wait."""
+    queued: int = 0
+    """How many more ways there are behind those that wait."""
     refused: tuple[Candidate, ...] = ()
     """Ways that waited and miss a margin, likewise: a planner without headroom might take them, replayed where all goes as
     predicted."""
@@ -378,17 +378,17 @@ class OptionFilter:
             self.drop(AT_LEAST, 1 + len(self.behind.pop(way, ())))
         self.refused = [way for way in self.refused if not rivals.beat(way)]
         loose = [*candidates, *self.without_headroom]
-        behind = sum(len(queue) for queue in self.behind.values())
+        queued = sum(len(queue) for queue in self.behind.values())
         self.ask.evaluator.forget_histories()
         return WorkloadOptions(
             evaluator=self.ask.evaluator,
             candidates=candidates,
-            considered=self.considered + len(self.waiting) + behind,
+            considered=self.considered + len(self.waiting) + queued,
             dropped=self.dropped + dominated,
             missed=self.missed,
             without_headroom=undominated(loose, market, coupling)[0] if self.without_headroom else candidates,
             waiting=tuple(self.waiting),
-            behind=behind,
+            queued=queued,
             refused=tuple(self.refused),
             sieve=self,
         )
