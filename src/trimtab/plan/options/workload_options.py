@@ -467,9 +467,8 @@ class OptionFilter:
         if not self.as_needed or not self._is_unsure(way):
             return None
         if isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none:
-            return (
-                None  # of these it is known when a replica is up, but not how many: too little to tell many rules apart
-            )
+            # of these it is known when a replica is up, but not how many: too little to tell many rules apart
+            return None
         least = evaluator.least(way)
         candidate = None if least is None else candidate_of(evaluator, way, least, self.ask.market)
         # what it uses is all that the choice asks of it
