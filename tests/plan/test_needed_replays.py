@@ -79,8 +79,7 @@ def prospects_of(fleet, at=SETTINGS):
 
 def with_every_way_replayed(prospects):
     options = tuple(
-        None if judged is None else options_of(judged.evaluator.case, prospects.market, unneeded=prospects.unneeded)
-        for judged in prospects.options
+        None if judged is None else options_of(judged.evaluator.case, prospects.market) for judged in prospects.options
     )
     return replace(prospects, options=options)
 

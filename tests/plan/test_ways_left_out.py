@@ -14,8 +14,9 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.effort import with_effort
-from trimtab.plan.options.composition import Veto, bought, candidate_of, dominated_sites, on_demand, places
-from trimtab.plan.options.workload_options import DOMINATED, NO_FEWER, options_of
+from trimtab.plan.options.composition import Veto, bought, candidate_of, on_demand, places
+from trimtab.plan.options.unneeded import DOMINATED, UnneededPlaces, dominated_sites
+from trimtab.plan.options.workload_options import NO_FEWER, options_of
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -106,7 +107,7 @@ def test_the_plan_is_the_one_with_every_way_replayed(requests_hr, limit_s, repli
     cases = services(*requests_hr, limit_s=limit_s, replicas=replicas)
     dominated = dominated_sites(asks_of(cases, market), {})
 
-    left = [options_of(case, market, unneeded=dominated).candidates for case in cases]
+    left = [options_of(case, market, unneeded=UnneededPlaces(sites=dominated)).candidates for case in cases]
     everything = [every_way(ask) for ask in asks_of(cases, market)]
 
     gap = SETTINGS.planning.mip_gap_frac
@@ -125,7 +126,7 @@ def test_quiet_neighbours_are_not_asked_for_where_all_stand_among_busier_ones(ma
     offered = {shared.site for shared in slots if not shared.is_isolated}
     assert dominated < offered
     assert len(dominated) > len(offered) / 2
-    assert options_of(cases[0], market, unneeded=dominated).dropped[DOMINATED] > 0
+    assert options_of(cases[0], market, unneeded=UnneededPlaces(sites=dominated)).dropped[DOMINATED] > 0
 
 
 def test_nodes_stay_on_offer_where_a_way_to_do_without_them_is_vetoed(market):

@@ -24,7 +24,6 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.market import Market
@@ -33,6 +32,7 @@ from trimtab.ledger.arrays import FloatArray
 from trimtab.levers.autoscaling import other_windows
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import Candidate
+from trimtab.plan.options.unneeded import UnneededPlaces
 from trimtab.plan.options.workload_options import (
     Judge,
     JudgedWorkload,
@@ -264,7 +264,7 @@ class _Batch:
     largest: Sequence[bool]
     market: Market
     owned: tuple[Commitment, ...]
-    unneeded: frozenset[Site]
+    unneeded: UnneededPlaces
 
 
 def judged_by(
@@ -272,7 +272,7 @@ def judged_by(
     asks: Sequence[LeverRequest],
     market: Market,
     owned: tuple[Commitment, ...],
-    unneeded: frozenset[Site],
+    unneeded: UnneededPlaces,
 ) -> Iterator[WorkloadOptions]:
     """Yield the options of workloads as workers judge them, in order; what they replayed is known here from then on.
 

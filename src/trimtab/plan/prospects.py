@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab.catalog.pools import Site
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.reach import without_quota
@@ -13,8 +12,9 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment
 from trimtab.levers.lever import LeverRequest
 from trimtab.plan.needed_replays import Workers, judged_by
-from trimtab.plan.options.composition import Veto, dominated_sites
-from trimtab.plan.options.workload_options import DOMINATED, WorkloadOptions, options_of
+from trimtab.plan.options.composition import Veto
+from trimtab.plan.options.unneeded import UnneededPlaces, unneeded_by
+from trimtab.plan.options.workload_options import WorkloadOptions, options_of
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
@@ -42,8 +42,8 @@ class Prospects:
     owned: tuple[Commitment, ...]
     vetoes: Mapping[str, Veto] = field(default_factory=dict)
     """Ways that the proof showed to miss their targets, by workload."""
-    unneeded: frozenset[Site] = frozenset()
-    """Shared nodes that no plan needs."""
+    unneeded: UnneededPlaces = field(default_factory=UnneededPlaces)
+    """Places that no plan needs."""
     explains: bool = True
     """Whether a plan says why levers are not in it, which takes replays of its own, and how its year compares with others."""
 
@@ -115,8 +115,9 @@ class Prospects:
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
-        unneeded = dominated_sites([self._ask(judged) for judged in self.options if judged is not None], self.vetoes)
-        freed = self.unneeded - unneeded  # where one stands no more, others may need those nodes
+        asks = [self._ask(judged) for judged in self.options if judged is not None]
+        unneeded = unneeded_by(asks, self.fleet.usage.pools, self.owned, self.vetoes)
+        needed = self.unneeded.needed_by(unneeded)  # where one stands no more, others may need those nodes
 
         def anew(judged: WorkloadOptions) -> WorkloadOptions:
             name = judged.evaluator.case.workload.name
@@ -134,7 +135,7 @@ class Prospects:
 
         options = tuple(
             anew(judged)
-            if judged is not None and (workload.name in names or (freed and judged.dropped[DOMINATED]))
+            if judged is not None and (workload.name in names or any(judged.dropped[reason] for reason in needed))
             else judged
             for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
         )
@@ -197,7 +198,7 @@ def judge(
         cases |= others
         evaluators |= {name: Evaluator(case=case) for name, case in others.items() if isinstance(case, Case)}
     asks = {name: LeverRequest(evaluator=evaluator, market=market) for name, evaluator in evaluators.items()}
-    unneeded = dominated_sites(list(asks.values()), {})
+    unneeded = unneeded_by(list(asks.values()), fleet.usage.pools, owned)
     judged = [evaluators.get(workload.name) for workload in fleet.workloads]
     there = workers if replayed is None and _as_needed(settings) else None
     return Prospects(
@@ -222,7 +223,7 @@ def _options(
     evaluators: Sequence[Evaluator | None],
     market: Market,
     owned: tuple[Commitment, ...],
-    unneeded: frozenset[Site],
+    unneeded: UnneededPlaces,
     progress: Progress,
     workers: Workers | None,
 ) -> list[WorkloadOptions | None]:
@@ -245,7 +246,7 @@ def _options(
 
 
 def _judged_here(
-    asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: frozenset[Site]
+    asks: Sequence[LeverRequest], market: Market, owned: tuple[Commitment, ...], unneeded: UnneededPlaces
 ) -> Iterator[WorkloadOptions]:
     """Yield the options of workloads, in order.
 

@@ -1,4 +1,4 @@
-"""Every consistent way to run a workload, composed stage by stage from what levers propose; and shared nodes no plan needs.
+"""Every consistent way to run a workload, composed stage by stage from what levers propose.
 
 1. *Place*: each lever goes on from the places that the levers before it proposed; the present place comes first.
 2. *Hold*: at each place as it is held today, and by each way of holding of each lever: one of them. Places that say so
@@ -8,41 +8,24 @@
 
 No other module decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
 What a replay of unseen history forbids is left out (`Veto`).
-
-Services in time slices and under MPS are offered every number of shares, and each class of busy neighbours. Replaying each
-rule of each of them is most of an audit's work, and nearly all of it is unnecessary: where every service has a standing way
-among busier neighbours, no service needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps
-the targets; where no way of its workload may ever hold fewer, it holds the least. So the site `s` is dominated by `t`, of the
-same pool, if all who could use `s` have a standing way in `t`, and
-
-- take no more of a node of `t` than the lower bound of what they take of one of `s`; or
-- all who could use `s` or `t` use `t`, on one node together.
-
-Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can use `t`, in each hour on no
-more nodes of that pool, and with no more work asked of the team. Sites leave one by one, each dominated by one that stays, so
-that no two leave for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trimtab.catalog.kinds import Isolation
-from trimtab.catalog.pools import Pool, SharedPool, Site
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Target
 from trimtab.ledger.arrays import IntArray
-from trimtab.levers import autoscaling, replica_count, sharing
 from trimtab.levers.lever import CompositionStage, Lever, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.effort import Effort, effort_of_deployment
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Outcome, entries_of, own_micro_usd
-from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
-from trimtab.tables.workloads import WorkloadKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -168,102 +151,3 @@ def waits_longer(way: Deployment, other: Deployment) -> bool:
         return False
     alike = one.as_long_as(two) == two and way.without("scaling") == other.without("scaling")
     return alike and one.hpa.down_stabilization_s > two.hpa.down_stabilization_s
-
-
-_NEVER_FEWER = frozenset({autoscaling.NAME, replica_count.NAME})
-"""Levers that never hold fewer replicas than the fewest to plan with."""
-_ROUNDING = 1e-9
-
-
-@dataclass(slots=True, kw_only=True)
-class _User:
-    """What one workload could take of a site's nodes, in nodes."""
-
-    least: float
-    """A lower bound of what any of its ways takes in any hour; 0 where some way may hold fewer replicas than history had."""
-    standing: float | None = None
-    """What the smallest of its standing ways takes; None where it has none."""
-
-
-_Users = dict[int, _User]
-"""By workload."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Sites:
-    """Who could use which site."""
-
-    users: dict[Site, _Users] = field(default_factory=dict)
-
-    def is_dominated(self, site: Site, other: Site) -> bool:
-        """Return whether another site takes a site's place in any plan."""
-        mine, others = self.users[site], self.users[other]
-        if site.pool != other.pool or not mine.keys() <= others.keys():
-            return False
-        there = {name: others[name].standing for name in mine}
-        if all(stands is not None and 0 < stands <= mine[name].least + _ROUNDING for name, stands in there.items()):
-            return True
-        everybody = [user.standing for user in others.values()]
-        steady = all(user.least > 0 for users in (mine, others) for user in users.values())
-        return steady and None not in everybody and sum(standing or 0.0 for standing in everybody) <= 1 + _ROUNDING
-
-
-def dominated_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
-    """Return the sites that no plan of these workloads needs; standing ways are replayed.
-
-    A way that a veto refuses does not stand. None is dominated where the share of spot is limited: fewer nodes on demand make
-    it larger.
-    """
-    if any(ask.settings.limits.spot_max_frac < 1 for ask in asks):
-        return frozenset()
-    sites = _Sites()
-    for number, ask in enumerate(asks):
-        for site, user in _uses(ask, vetoes.get(ask.workload.name)):
-            known = sites.users.setdefault(site, {}).setdefault(number, user)
-            known.least = min(known.least, user.least)
-            standing = [standing_frac for standing_frac in (known.standing, user.standing) if standing_frac is not None]
-            known.standing = min(standing, default=None)
-    dominated: set[Site] = set()
-    # many shares and busy classes first: of sites that could replace each other the one with fewest neighbours is left
-    for site in sorted(sites.users, reverse=True):
-        if any(
-            other != site and other not in dominated and sites.is_dominated(site, other)
-            for other in sorted(sites.users)
-        ):
-            dominated.add(site)
-    return frozenset(dominated)
-
-
-def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
-    """Yield each place of a workload in slots that no hardware keeps apart; owners of others would have to admit them first."""
-    if sharing.asked(ask) is Isolation.HARDWARE or ask.workload.kind is not WorkloadKind.SERVING:
-        return
-    replicas = demand_of(ask.case).most_replicas
-    is_least = replicas <= floor_replicas(ask.case)
-    for place in places(ask):
-        slot = place.sharing
-        if slot is None or slot.shared.is_isolated or ask.evaluator.hopeless(place) is not None:
-            continue
-        taken = replicas * slot.slots / slot.shared.slots_per_node
-        steady = is_least and place.relocation is None and not _may_hold_fewer(place, ask)
-        stands = steady and place.levers == {sharing.NAME} and _stands(place, ask, veto)
-        yield slot.shared.site, _User(least=taken if steady else 0.0, standing=taken if stands else None)
-    ask.evaluator.forget_replays()
-
-
-def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
-    """Return whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
-    levers = [
-        lever
-        for lever in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
-        if lever.name not in _NEVER_FEWER
-    ]
-    return any(True for lever in levers for _ in lever.ways(place, ask))
-
-
-def _stands(place: Deployment, ask: LeverRequest, veto: Veto | None) -> bool:
-    """Return whether the replicas that history had keep the targets at a place, as slots beside others'."""
-    if not ask.evaluator.keeps_targets(place):
-        return False
-    outcome = ask.evaluator.outcome(place)
-    return bool(outcome.slots(ask.evaluator.place(place))) and (veto is None or not veto.refuses(place, outcome))

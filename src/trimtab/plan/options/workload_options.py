@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool, SharedPool, Site
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.fleet.market import Market
@@ -32,7 +32,8 @@ from trimtab.ledger.arrays import IntArray
 from trimtab.ledger.commitments import nodes_committed
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
-from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of, places
+from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of
+from trimtab.plan.options.unneeded import UnneededPlaces
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator, Replayed
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
@@ -41,7 +42,6 @@ from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 VETOED = "no safer than a way that missed a target on unseen history"
-DOMINATED = "all who could share such nodes share the same ones another way, for no more"
 NO_FEWER = "never holds fewer replicas than those that keep the targets there"
 AT_LEAST = "not replayed: another costs no more than a lower bound of it"
 BEHIND = "not replayed: uses no less, at a lower bound, than one that was not chosen"
@@ -133,13 +133,13 @@ def options_of(
     among_largest: bool = True,
     evaluator: Evaluator | None = None,
     veto: Veto | None = None,
-    unneeded: frozenset[Site] = frozenset(),
+    unneeded: UnneededPlaces | None = None,
     as_needed: bool = False,
 ) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
 
-    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `unneeded` are shared
-    nodes that no plan of its fleet needs. `as_needed`: ways whose least use is known without a replay wait for one. Nothing is
+    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; places that no plan
+    of its fleet needs are left out. `as_needed`: ways whose least use is known without a replay wait for one. Nothing is
     explained yet (`WorkloadOptions.explained`).
     """
     ask = LeverRequest(
@@ -158,9 +158,9 @@ def options_of(
         veto=veto,
         as_needed=as_needed,
     )
-    for place in places(ask):
-        if place.sharing is not None and place.sharing.shared.site in unneeded:
-            sieve.drop(DOMINATED)
+    for place, reason in (unneeded or UnneededPlaces()).reasons(ask):
+        if reason is not None:
+            sieve.drop(reason)
         else:
             ways = at_place(place, ask)
             for queue in _queues(ways) if as_needed else ((way,) for way in ways):
