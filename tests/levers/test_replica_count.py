@@ -63,7 +63,8 @@ def asked(
 
 
 def counts(ask):
-    return [way.scaling.replicas for way in replica_count.LEVER.ways(AS_IT_IS, ask)]
+    found = replica_count.fewest(AS_IT_IS, ask)
+    return [] if found is None else [found.scaling.replicas]
 
 
 def test_the_fewest_replicas_that_keep_every_target_are_offered_and_two_at_least():
@@ -81,6 +82,17 @@ def test_one_fewer_would_miss_a_target():
         for one in (count - 1, count)
     ]
     assert kept == [False, True]
+
+
+def test_a_way_on_offer_holds_no_more_than_the_fewest_that_keep_the_targets_and_these_are_there_instead():
+    ask = asked(requests=lambda hour: 3600 * (30 if 9 <= hour % 24 < 17 else 5))
+    (way,) = replica_count.LEVER.ways(AS_IT_IS, ask)
+    (count,) = counts(ask)
+    too_few = AS_IT_IS.plus((replica_count.NAME, SetReplicas(replicas=count - 1, before=REPLICAS)))
+
+    assert way.scaling.replicas <= count
+    assert replica_count.instead(too_few, ask).scaling.replicas == count
+    assert replica_count.instead(replica_count.instead(too_few, ask), ask) is None
 
 
 def test_where_history_never_showed_a_hotter_replica_none_is_taken_away():

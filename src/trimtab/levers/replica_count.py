@@ -34,11 +34,14 @@ def least_replicas(base: Deployment, ask: LeverRequest) -> int | None:
 
     Not below the fewest to plan with, nor above what a quota holds.
     """
-    spec, before = ask.workload.spec, demand_of(ask.case).most_replicas
-    high = spec.max_replicas or before * ROOM_TO_GROW
+    high, likely = _most_allowed(base, ask), _likely(base, ask)
+    return fewest_from(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), likely, high)
+
+
+def _most_allowed(base: Deployment, ask: LeverRequest) -> int:
+    high = ask.workload.spec.max_replicas or _most(ask) * ROOM_TO_GROW
     room = ask.evaluator.place(base).quota_pods
-    high = high if room is None else min(high, room)
-    return fewest_from(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), _likely(base, ask), high)
+    return high if room is None else min(high, room)
 
 
 def fewest_likely(base: Deployment, ask: LeverRequest) -> Deployment | None:
@@ -52,6 +55,20 @@ def fewest_likely(base: Deployment, ask: LeverRequest) -> Deployment | None:
     return _with(base, ask, likely) if likely > 0 else None
 
 
+def fewest(base: Deployment, ask: LeverRequest) -> Deployment | None:
+    """Return the way of holding the fewest replicas that keep the targets at a place, by replays; None where there is none."""
+    if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
+        return None
+    replicas = least_replicas(base, ask)
+    return None if replicas is None or replicas == _most(ask) else _with(base, ask, replicas)
+
+
+def instead(way: Deployment, ask: LeverRequest) -> Deployment | None:
+    """Return the fewest replicas that keep the targets where a way of this lever holds too few for them; None if none do."""
+    found = fewest(way.without("scaling"), ask) if NAME in way.levers else None
+    return None if found == way else found
+
+
 def _likely(base: Deployment, ask: LeverRequest) -> int:
     """Return a number of replicas, no less than may be planned with, below which a target is missed."""
     low = floor_replicas(ask.case)
@@ -59,7 +76,11 @@ def _likely(base: Deployment, ask: LeverRequest) -> int:
 
 
 def _with(base: Deployment, ask: LeverRequest, replicas: int) -> Deployment:
-    return base.plus((NAME, SetReplicas(replicas=replicas, before=demand_of(ask.case).most_replicas)))
+    return base.plus((NAME, SetReplicas(replicas=replicas, before=_most(ask))))
+
+
+def _most(ask: LeverRequest) -> int:
+    return demand_of(ask.case).most_replicas
 
 
 def stands_still(ask: LeverRequest) -> bool:
@@ -70,13 +91,18 @@ def stands_still(ask: LeverRequest) -> bool:
 
 
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
+    """Yield the fewest replicas that may do at a place: if a replay says that they do not, `fewest` are those that do."""
     if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
         return
-    if demand_of(ask.case).most_replicas <= floor_replicas(ask.case) and ask.evaluator.keeps_targets(base):
+    if _most(ask) <= floor_replicas(ask.case) and ask.evaluator.keeps_targets(base):
         return  # none fewer may be held, and those there are will do
-    replicas = least_replicas(base, ask)
-    if replicas is not None and replicas != demand_of(ask.case).most_replicas:
-        yield _with(base, ask, replicas)
+    likely = _likely(base, ask)
+    if likely == _most(ask):
+        found = fewest(base, ask)
+    else:
+        found = _with(base, ask, likely) if likely <= _most_allowed(base, ask) else None
+    if found is not None:
+        yield found
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:

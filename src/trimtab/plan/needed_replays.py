@@ -43,6 +43,7 @@ from trimtab.plan.options.workload_options import (
 )
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.solve import ChosenPlan, WantedWays
+from trimtab.replay.compiled import side_by_side
 from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.units import S_PER_HR, usd
 
@@ -73,7 +74,7 @@ class NeededReplays:
         def found(number: int) -> WorkloadOptions:
             return self._replayed(known[number], asked[number], chosen.reduced_usd[number])
 
-        replayed = {number: found(number) for number in asked}
+        replayed = dict(zip(asked, side_by_side(found, asked), strict=True))
         return tuple(replayed.get(number, judged) for number, judged in enumerate(rows))
 
     def within_reach(self, rows: Rows, chosen: ChosenPlan) -> tuple[WorkloadOptions | None, ...] | None:

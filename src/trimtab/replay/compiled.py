@@ -7,7 +7,8 @@ another one for other sources of `policies/` and `replay/`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from functools import update_wrapper
 from threading import Lock
@@ -22,6 +23,8 @@ from trimtab.replay.code_folder import code_folder
 from trimtab.units import S_PER_HR
 
 Function = TypeVar("Function", bound=Callable[..., object])
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 _inlined: list[Callable[..., object]] = []
 """Functions that compiled loops may call, and of which Numba does not know yet."""
 _one_at_a_time = Lock()
@@ -99,6 +102,19 @@ def admit(module: ModuleType) -> None:
     for _, function in inspect.getmembers(module, inspect.isfunction):
         if function.__module__ == module.__name__:
             inlined(function)
+
+
+_AT_ONCE = 2
+
+
+def side_by_side(work: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
+    """Yield what work that is mostly replays answers of each item, in order, of two at a time.
+
+    Compiled loops release the interpreter's lock. Work that is mostly Python takes longer so, since each short loop then waits
+    for the lock.
+    """
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        yield from pool.map(work, items)
 
 
 Record = TypeVar("Record", bound=tuple[object, ...])

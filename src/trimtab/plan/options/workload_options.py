@@ -30,6 +30,7 @@ from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
 from trimtab.ledger.arrays import IntArray
 from trimtab.ledger.commitments import nodes_committed
+from trimtab.levers import replica_count
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.composition import Candidate, Veto, at_place, bought, candidate_of
@@ -253,11 +254,13 @@ def _judge(sieve: OptionFilter, queue: Sequence[Deployment]) -> None:
         if not buys and way.changes:
             sieve.line_up(queue[place:])
             return
-        if sieve.keeps(way) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
-            for other in buys:
-                sieve.keeps(other)
-        else:
+        stays = way if not way.changes and buys and ask.evaluator.keeps_targets(way) else None
+        kept = sieve.kept_way(way) if way.changes else stays
+        if kept is None:
             sieve.drop(MISSES_ON_DEMAND, len(buys))
+        else:
+            for other in buys if kept is way else bought(kept, ask):
+                sieve.keeps(other)
 
 
 def _most_replicas(ask: LeverRequest) -> int:
@@ -323,8 +326,9 @@ class OptionFilter:
             if with_headroom and self.ask.evaluator.fails_under_stress(way.deployment):
                 self._misses(way.deployment)
                 self.refused.append(way)
+                self._instead_of(way.deployment)
             else:
-                self.keeps(way.deployment)
+                self.kept_way(way.deployment)
         added = [candidate for candidates, count in zip(found, before, strict=True) for candidate in candidates[count:]]
         following = self.line_up(self.behind.pop(way, ()))
         return WayReplayed(candidate=added[0] if added else None, following=following)
@@ -349,7 +353,8 @@ class OptionFilter:
                 if place + 1 < len(queue):
                     self.behind[waiting] = queue[place + 1 :]
                 return waiting
-            self._keeps(way)
+            if not self._keeps(way):
+                self._instead_of(way)
         return None
 
     def tries(self, way: Deployment, is_worth: Callable[[Candidate], bool]) -> None:
@@ -405,6 +410,15 @@ class OptionFilter:
             and way.without("scaling") in self.standing
         )
 
+    def kept_way(self, way: Deployment) -> Deployment | None:
+        """Take a way, or what is there instead where it misses a target; return the one that keeps them, if either does."""
+        return way if self.keeps(way) else self._instead_of(way)
+
+    def _instead_of(self, way: Deployment) -> Deployment | None:
+        """Take what keeps the targets in place of a way that misses one: more replicas, where their number is not scaled."""
+        other = replica_count.instead(way, self.ask) if isinstance(way.scaling, SetReplicas) else None
+        return other if other is not None and self.keeps(other) else None
+
     def keeps(self, way: Deployment) -> bool:
         """Return whether a way keeps the targets, in replay, and take the candidate that it makes."""
         return not self._is_hopeless(way) and self._keeps(way)
@@ -455,8 +469,8 @@ class OptionFilter:
         return keeps
 
     def _is_unsure(self, way: Deployment) -> bool:
-        """Return whether a way is scaled, or holds as many replicas as history did where fewer might do."""
-        if isinstance(way.scaling, SetReplicaPolicy):
+        """Return whether a way has another number of replicas, or as many as history had where fewer might do."""
+        if way.scaling is not None:
             return True
         is_service = self.ask.workload.kind is WorkloadKind.SERVING
         return is_service and way == way.only(*_WHERE) and self.ask.once(_most_replicas) > self.ask.once(_floor)

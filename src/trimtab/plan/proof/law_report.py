@@ -95,7 +95,7 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     elif unscaled.batching or unscaled.holding or unscaled.split:
         return None
     else:
-        way = next(iter(replica_count.LEVER.ways(unscaled, LeverRequest(evaluator=other, market=market))), None)
+        way = replica_count.fewest(unscaled, LeverRequest(evaluator=other, market=market))
     if way is None:
         return 0.0
     saved = _cost_usd(shown, deployment, market) - _cost_usd(other, way, market)

@@ -45,8 +45,10 @@ def bought_ways(ask: LeverRequest) -> Iterator[Search]:
 
     def find(_: Worth) -> Iterator[Deployment]:
         for way in on_demand(ask):
-            if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
-                yield from bought(way, ask)
+            if ask.evaluator.hopeless(way) is None:
+                kept = way if ask.evaluator.keeps_targets(way) else replica_count.instead(way, ask)
+                if kept is not None:
+                    yield from bought(kept, ask)
 
     yield Search(lower_bounds=(), find=find)
 
@@ -137,8 +139,9 @@ def _fewest(base: Deployment, ask: LeverRequest) -> Search:
     likely = replica_count.fewest_likely(base, ask)
 
     def find(worth: Worth) -> Iterator[Deployment]:
-        if likely is None or worth(likely):
-            yield from replica_count.LEVER.ways(base, ask)
+        found = replica_count.fewest(base, ask) if likely is None or worth(likely) else None
+        if found is not None:
+            yield found
 
     return Search(lower_bounds=() if likely is None else (likely,), find=find)
 

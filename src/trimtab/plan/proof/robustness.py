@@ -8,7 +8,6 @@ what the headroom costs is stated too.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.plan.proof.proof_window import ProofResult, deployed, enact, target_results
+from trimtab.replay.compiled import side_by_side
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.jobs_outcome import asked_gpus
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress
@@ -53,8 +53,6 @@ class Perturbation:
 
 Guards = Mapping[str, tuple[Target, ...] | str]
 """By service that the plan scales: the targets whose latency its emitted autoscaler watches, or why it watches none."""
-_AT_ONCE = 2
-"""Workloads that are replayed at once."""
 _NAMED = 3
 """Services that a sentence names."""
 DEPARTURES = (
@@ -242,8 +240,7 @@ def _answers(
         evaluator.forget_replays()
         return answers
 
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        by_workload = dict(zip(world.in_force, pool.map(of_workload, world.in_force), strict=True))
+    by_workload = dict(zip(world.in_force, side_by_side(of_workload, world.in_force), strict=True))
     for row in range(len(rows)):
         yield {index: answers[row] for index, answers in by_workload.items()}
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -49,14 +48,13 @@ from trimtab.plan.proof.permissions import (
     sharers,
 )
 from trimtab.plan.proof.permitted_ways import Search
+from trimtab.replay.compiled import side_by_side
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import MICRO_PER_USD, per_month, usd
 
 _ASKED = 12
 """Workloads, the largest ones, of which it is asked."""
-_AT_ONCE = 2
-"""Workloads that are asked about at the same time, which helps because compiled replays release the interpreter's lock."""
 _MOST_OF = 0.8
 """Of several declarations of one kind the strictest is shown that frees this share of what the loosest does."""
 
@@ -101,11 +99,10 @@ def undeclared(
     alone = [[[[permission] for permission in ladder] for ladder in permissions(now)] for now in asked]
     found: list[Undeclared | None] = []
     # one workload's questions one after the other: they share its replays
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        answers = pool.map(lambda questions: [rest.strictest(question) for question in questions], alone)
-        for number, (now, answered) in enumerate(zip(asked, answers, strict=True)):
-            progress(f"pricing what was not declared of {now.case.workload.name}", number / len(asked))
-            found += answered
+    answers = side_by_side(lambda questions: [rest.strictest(question) for question in questions], alone)
+    for number, (now, answered) in enumerate(zip(asked, answers, strict=True)):
+        progress(f"pricing what was not declared of {now.case.workload.name}", number / len(asked))
+        found += answered
     found.append(rest.strictest(list(sharers(asked))))
     return tuple(sorted((answer for answer in found if answer is not None), key=lambda answer: -answer.saves_usd_mo))
 
