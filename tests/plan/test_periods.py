@@ -6,11 +6,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.plan_fleets import generated
+from hypothesis import given, strategies as st
 
 from trimtab.plan.problem import KEEP
+from trimtab.plan.program import master
 from trimtab.plan.program.couplings.parts import TrackedPool
-from trimtab.plan.program.master import gather
+from trimtab.plan.program.master import equal_columns, gather
 from trimtab.plan.program.table import OptionTable
+
+COLUMNS = st.lists(st.tuples(*[st.integers(0, 2) for _ in range(3)]), min_size=1, max_size=20)
+
+
+@given(COLUMNS, st.integers(1, 20), st.booleans())
+def test_equal_columns_are_those_that_sorting_finds(columns, most, sums_are_equal):
+    numbers = np.array(columns).T
+    different, place = np.unique(numbers, axis=1, return_inverse=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if sums_are_equal:
+            patch.setattr(master, "_weights", lambda count: np.zeros(count, dtype=np.int64))
+        found = equal_columns(numbers, most)
+
+    expected = place.reshape(-1).tolist() if different.shape[1] <= most else None
+    assert (found if found is None else found.tolist()) == expected
 
 
 @pytest.mark.parametrize("most", [1, 7, 24, 1000])

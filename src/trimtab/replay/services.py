@@ -18,9 +18,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab.ledger.arrays import Flags, FloatArray, IntArray
 from trimtab.policies import keda, rules, scaling, serving_stacks
@@ -69,21 +70,40 @@ from trimtab.replay.recorded import record, wanted_loads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 
-def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> FloatArray:
-    """Return arrivals (n_steps,) by decision, each step's split at random over its decisions (n_steps * step_s / SYNC_S,).
+class SplitArrivals(NamedTuple):
+    """Arrivals by step, each step's split at random over its decisions, in little memory."""
+
+    counts: NDArray[np.unsignedinteger]
+    """Whole requests by decision (n_steps, parts)."""
+    weight: FloatArray
+    """What each of them counts (n_steps,): a share of a request goes with the others; NaN where a step has no count."""
+
+    def by_decision(self) -> FloatArray:
+        """Return arrivals by decision (n_steps * parts,)."""
+        return np.asarray((self.counts * self.weight[:, None]).reshape(-1), dtype=np.float64)
+
+
+def split_at_random(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> SplitArrivals | None:
+    """Return arrivals (n_steps,) split at random over the decisions of their steps; None where a step is one decision.
 
     Each step keeps its total; a step without a count (NaN) stays unknown. The same seed gives the same split.
     """
     parts = int(step_s) // SYNC_S
     if parts <= 1:
-        return arrivals
+        return None
     known = ~np.isnan(arrivals)
     # a share of a request goes with the others: 2.5 are three, each of them counting as 5/6
     whole = np.ceil(np.where(known, arrivals, 0.0)).astype(np.int64)
     # independent users: the counts of equal parts are multinomial
-    split = np.random.default_rng(list(seed)).multinomial(whole, np.full(parts, 1.0 / parts))
+    counts = np.random.default_rng(list(seed)).multinomial(whole, np.full(parts, 1.0 / parts))
     weight = np.where(whole > 0, arrivals / np.maximum(whole, 1), np.where(known, 0.0, np.nan))
-    return np.asarray((split * weight[:, None]).reshape(-1), dtype=np.float64)
+    return SplitArrivals(counts.astype(np.min_scalar_type(int(counts.max(initial=0)))), weight)
+
+
+def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> FloatArray:
+    """Return arrivals (n_steps,) by decision (n_steps * step_s / SYNC_S,), split as `split_at_random` does."""
+    split = split_at_random(arrivals, step_s=step_s, seed=seed)
+    return arrivals if split is None else split.by_decision()
 
 
 def usual_demand(demand: FloatArray, *, step_s: float) -> FloatArray:

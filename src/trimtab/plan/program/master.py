@@ -48,6 +48,7 @@ MAX_NUMBERS = 60_000_000
 
 _MOST_COMPARED = 2_000_000
 """Numbers up to which hours are compared with one another."""
+_WEIGHTS_SEED = 1
 
 
 def gather(
@@ -126,8 +127,28 @@ def _alike(tracked: Sequence[TrackedPool], most: int) -> IntArray | None:
     if not sharing or len(rows) * len(rows[0]) > _MOST_COMPARED:
         return None
     # an hour is a column here: equal columns are alike in every row
-    different, label = np.unique(np.array(rows), axis=1, return_inverse=True)
-    return np.asarray(label.reshape(-1), dtype=np.int64) if different.shape[1] <= most else None
+    return equal_columns(np.array(rows), most)
+
+
+def equal_columns(numbers: IntArray, most: int) -> IntArray | None:
+    """Return the place of each column (n_columns,) among those that differ, in their order; None where more than `most` do.
+
+    To sort whole columns takes longer than the relaxation, so a weighted sum tells them apart first.
+
+    >>> equal_columns(np.array([[5, 1, 5, 1], [2, 3, 2, 4]]), 3).tolist()
+    [2, 0, 2, 1]
+    """
+    _, first, label = np.unique(_weights(len(numbers)) @ numbers, return_index=True, return_inverse=True)
+    if len(first) > most:
+        return None
+    if not np.array_equal(numbers, numbers[:, first[label]]):  # two that differ have the same sum
+        first = label = np.arange(numbers.shape[1])
+    different, place = np.unique(numbers[:, first], axis=1, return_inverse=True)
+    return np.asarray(place.reshape(-1)[label], dtype=np.int64) if different.shape[1] <= most else None
+
+
+def _weights(count: int) -> IntArray:
+    return np.random.default_rng(_WEIGHTS_SEED).integers(1, 2**62, count)
 
 
 def _cells(level: FloatArray, most: int, alone: Collection[int]) -> IntArray:

@@ -23,8 +23,9 @@ from trimtab.replay.services import (
     ServiceHistory,
     ServiceModel,
     ServiceReplay,
-    arrivals_by_decision,
+    SplitArrivals,
     replay_service,
+    split_at_random,
     usual_demand,
 )
 
@@ -76,6 +77,8 @@ class ServiceReplays:
     _histories: dict[Hashable, ServiceHistory] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _drawn: FloatArray | None = None
+    _split: SplitArrivals | None = None
+    """What `_drawn` is made of, in an eighth of the memory: to draw it takes as long as some replays."""
     _parts: dict[str, ServiceReplays] = field(default_factory=dict)
 
     def of_part(self, name: str) -> ServiceReplays:
@@ -86,7 +89,8 @@ class ServiceReplays:
         """Return the service's arrivals by decision, gaps filled, drawn once for all that it is replayed under."""
         if self._drawn is None:
             usual = usual_demand(demand.arrivals, step_s=demand.step_s)
-            self._drawn = arrivals_by_decision(usual, step_s=demand.step_s, seed=seed)
+            self._split = self._split or split_at_random(usual, step_s=demand.step_s, seed=seed)
+            self._drawn = usual if self._split is None else self._split.by_decision()
         return self._drawn
 
     def history(self, key: Hashable, made: Callable[[], ServiceHistory]) -> ServiceHistory:
@@ -214,6 +218,7 @@ class ServiceReplays:
         self._expected.clear()
         self._stressed.clear()
         self._hedged.clear()
+        self._split = None
         self._parts.clear()
 
     def _told(
