@@ -39,6 +39,7 @@ from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.provenance import Estimate
+from trimtab.replay.compiled import side_by_side
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
@@ -138,11 +139,14 @@ def prove(
     """
     enacted = enact(planned, proof_fleet, market, settings, seed=seed)
     evaluators, in_force = enacted.evaluators, deployed(planned, enacted)
-    outcomes = {}
-    for index, deployment in in_force.items():
-        outcomes[index] = enacted.outcome(index, deployment)
+
+    def replayed(index: int) -> Outcome:
+        outcome = enacted.outcome(index, in_force[index])
         # what arrives at a service every 15 s takes 2 MiB
         evaluators[index].forget_histories()
+        return outcome
+
+    outcomes = dict(zip(in_force, side_by_side(replayed, in_force), strict=True))
     before = enacted.bill({}, (), ())
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
