@@ -116,9 +116,7 @@ def propose(
     now = market.rate(workload.pool) * home.nodes_per_pod / home.pods_per_node
     busy_frac = busiest_hour_frac(workload)
     for offering in _nodes(workload, offerings_at_home(workload, market) if offerings is None else offerings):
-        for slot in _slots(workload, offering, market):
-            if not isolation.admits(slot.shared.kept_apart_by):
-                continue
+        for slot in _slots(workload, offering, market, isolation):
             if offering.rate_micro_usd_hr * slot.slots / slot.shared.slots_per_node > now:
                 refused["a slot costs more than a replica does now"] += 1
                 continue
@@ -170,7 +168,7 @@ def slots_on(workload: Workload, offering: Offering, market: Market, assumptions
     source = market.gpu(workload.gpu)
     if source is None or workload.gpus_per_pod < 1:
         return
-    for slot in _slots(workload, offering, market):
+    for slot in _slots(workload, offering, market, Isolation.NONE):
         speed = _speed(workload, source, offering, slot.board, market, assumptions, None)
         if isinstance(speed, Estimate):
             yield slot.effect(workload, speed, work_ratio(source, slot.board))
@@ -248,7 +246,8 @@ def _gpu_and_region(offering: Offering) -> tuple[str, str, str]:
     return (offering.gpu.name, offering.pool.provider, offering.pool.region)
 
 
-def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_Slot]:
+def _slots(workload: Workload, offering: Offering, market: Market, isolation: Isolation) -> Iterator[_Slot]:
+    """Yield every kind of slot of a node whose neighbours are kept apart as is asked for."""
     gpus = _divisor(offering.gpus_per_node, workload.gpus_per_pod)
     if gpus is not None:
         yield _Slot(
@@ -261,8 +260,8 @@ def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_
         for cut in slices_of(offering.gpu, market.catalog.mig_table):
             yield _slice_slot(offering, cut)
         if workload.kind is WorkloadKind.SERVING and offering.gpu.compute_capability is not None:
-            yield from _mps_slots(offering)
-            yield from _time_slots(offering)
+            yield from _mps_slots(offering) if isolation.admits(Isolation.MPS) else ()
+            yield from _time_slots(offering) if isolation.admits(Isolation.TIME_SLICING) else ()
 
 
 def _slice_slot(offering: Offering, cut: Slices) -> _Slot:
