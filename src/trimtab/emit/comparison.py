@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.money import bill_left, dollars, percent
 from trimtab.levers.registry import title_of
 
 if TYPE_CHECKING:  # reports of a kept audit are written without the planner
@@ -62,11 +62,6 @@ class ComparedFigure:
             return None
         return scenario - base
 
-    def change_words(self) -> str:
-        """Return the signed difference for display; empty if there is none."""
-        change = self.change
-        return f"{'+' if change > 0 else '-'}{shown(abs(change), self.unit)}" if change else ""
-
     def plain(self) -> dict[str, Value]:
         """Return the raw figure for programs."""
         return {
@@ -79,8 +74,34 @@ class ComparedFigure:
         }
 
 
-def shown(value: Value, unit: FigureUnit) -> str:
-    """Format a figure for display."""
+class ShownValues(NamedTuple):
+    """A figure for display."""
+
+    base: str
+    scenario: str
+    change: str
+    """The signed difference; empty if there is none."""
+
+
+def values_shown(figures: Sequence[ComparedFigure]) -> list[ShownValues]:
+    """Format figures that stand together: the bill under the plan is today's less the saving, each as it is shown."""
+    today = next((figure for figure in figures if figure.what == BILL_TODAY), None)
+    found = []
+    for figure in figures:
+        if today is not None and figure.what == BILL_UNDER_PLAN:
+            base, scenario = _left(today.base, figure.base), _left(today.scenario, figure.scenario)
+            figure = replace(figure, base=base, scenario=scenario)
+        change = figure.change
+        signed = f"{'+' if change > 0 else '-'}{_shown(abs(change), figure.unit)}" if change else ""
+        found.append(ShownValues(_shown(figure.base, figure.unit), _shown(figure.scenario, figure.unit), signed))
+    return found
+
+
+def _left(today: Value, then: Value) -> Value:
+    return bill_left(today, then) if isinstance(today, float) and isinstance(then, float) else then
+
+
+def _shown(value: Value, unit: FigureUnit) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):

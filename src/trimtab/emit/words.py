@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
 from trimtab.diagnose.findings import WasteKind
-from trimtab.emit.comparison import FigureUnit, shown
-from trimtab.emit.document import AuditDocument, ComparedPart, UndeclaredPart
+from trimtab.emit.document import AuditDocument, UndeclaredPart
 from trimtab.emit.document.bill import OwnedPart, OwnedSpendPart
 from trimtab.emit.document.plan import ActionPart, AlternativePart, LimitPart, PlanPart, RoadmapPart, TargetPart
 from trimtab.emit.document.proof import HeldPart, LawPart, ProofPart, RepairPart, RobustnessPart, StressedPart
@@ -321,12 +320,6 @@ def without_committed_rate(unjudged_usd_mo: float, on_demand_usd_mo: float) -> t
         f"{percent(unjudged_usd_mo / on_demand_usd_mo)} of the use on demand, {dollars(unjudged_usd_mo)} of "
         f"{dollars(on_demand_usd_mo)} a month, could not be judged: no committed rate is known for it",
     )
-
-
-def compared_cells(figure: ComparedPart) -> tuple[str, str]:
-    """Format a figure of the baseline and of the scenario."""
-    unit = FigureUnit(figure.unit)
-    return shown(figure.base, unit), shown(figure.scenario, unit)
 
 
 def moving_in(moving: float) -> str:

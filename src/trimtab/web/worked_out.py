@@ -16,7 +16,7 @@ from trimtab.emit.comparison import (
     FigureUnit,
     compared,
     compared_notes,
-    shown,
+    values_shown,
 )
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.markup import Html, join, tag
@@ -287,15 +287,15 @@ def _scenario_form(path: str, query: QueryParams) -> Html:
 def _compared_figures(figures: tuple[ComparedFigure, ...]) -> Html:
     """Return the figures that matter most, each with what it is today."""
     parts = []
-    for row in figures:
+    for row, value in zip(figures, values_shown(figures), strict=True):
         if row.what in HEADLINE_FIGURES:
             name = f"{row.what[:1].upper()}{row.what[1:]}"
-            note = f"{shown(row.base, row.unit)} as it is"
+            note = f"{value.base} as it is"
             parts.append(
                 tag(
                     "div",
                     tag("div", name, class_="name"),
-                    tag("div", safe(shown(row.scenario, row.unit)), class_="value"),
+                    tag("div", safe(value.scenario), class_="value"),
                     tag("div", safe(note), class_="note"),
                     class_="figure",
                 )
@@ -319,13 +319,8 @@ def _compared(section: str, rows: list[ComparedFigure]) -> Html:
             DataColumn(key="change", title="change", format=right, less=True),
         ),
         rows=[
-            {
-                "what": row.what,
-                "base": shown(row.base, row.unit),
-                "scenario": shown(row.scenario, row.unit),
-                "change": row.change_words(),
-            }
-            for row in rows
+            {"what": row.what, "base": value.base, "scenario": value.scenario, "change": value.change}
+            for row, value in zip(rows, values_shown(rows), strict=True)
         ],
     )
     return panel(title, short_table(table))

@@ -14,7 +14,7 @@ from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write_answer
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
-from trimtab.emit.comparison import ComparedFigure, compared, compared_notes, shown
+from trimtab.emit.comparison import ComparedFigure, ShownValues, compared, compared_notes, values_shown
 from trimtab.errors import UsageError
 from trimtab.fleet.reach import quotas_of
 from trimtab.pipeline import PlanningInput, open_demo, open_fleet, what_if
@@ -122,17 +122,20 @@ def what_if_sheet(found: WhatIf, *, people: bool) -> Sheet:
     raw = (SheetColumn(key="section", title="section"), SheetColumn(key="unit", title="unit"))
     return Sheet(
         columns=plain if people else (*raw, *plain),
-        rows=[_for_people(row) if people else row.plain() for row in rows],
+        rows=[
+            _for_people(row, value) if people else row.plain()
+            for row, value in zip(rows, values_shown(rows), strict=True)
+        ],
         section="section" if people else "",
         notes=compared_notes(found),
     )
 
 
-def _for_people(row: ComparedFigure) -> dict[str, Cell]:
+def _for_people(row: ComparedFigure, value: ShownValues) -> dict[str, Cell]:
     return {
         "section": row.section,
         "what": row.what,
-        "base": shown(row.base, row.unit),
-        "scenario": shown(row.scenario, row.unit),
-        "change": row.change_words() or None,
+        "base": value.base,
+        "scenario": value.scenario,
+        "change": value.change or None,
     }

@@ -18,6 +18,7 @@ from trimtab.emit.blocks import (
     soft,
     strong,
 )
+from trimtab.emit.comparison import ComparedFigure, FigureUnit, values_shown
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.document.plan import TargetPart
 from trimtab.emit.document.proof import ActionProofPart
@@ -25,7 +26,6 @@ from trimtab.emit.html.charts import bill_by_hour
 from trimtab.emit.html.markup import PHONE_WIDTH
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import (
-    compared_cells,
     days,
     headroom_line,
     kept_words,
@@ -202,11 +202,22 @@ def what_if_blocks(document: AuditDocument) -> list[Block]:
     found = document.what_if
     if found is None:
         return []
-    figures = Table(
+    figures = [
+        ComparedFigure(
+            section=part.section,
+            what=part.what,
+            unit=FigureUnit(part.unit),
+            base=part.base,
+            scenario=part.scenario,
+        )
+        for part in found.figures
+    ]
+    compared = Table(
         columns=(TableColumn(title=""), TableColumn(title="as it is"), TableColumn(title="what if")),
         rows=tuple(
-            TableRow(cells=(figure.what, *compared_cells(figure)), group=figure.section) for figure in found.figures
+            TableRow(cells=(figure.what, value.base, value.scenario), group=figure.section)
+            for figure, value in zip(figures, values_shown(figures), strict=True)
         ),
     )
     refused = f"No plan is possible in this scenario: {found.refused}."
-    return [figures, *([Paragraph(words=StyledText(refused, Tone.WARN))] if found.refused else [])]
+    return [compared, *([Paragraph(words=StyledText(refused, Tone.WARN))] if found.refused else [])]
