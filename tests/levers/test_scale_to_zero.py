@@ -138,7 +138,7 @@ def test_what_cannot_go_to_zero_says_why_and_what_is_needed(declared, because):
 
     assert ways(ask) == []
     assert because in impossible(ask.case)
-    nothing = JudgedWays(kept=(), candidates=(), missed={}, dropped={})
+    nothing = JudgedWays(kept=(), candidates=(), missed={})
     assert because in scale_to_zero.LEVER.why_not(ask, nothing)
 
 
@@ -146,7 +146,7 @@ def test_nobody_goes_to_zero_without_a_word_of_its_owner():
     ask = ask_of(fleet(wakes_on=WAKES))
 
     assert ways(ask) == []
-    assert scale_to_zero.LEVER.why_not(ask, JudgedWays(kept=(), candidates=(), missed={}, dropped={})) is None
+    assert scale_to_zero.LEVER.why_not(ask, JudgedWays(kept=(), candidates=(), missed={})) is None
 
 
 def test_a_declared_limit_counts_who_wakes_it_and_what_nobody_declared_does_not():

@@ -12,6 +12,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
+from trimtab.levers import right_size
+from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.plan.options.unneeded import DEARER, UnneededPlaces
 from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import plan_of
@@ -145,3 +147,16 @@ def test_runs_that_may_be_interrupted_keep_nodes_that_are_sold_on_spot():
     spot = {pool.instance_type for way in judged.candidates for pool in way.usage if pool.capacity_type.value == "spot"}
     assert pool("g5.24xlarge") in prospects.unneeded.nodes
     assert "g5.24xlarge" in spot
+
+
+@pytest.mark.parametrize(
+    ("need_gib", "reason"),
+    [(4.0, "possible, but more expensive than the plan"), (500.0, "no GPU of the region fits: not enough memory")],
+)
+def test_why_no_other_gpu_is_planned_speaks_of_gpus_and_not_of_nodes_that_are_left_out(need_gib, reason):
+    prospects = prospects_of(fleet_of(1500.0, need_gib=need_gib))
+    (judged,) = prospects.options
+    ask = LeverRequest(evaluator=judged.evaluator, market=prospects.market)
+
+    assert left_out(prospects) > 0
+    assert right_size.LEVER.why_not(ask, JudgedWays(kept=(), candidates=(), missed={})) == reason

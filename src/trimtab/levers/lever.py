@@ -126,7 +126,7 @@ class LeverRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedWays:
-    """The result for a workload's options: those that keep their targets, and why the others were dropped."""
+    """The result for a workload's options: those that keep their targets, and which levers' missed one."""
 
     kept: Sequence[KeptWay]
     """All that keep their targets."""
@@ -134,8 +134,6 @@ class JudgedWays:
     """Those that are cheapest at some prices."""
     missed: Mapping[str, int]
     """Number of options that missed a target, by lever."""
-    dropped: Mapping[str, int]
-    """Number of options dropped, by reason."""
     waiting: Sequence[KeptWay] = ()
     """Options that were not replayed, because even a lower bound of their usage is in no better plan."""
 

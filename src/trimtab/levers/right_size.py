@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, UseOffering
 from trimtab.deployment.fitting import Fitting, fitting_offerings
 from trimtab.fleet.market import Market
@@ -27,7 +27,6 @@ from trimtab.levers.lever import (
     usual_reason,
 )
 from trimtab.physics.formats import WeightFormat
-from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "right-size"
@@ -59,8 +58,14 @@ def _refused(ask: LeverRequest) -> Counter[str]:
 
 
 def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
-    why = Counter({text: count for text, count in judged.dropped.items() if text not in (MISSES, MISSES_ON_DEMAND)})
-    otherwise = f"no GPU of the region fits: {why.most_common(1)[0][0]}" if why else "nothing to change"
+    found = ask.once(sizes)
+    others = [size for size in found.fitting if size.gpu != ask.workload.gpu]
+    hopeless = [ask.evaluator.hopeless(AS_IT_IS.plus((NAME, size))) for size in others]
+    if None in hopeless:
+        otherwise = "possible, but more expensive than the plan"
+    else:
+        why = found.refused + Counter(reason for reason in hopeless if reason is not None)
+        otherwise = f"no GPU of the region fits: {why.most_common(1)[0][0]}" if why else "nothing to change"
     return usual_reason(NAME, ask, judged, otherwise=otherwise)
 
 

@@ -118,7 +118,6 @@ class WorkloadOptions:
             kept=self.sieve.kept,
             candidates=self.candidates,
             missed=self.missed,
-            dropped=self.dropped,
             waiting=self.waiting,
         )
         said = {lever.name: lever.why_not(ask, judged) for lever in serving(ask.workload.kind)}
