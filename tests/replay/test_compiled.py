@@ -127,3 +127,20 @@ def test_rules_reach_compiled_code_without_enums_whose_types_numba_looks_up_at_e
         rule.kind == {HpaPolicy: RuleKind.HPA, KedaPolicy: RuleKind.KEDA, StaticReplicas: RuleKind.STATIC}[type(policy)]
     )
     assert rule.hpa.metric == (policy.metric if isinstance(policy, HpaPolicy) else Metric.DEMAND)
+
+
+def test_a_loop_says_when_it_is_compiled_and_not_when_it_runs_again(caplog):
+    @compiled
+    def _sum_of_squares(numbers):
+        total = 0.0
+        for number in numbers:
+            total += number * number
+        return total
+
+    with caplog.at_level("INFO", logger="trimtab.replay.compiled"):
+        assert _sum_of_squares(np.array([1.0, 2.0])) == 5.0
+        said = [record.getMessage() for record in caplog.records]
+        assert _sum_of_squares(np.array([3.0])) == 9.0
+
+    assert said == ["compiling a loop of replays (sum of squares), once on this machine"]
+    assert len(caplog.records) == 1

@@ -58,7 +58,25 @@ def progress_bar(*, quiet: bool) -> Iterator[Tell]:
                 stage_shown = stage
             bar.update(task, description=for_terminal(stage), completed=done_frac)
 
-        yield tell
+        with _shown_on(lambda text: bar.update(task, description=text)):
+            yield tell
+
+
+@contextmanager
+def _shown_on(describe: Callable[[str], None]) -> Iterator[None]:
+    """Show on a bar which loops are compiled meanwhile, until it tells the next stage; with -v they are lines as well."""
+    replays = logging.getLogger("trimtab.replay.compiled")
+    before = replays.level, replays.propagate
+    handler = logging.Handler()
+    handler.emit = lambda record: describe(for_terminal(record.getMessage()))  # type: ignore[method-assign]
+    replays.propagate = replays.isEnabledFor(logging.INFO)
+    replays.setLevel(logging.INFO)
+    replays.addHandler(handler)
+    try:
+        yield
+    finally:
+        replays.removeHandler(handler)
+        replays.level, replays.propagate = before
 
 
 def _logged() -> Tell:

@@ -7,13 +7,14 @@ another one for other sources of `policies/` and `replay/`.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from threading import Lock
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ Answer = TypeVar("Answer")
 _inlined: list[Callable[..., object]] = []
 """Functions that compiled loops may call, and of which Numba does not know yet."""
 _one_at_a_time = Lock()
+logger = logging.getLogger(__name__)
+"""Says of each loop that it is compiled: that takes seconds, once on a machine for each version."""
 
 
 class _Loop:
@@ -69,12 +72,35 @@ def compiled_in_place(function: Function) -> Function:
     return cast(Function, _Loop(function, counts_references=False))
 
 
+@cache
+def _tell_of_compiling() -> None:
+    """Log each loop that is compiled and not loaded, without those that it calls."""
+    from numba.core import event
+
+    depth = 0  # Numba compiles one thing at a time
+
+    class Told(event.Listener):
+        def on_start(self, event: Any) -> None:
+            nonlocal depth
+            if depth == 0:
+                loop = event.data["dispatcher"].py_func.__name__.strip("_").replace("_", " ")
+                logger.info("compiling a loop of replays (%s), once on this machine", loop)
+            depth += 1
+
+        def on_end(self, event: Any) -> None:
+            nonlocal depth
+            depth -= 1
+
+    event.register("numba:compile", Told())  # type: ignore[no-untyped-call]  # it has no annotations
+
+
 def _compiling(function: Callable[..., object], counts_references: bool) -> Callable[..., object]:
     """Return a loop as Numba takes it, which knows of all functions that it may call by now."""
     import numba
     from numba.core import config
     from numba.extending import register_jitable
 
+    _tell_of_compiling()
     while _inlined:
         register_jitable(forceinline=True)(_inlined.pop(0))
     # a folder's name speaks of the sources that the loops of one package inline, so each package names its own
