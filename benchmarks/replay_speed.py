@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.reference.requests import RequestHistory, RequestReplay, replay_requests
+from benchmarks.reference.requests import RequestHistory, RequestReplay, replay_requests, sift_down
 from benchmarks.traces import data_argument
 from trimtab.ledger.arrays import FloatArray
 from trimtab.policies.scaling import HpaPolicy
@@ -77,16 +77,7 @@ def hand_written(arrival_s: FloatArray, service_s: FloatArray, slots: int, cold_
         if now_s - first_s > idle_s:
             start_s += cold_start_s
         waited_s += start_s - now_s
-        until_s = start_s + service_s[request]
-        at, child = 0, 1
-        while child < slots:
-            if child + 1 < slots and free_s[child + 1] < free_s[child]:
-                child += 1
-            if free_s[child] >= until_s:
-                break
-            free_s[at] = free_s[child]
-            at, child = child, 2 * child + 1
-        free_s[at] = until_s
+        sift_down(free_s, slots, start_s + service_s[request])
     return waited_s / len(arrival_s)
 
 

@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Planning, Settings
 from trimtab.levers import right_size
 from trimtab.levers.lever import JudgedWays, LeverRequest
-from trimtab.plan.options.unneeded import DEARER, UnneededPlaces
+from trimtab.plan.options.unneeded import COSTS_MORE, UnneededPlaces
 from trimtab.plan.options.workload_options import options_of
 from trimtab.plan.planner import plan_of
 from trimtab.plan.prospects import judge
@@ -79,7 +79,7 @@ def with_all_nodes(prospects):
 
 
 def left_out(prospects):
-    return sum(judged.dropped[DEARER] for judged in prospects.options)
+    return sum(judged.dropped[COSTS_MORE] for judged in prospects.options)
 
 
 @settings(max_examples=4, deadline=None, phases=[Phase.generate])

@@ -58,25 +58,36 @@ def progress_bar(*, quiet: bool) -> Iterator[Tell]:
                 stage_shown = stage
             bar.update(task, description=for_terminal(stage), completed=done_frac)
 
-        with _shown_on(lambda text: bar.update(task, description=text)):
+        with _compiling_told(lambda text: bar.update(task, description=text)):
             yield tell
 
 
+class _Told(logging.Handler):
+    """Tells messages in place of writing them."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell the message of a record."""
+        self._tell(for_terminal(record.getMessage()))
+
+
 @contextmanager
-def _shown_on(describe: Callable[[str], None]) -> Iterator[None]:
-    """Show on a bar which loops are compiled meanwhile, until it tells the next stage; with -v they are lines as well."""
-    replays = logging.getLogger("trimtab.replay.compiled")
-    before = replays.level, replays.propagate
-    handler = logging.Handler()
-    handler.emit = lambda record: describe(for_terminal(record.getMessage()))  # type: ignore[method-assign]
-    replays.propagate = replays.isEnabledFor(logging.INFO)
-    replays.setLevel(logging.INFO)
-    replays.addHandler(handler)
+def _compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell which loops are compiled meanwhile; with -v they are lines as well."""
+    compiling, handler = logging.getLogger("trimtab.replay.compiled"), _Told(tell)
+    before = compiling.level, compiling.propagate
+    compiling.propagate = compiling.isEnabledFor(logging.INFO)
+    compiling.setLevel(logging.INFO)
+    compiling.addHandler(handler)
     try:
         yield
     finally:
-        replays.removeHandler(handler)
-        replays.level, replays.propagate = before
+        compiling.removeHandler(handler)
+        compiling.setLevel(before[0])
+        compiling.propagate = before[1]
 
 
 def _logged() -> Tell:

@@ -117,7 +117,7 @@ class Prospects:
         largest = _largest(self.fleet)
         asks = [self._ask(judged) for judged in self.options if judged is not None]
         unneeded = unneeded_by(asks, self.fleet.usage.pools, self.owned, self.vetoes)
-        needed = self.unneeded.needed_by(unneeded)  # where one stands no more, others may need those nodes
+        outdated = self.unneeded.outdated(unneeded)  # where one stands no more, others may need those nodes
 
         def anew(judged: WorkloadOptions) -> WorkloadOptions:
             name = judged.evaluator.case.workload.name
@@ -135,7 +135,7 @@ class Prospects:
 
         options = tuple(
             anew(judged)
-            if judged is not None and (workload.name in names or any(judged.dropped[reason] for reason in needed))
+            if judged is not None and (workload.name in names or any(judged.dropped[reason] for reason in outdated))
             else judged
             for workload, judged in zip(self.fleet.workloads, self.options, strict=True)
         )

@@ -30,7 +30,6 @@ _inlined: list[Callable[..., object]] = []
 """Functions that compiled loops may call, and of which Numba does not know yet."""
 _one_at_a_time = Lock()
 logger = logging.getLogger(__name__)
-"""Says of each loop that it is compiled: that takes seconds, once on a machine for each version."""
 
 
 class _Loop:
@@ -74,7 +73,7 @@ def compiled_in_place(function: Function) -> Function:
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log each loop that is compiled and not loaded, without those that it calls."""
+    """Log each loop that is compiled and not loaded, which takes seconds; those that it calls are part of it."""
     from numba.core import event
 
     depth = 0  # Numba compiles one thing at a time
@@ -131,6 +130,7 @@ def admit(module: ModuleType) -> None:
 
 
 _AT_ONCE = 2
+"""More were not measured: on two cores, and most of a replay's Python holds the interpreter's lock."""
 
 
 def side_by_side(work: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:

@@ -45,7 +45,7 @@ from trimtab.replay.outcomes.service_model import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 DOMINATED = "all who could share such nodes share the same ones another way, for no more"
-DEARER = "nodes with the same GPUs cost no more"
+COSTS_MORE = "nodes with the same GPUs cost no more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +57,10 @@ class UnneededPlaces:
     nodes: Mapping[Pool, Pool] = field(default_factory=dict)
     """Nodes on demand, with those that cost no more for the same GPUs."""
 
-    def needed_by(self, other: UnneededPlaces) -> frozenset[str]:
-        """Return the reasons of which something is needed where only what is in `other` is not."""
-        found = {DOMINATED} if self.sites - other.sites else set[str]()
-        return frozenset(found | {DEARER} if self.nodes.items() - other.nodes.items() else found)
+    def outdated(self, later: UnneededPlaces) -> frozenset[str]:
+        """Return the reasons for which something was left out that may be needed by what is known later."""
+        gone = {DOMINATED: self.sites - later.sites, COSTS_MORE: self.nodes.items() - later.nodes.items()}
+        return frozenset(reason for reason, places_needed in gone.items() if places_needed)
 
     def reasons(self, ask: LeverRequest) -> Iterator[tuple[Deployment, str | None]]:
         """Yield each place on offer to a workload, with why no plan needs it; None where one may."""
@@ -70,9 +70,9 @@ class UnneededPlaces:
             if place.sharing is not None and place.sharing.shared.site in self.sites:
                 yield place, DOMINATED
             else:
-                yield place, DEARER if self._is_dearer(place, alike, ask) else None
+                yield place, COSTS_MORE if self._costs_more(place, alike, ask) else None
 
-    def _is_dearer(self, place: Deployment, alike: Mapping[_Alike, Sequence[Deployment]], ask: LeverRequest) -> bool:
+    def _costs_more(self, place: Deployment, alike: Mapping[_Alike, Sequence[Deployment]], ask: LeverRequest) -> bool:
         there = ask.evaluator.place(place)
         other = self.nodes.get(there.pool)
         if other is None:
@@ -121,10 +121,12 @@ def unneeded_by(
     vetoes: Mapping[str, Veto] | None = None,
 ) -> UnneededPlaces:
     """Return what no plan of these workloads needs, where a fleet holds nodes and owns commitments."""
-    return UnneededPlaces(sites=dominated_sites(asks, vetoes or {}), nodes=dearer_nodes(asks, held, owned))
+    return UnneededPlaces(sites=dominated_sites(asks, vetoes or {}), nodes=more_expensive_nodes(asks, held, owned))
 
 
-def dearer_nodes(asks: Sequence[LeverRequest], held: Iterable[Pool], owned: Iterable[Commitment]) -> dict[Pool, Pool]:
+def more_expensive_nodes(
+    asks: Sequence[LeverRequest], held: Iterable[Pool], owned: Iterable[Commitment]
+) -> dict[Pool, Pool]:
     """Return nodes on demand that cost no less than others with the same GPUs, with those others."""
     if not asks or any(_may_be_hedged(ask) for ask in asks):
         return {}
@@ -132,23 +134,21 @@ def dearer_nodes(asks: Sequence[LeverRequest], held: Iterable[Pool], owned: Iter
     kept = {pool.nodes for pool in held}
     kept |= {pool.nodes for commitment in owned for pool in commitment.offer.rates_micro_usd_hr}
     alike: dict[tuple[str, str, str, int, str], list[Offering]] = defaultdict(list)
-    for offering in {
-        offering.pool: offering for ask in asks for offering in offerings_for(ask.workload, market)
-    }.values():
-        pool = offering.pool
+    sold = {offering.pool: offering for ask in asks for offering in offerings_for(ask.workload, market)}
+    for pool, offering in sold.items():
         key = (pool.provider, pool.region, offering.gpu.name, offering.gpus_per_node, offering.cpu_arch)
         alike[key].append(offering)
-    dearer: dict[Pool, Pool] = {}
+    replaced: dict[Pool, Pool] = {}
     for offered in alike.values():
         free: list[Pool] = []
         for offering in sorted(offered, key=lambda offering: (offering.rate_micro_usd_hr, offering.pool)):
             pool = offering.pool
             cheaper = None if pool in kept else next((one for one in free if _costs_no_more(one, pool, market)), None)
             if cheaper is not None:
-                dearer[pool] = cheaper
+                replaced[pool] = cheaper
             elif not any(quota.holds_for(pool) for quota in quotas):
                 free.append(pool)
-    return dearer
+    return replaced
 
 
 def _may_be_hedged(ask: LeverRequest) -> bool:
